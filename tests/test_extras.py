@@ -19,9 +19,12 @@ import n3ic
 from n3ic.cli.main import main
 from n3ic.errors import MissingDependencyError, needed
 from n3ic.model.random_models import random_model
+from tests.support import command_line
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = ROOT / "pyproject.toml"
+CARD = ("card", "init", "m.n3ic", "--target", "host")
+CLUSTER_PLAN = ("cluster", "plan", "--shape", "64-32-2", "--out", "plan.json")
 HOOK = """
 import sys
 from importlib.machinery import PathFinder
@@ -134,21 +137,23 @@ def test_every_optional_import_is_of_an_extra_that_is_named():
         (extra,) = re.findall(r"pip install 'n3ic\[(\w+)\]'", str(told.value))
         assert brought & extras[extra], library
         checked.add(library)
-    assert {"torch", "sklearn", "scipy", "onnx", "simpy", "distributed", "mpi4py"} <= checked
+    assert {"torch", "sklearn", "scipy", "onnx", "simpy", "distributed"} <= checked
     with pytest.raises(ModuleNotFoundError, match="none of ours"), needed("it"):
         raise ModuleNotFoundError("none of ours", name="elsewhere")
 
 
 @pytest.mark.parametrize(
-    ("library", "extra", "words"),
+    ("library", "extra", "before", "words"),
     [
-        ("simpy", "card", ["card", "simulate", "--experiment", "scheduling"]),
-        ("simpy", "cluster", ["cluster", "simulate", "--kernel", "conv2d", "--size", "64"]),
+        ("simpy", "card", CARD, ["card", "simulate"]),
+        ("simpy", "cluster", CLUSTER_PLAN, ["cluster", "simulate", "plan.json"]),
     ],
-)  # fmt: skip
+)
 def test_of_what_several_extras_bring_it_names_that_of_the_command(
-    library, extra, words, monkeypatch, tmp_path, capsys
+    library, extra, before, words, monkeypatch, tmp_path, capsys
 ):
+    random_model((40, 8, 2), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
+    command_line.n3ic(*before, cwd=tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["n3ic", *words])
     for name in [m for m in sys.modules if m.partition(".")[0] == library]:
@@ -196,18 +201,18 @@ def test_onnx_exports_verifies_and_imports(alone):
 
 @pytest.mark.slow
 def test_card_plans_and_simulates(alone):
-    words = ("-m", "n3ic", "card", "simulate", "--experiment", "scheduling")
+    alone("", "-m", "n3ic", *CARD)
+    words = ("-m", "n3ic", "card", "simulate", "--seconds", "1e-4")
     assert "pip install 'n3ic[card]'" in alone("", *words, expect=4)
-    assert "64 ns" in alone("card", *words)
+    assert "(simulated)" in alone("card", *words)
 
 
 @pytest.mark.slow
 def test_cluster_plans_and_simulates(alone):
-    plan = ("-m", "n3ic", "cluster", "plan", "--shape", "64-32-2")
-    assert "this plan" in alone("", *plan)
-    words = ("-m", "n3ic", "cluster", "simulate", "--kernel", "conv2d", "--size", 64, "-n", 1)
+    assert "this plan" in alone("", "-m", "n3ic", *CLUSTER_PLAN)
+    words = ("-m", "n3ic", "cluster", "simulate", "plan.json")
     assert "pip install 'n3ic[cluster]'" in alone("", *words, expect=4)
-    assert "one big node" in alone("cluster", *words)
+    assert "a row alone" in alone("cluster", *words)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from n3ic.errors import MissingDependencyError
 from n3ic.exporters.xdp.libbpf import BpfError
 
-SET_TX_CHECKSUM, SET_GRO = 0x17, 0x2C  # ETHTOOL_STXCSUM, ETHTOOL_SGRO
+SET_GRO = 0x2C  # ETHTOOL_SGRO
 _CLONE_NEWNET = 0x40000000
 _ETHTOOL = 0x8946  # SIOCETHTOOL
 _IP_S = 10

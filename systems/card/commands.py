@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from n3ic.systems.card.export import CardCheck
     from n3ic.systems.card.plan import CardPlan
     from n3ic.systems.card.simulation.baselines import SharingPolicy
-    from n3ic.systems.card.simulation.report import PolicyFigures
 
 CardFile = Annotated[Path, typer.Argument(help="The card's description.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
@@ -145,13 +144,6 @@ def simulate(
         list[str] | None,
         typer.Option(help="chains, drf, static or per-task; repeatable. Default: all."),
     ] = None,
-    experiment: Annotated[
-        str,
-        typer.Option(
-            help="Simulate a claim of SuperNIC instead of a card: scheduling, chaining, parallel, "
-            "sharing, fairness or victims."
-        ),
-    ] = "",
     json: JsonFlag = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw throughput, latency, fairness, utilisation: .png.")
@@ -165,12 +157,10 @@ def simulate(
         free_path(plot, replace)
         if plot.suffix != ".png":
             raise UsageError(f"--plot: expected a name that ends in .png, got {plot}")
-    if experiment:
-        _experiment(experiment, seed, json, plot)
-        return
     chosen = _policies(policy or [])
     from n3ic.systems.card.resources import budget_of
     from n3ic.systems.card.simulation.engine import simulate as run
+    from n3ic.systems.card.simulation.picture import comparison
     from n3ic.systems.card.simulation.planned_scenario import (
         packets_offered,
         scenario_of,
@@ -208,37 +198,10 @@ def simulate(
     else:
         for title, head, rows in tables(found):
             table(title, head, rows, left=2)
-    _plot(plot, found, seconds, json)
-
-
-def _experiment(name: str, seed: int, json: bool, plot: Path | None) -> None:
-    from n3ic.systems.card.simulation.experiments import EXPERIMENTS
-
-    if name not in EXPERIMENTS:
-        raise UsageError(f"--experiment: expected one of {', '.join(EXPERIMENTS)}, got {name!r}")
-    with progress_bar(f"simulating {name}") as reached:
-        found = EXPERIMENTS[name](seed, lambda share: reached(share, ""))
-    if plot is not None and not found.figures:
-        raise UsageError(f"--plot: the experiment {name} has no figures over time to draw")
-    if json:
-        print_json({"kind": "simulated", "claim": found.claim, "seed": seed} | dict(found.data))
-    else:
-        print_result(f"SuperNIC: {found.claim}")
-        for title, head, rows in found.tables:
-            table(title, head, rows)
-        for line in found.notes:
-            print_note(line)
-    _plot(plot, found.figures, found.seconds, json)
-
-
-def _plot(path: Path | None, found: Sequence[PolicyFigures], seconds: float, json: bool) -> None:
-    if path is None:
-        return
-    from n3ic.systems.card.simulation.picture import comparison
-
-    write_picture(path, partial(comparison, found, seconds))
-    if not json:
-        print_result(f"{path} written")
+    if plot is not None:
+        write_picture(plot, partial(comparison, found, seconds))
+        if not json:
+            print_result(f"{plot} written")
 
 
 def _policies(names: Sequence[str]) -> list[SharingPolicy]:

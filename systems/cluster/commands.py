@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -203,72 +204,63 @@ def run(
 
 
 def simulate(
-    plan: Annotated[
-        Path | None, typer.Argument(help="A plan from n3ic cluster plan; default: kernels.")
-    ] = None,
-    rows: Annotated[int, typer.Option(help="Rows of a plan's model.", min=1, max=10_000)] = 64,
+    plan: Annotated[Path, typer.Argument(help="A plan from n3ic cluster plan.")],
+    rows: Annotated[int, typer.Option(help="Rows of the model.", min=1, max=10_000)] = 64,
     cores: Annotated[
         int, typer.Option(help="Cores shared by the plan's process nodes.", min=0, max=1024)
     ] = 0,
-    kernel: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="binary, gemm, spmv, spgemm, aggregation, conv2d, mlp or gnn. Repeatable; "
-            "default: all."
-        ),
-    ] = None,
-    nodes: Annotated[str, typer.Option("--nodes", "-n", help="Numbers of nodes.")] = "1,4,16,64",
-    target: Target = "netfpga",
-    link: Link = "10G",
-    figures: Annotated[
-        str | None,
-        typer.Option(help="A node.toml instead of the target's, or fcsn: that publication's card."),
-    ] = None,
-    size: Annotated[
-        int, typer.Option(help="Rows of matrices, edge of an image.", min=64, max=1 << 16)
-    ] = 2048,
-    graph: Annotated[
-        str, typer.Option(help="Graph with the size of cora, corafull, pubmed, physics or reddit.")
-    ] = "cora",
-    weak: Annotated[
-        bool, typer.Option("--weak", help="Scale the problems with the number of nodes.")
-    ] = False,
-    skew: Annotated[
-        float, typer.Option(help="Exponent of Zipf's law of sparse columns.", min=0, max=4)
-    ] = 0.0,
-    straggler: Annotated[
-        float, typer.Option(help="Slow-down factor of the last node.", min=1, max=1000)
-    ] = 1.0,
-    mpi: Annotated[
-        int, typer.Option(help="Also measure MPI here, with up to this many ranks.", min=0, max=256)
-    ] = 0,
-    speedups: Annotated[
-        bool, typer.Option("--speedups", help="Compare with FCsN's speed-ups over 16 cores.")
-    ] = False,
-    calibrate: Annotated[
-        Path | None, typer.Option(help="Measure a process node here; write its node.toml.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the sparse matrices.", min=0)] = 0,
     json: JsonFlag = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw scaling curves: .png or .svg.")] = None,
-    replace: Replace = False,
 ) -> None:
-    """Simulate a ring: a planned model, or kernels on several numbers of nodes."""
-    from n3ic.systems.cluster import simulation_commands as simulation
+    """Simulate a planned model: a single row, and many rows in flight."""
+    from n3ic.systems.cluster.costs import estimate_cost
+    from n3ic.systems.cluster.node import ROW_SLOTS
+    from n3ic.systems.cluster.plan import read_plan
+    from n3ic.systems.cluster.simulation.components import sim_nodes
+    from n3ic.systems.cluster.simulation.engine import simulate_rows
+    from n3ic.systems.cluster.simulation.placed_model import row_workload
 
-    free_files(plot, calibrate, replace=replace)
-    check_picture(plot, "--plot")
-    if calibrate is not None:
-        simulation.calibrate(calibrate)
-    elif plan is not None:
-        simulation.planned(plan, rows, cores, json)
-    elif speedups:
-        simulation.speedups(json)
-    else:
-        problems = simulation.problems(kernel or [], size, graph, skew, seed)
-        card = simulation.card(target, link, figures)
-        counts = simulation.counts(nodes)
-        simulation.kernels(problems, counts, card, weak, straggler, mpi, json, plot)
+    placement, cluster = read_plan(plan)
+    # Processes on shared cores compete for them; cards have pipelines of their own.
+    nodes = tuple(replace(n, core=0) if cores and n.serial else n for n in sim_nodes(cluster))
+    with spinner("simulating"):
+        # One slot: a row alone on the ring, for the latency; the second run fills all slots.
+        alone = simulate_rows([row_workload(placement, 0, nodes)], nodes, slots=1, cores=cores)
+        work = [row_workload(placement, row, nodes) for row in range(rows)]
+        many = simulate_rows(work, nodes, slots=ROW_SLOTS, cores=cores)
+    estimate = estimate_cost(placement, cluster)
+    found = {
+        "kind": "simulated",
+        "rows": rows,
+        "latency_s": alone.seconds,
+        "rows_per_s": rows / many.seconds,
+        "packets": alone.packets,
+        "plan": {"kind": "estimated"} | asdict(estimate),
+        "busy": {
+            n.name: {"handler": h, "kernel": k, "link": li}
+            for n, h, k, li in zip(nodes, many.handler, many.kernel, many.link, strict=True)
+        },
+    }
+    if json:
+        print_json(found)
+        return
+    table(
+        f"{rows} rows, simulated, and the plan",
+        ["", "a row alone", "rows/s", "packets a row"],
+        [
+            ["simulated", f"{alone.seconds * 1e6:,.1f} us", f"{rows / many.seconds:,.0f}",
+             f"{alone.packets:,}"],
+            ["plan, estimated", f"{estimate.latency_s * 1e6:,.1f} us",
+             f"{estimate.rows_per_s:,.0f}", f"{estimate.packets:,.1f}"],
+        ],
+    )  # fmt: skip
+    table(
+        "busy, with many rows in flight",
+        ["node", "packets", "kernel", "link"],
+        [
+            [n.name, f"{h:.0%}", f"{k:.0%}", f"{li:.0%}"]
+            for n, h, k, li in zip(nodes, many.handler, many.kernel, many.link, strict=True)
+        ],
+    )
 
 
 def _model(path: Path) -> BinaryModel:

@@ -20,7 +20,6 @@ from n3ic.systems.stream.learning.commands import (
     second_stage,
 )
 from n3ic.systems.stream.messages import commands as messages
-from n3ic.systems.stream.site.commands import site
 
 
 class _SourceOrCommand(TyperGroup):
@@ -41,7 +40,6 @@ COMMANDS = typer.Typer(
 )
 COMMANDS.command("run")(run)
 COMMANDS.command("demo")(demo)
-COMMANDS.command("site")(site)
 COMMANDS.command("send")(messages.send)
 COMMANDS.command("receive")(messages.receive)
 COMMANDS.command("bench")(messages.bench)

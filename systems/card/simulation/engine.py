@@ -18,7 +18,6 @@ from n3ic.systems.card.simulation.control import ControlPlane, MonitoredGraph
 from n3ic.systems.card.simulation.ingress import TokenBucket
 from n3ic.systems.card.simulation.loads import OVERHEAD_BYTES
 from n3ic.systems.card.simulation.loads import SimPacket as Arrival
-from n3ic.systems.card.simulation.memory import PAGE_BYTES, OnBoardMemory, Segment
 from n3ic.systems.card.simulation.regions import Chain
 from n3ic.systems.card.simulation.scenario import Scenario, SimGraph
 from n3ic.systems.card.simulation.scheduler import ChainInstance, Grant, Scheduler, Server
@@ -103,22 +102,12 @@ class _Simulation:
         self.region_busy = np.zeros(scenario.regions)
         self.tenant_work = {t.name: 0.0 for t in scenario.tenants}
         self.samples: list[tuple[np.ndarray[Any, Any], list[float]]] = []
-        self.memory = OnBoardMemory(board.frames, {t.name: t.pages for t in scenario.tenants})
         self.random = {
             g.name: np.random.default_rng([seed, 1, i]) for i, g in enumerate(scenario.graphs)
         }
-        self._map_memory()
 
     def _cycles(self, seconds: float) -> int:
         return math.ceil(seconds * self.hz - 1e-6)
-
-    def _map_memory(self) -> None:
-        for tenant in self.scenario.tenants:
-            names = {n for g in self.scenario.graphs if g.tenant == tenant.name
-                     for n in g.flow.tasks()}  # fmt: skip
-            pages = sum(self.scenario.tasks[n].memory_pages for n in names)
-            if pages:
-                self.memory.map(tenant.name, (Segment(0, pages),))
 
     # -- the path of a packet -----------------------------------------------------------------
 
@@ -126,8 +115,7 @@ class _Simulation:
         graph, counts, board = lane.graph, self.counts[lane.graph.name], self.scenario.board
         tenant = self.scenario.tenant_of[graph.tenant]
         mean, rng = graph.load.mean_bytes, self.random[graph.name]
-        # A stream of its own: the draws for decisions and memory must not shift the arrivals
-        # between policies.
+        # A stream of its own: the draws for decisions must not shift the arrivals between policies.
         arrivals = np.random.default_rng([self.seed, 0, self.scenario.graphs.index(graph)])
         for arrival in graph.load.packets(arrivals):
             at = tenant.arrives + arrival.time
@@ -136,9 +124,6 @@ class _Simulation:
             yield self.env.timeout(max(0, self._cycles(at) - int(self.env.now)))
             counts.arrived += 1
             counts.arrivals.append((int(self.env.now), arrival.bytes))
-            if arrival.malformed:
-                self._drop(lane, "malformed")
-                continue
             cost = max(1.0, arrival.bytes / mean)
             # Counted before the queue may drop it: the control plane needs the offered load.
             lane.watched.window += cost
@@ -278,9 +263,8 @@ class _Simulation:
             if instance.stuck:
                 yield from self._cut_off(instance, grant.tasks[done:])
             busy = server.task.busy(packet.arrival.bytes, self.hz, packet.decides)
-            extra, stall = self._memory_cycles(packet, server)
-            leaves = server.enter(int(self.env.now), busy + stall, server.task.latency + extra)
-            self._account(packet, instance, server, busy + stall)
+            leaves = server.enter(int(self.env.now), busy, server.task.latency)
+            self._account(packet, instance, server, busy)
             yield self.env.timeout(leaves - int(self.env.now))
             # The task may have got stuck while it held the packet.
             if instance.stuck:
@@ -289,18 +273,6 @@ class _Simulation:
             done += 1
             self.scheduler.dispatch()
         return done
-
-    def _memory_cycles(self, packet: _Packet, server: Server) -> tuple[int, int]:
-        """Return the cycles of an access to on-board memory, and those that stall the task."""
-        pages = server.task.memory_pages
-        if not pages:
-            return 0, 0
-        draw = float(self.random[packet.graph.name].random())
-        page = int(pages * draw**3)  # skewed, so that a few pages are touched often
-        access = self.memory.access(packet.graph.tenant, page * PAGE_BYTES, "write")
-        cycles = access.cycles(self.scenario.board.timing, self.hz)
-        moved = access.swapped_in or access.swapped_out
-        return cycles, cycles if moved else 0
 
     def _account(self, packet: _Packet, instance: ChainInstance, server: Server, busy: int) -> None:
         task = server.task

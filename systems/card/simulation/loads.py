@@ -36,12 +36,10 @@ class SimPacket:
     Attributes:
         time: seconds since the start.
         bytes: length without preamble and gap.
-        malformed: whether the parser refuses it.
     """
 
     time: float
     bytes: int
-    malformed: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,6 @@ class Load:
         peak: rate within bursts over the mean rate.
         burst: mean packets of a burst.
         changes: pairs (second, factor); from that second on, the rate is ``rate`` times the factor.
-        malformed: share of packets that the parser refuses.
         phase: second of the first packet.
         until: second after which no packet comes.
     """
@@ -70,7 +67,6 @@ class Load:
     peak: float = 4.0
     burst: float = 64.0
     changes: tuple[tuple[float, float], ...] = ()
-    malformed: float = 0.0
     phase: float = 0.0
     until: float = float("inf")
 
@@ -91,12 +87,10 @@ class Load:
         if self.rate <= 0:
             return
         time = self.phase
-        for gap, size, malformed in zip(
-            self._gaps(rng), self._lengths(rng), self._malformed(rng), strict=False
-        ):
+        for gap, size in zip(self._gaps(rng), self._lengths(rng), strict=False):
             if time > self.until:
                 return
-            yield SimPacket(time, size, malformed)
+            yield SimPacket(time, size)
             time = self._after(time, gap)
             if time == float("inf"):
                 return
@@ -135,10 +129,6 @@ class Load:
         share = np.asarray(counts) / sum(counts)
         while True:
             yield from rng.choice(lengths, size=1024, p=share).tolist()
-
-    def _malformed(self, rng: np.random.Generator) -> Iterator[bool]:
-        while True:
-            yield bool(self.malformed) and bool(rng.random() < self.malformed)
 
     def _after(self, time: float, gap: float) -> float:
         """Return the second at which ``gap`` seconds at the unchanged rate have passed."""

@@ -10,7 +10,6 @@ from typing import Literal
 
 from n3ic.systems.card.description import Series
 from n3ic.systems.card.simulation.loads import Load
-from n3ic.systems.card.simulation.memory import MemoryTiming
 from n3ic.systems.card.simulation.regions import Chain, Costs
 from n3ic.systems.card.simulation.scaling import ScalingRules
 
@@ -26,7 +25,6 @@ class SimTask:
         gbps: maximum bandwidth of frames.
         credits: maximum number of packets in the task, including waiting ones.
         area: area of one instance, in the caller's units.
-        memory_pages: pages of its tenant's on-board memory that its packets touch.
         per_inference: whether only packets at which a flow is decided take the interval.
         turns: whether the task takes turns with the region's other such tasks, as tasks of one core
             do.
@@ -38,7 +36,6 @@ class SimTask:
     gbps: float = math.inf
     credits: int = 8
     area: float = 1.0
-    memory_pages: int = 0
     per_inference: bool = False
     turns: bool = False
 
@@ -82,9 +79,7 @@ class Board:
         monitor: seconds between two measurements of the load.
         watchdog: cycles after which a task without a result is cut off.
         hold: minimum seconds that a chain serves before a context switch takes its region.
-        frames: pages of on-board memory.
         costs: duration of changes of regions.
-        timing: duration of accesses to on-board memory.
         scaling: thresholds of scaling.
     """
 
@@ -99,9 +94,7 @@ class Board:
     monitor: float = 1e-3
     watchdog: int = 10_000
     hold: float = 20e-3
-    frames: int = 5120
     costs: Costs = field(default_factory=Costs)
-    timing: MemoryTiming = field(default_factory=MemoryTiming)
     scaling: ScalingRules = field(default_factory=ScalingRules)
 
     @property
@@ -150,14 +143,12 @@ class SimTenant:
         weight: weight of the tenant in the sharing of regions.
         arrives: second at which its graphs are deployed.
         leaves: second from which on it sends nothing; its chains are then de-scheduled.
-        pages: pages of on-board memory that it is entitled to.
     """
 
     name: str
     weight: float = 1.0
     arrives: float = 0.0
     leaves: float = math.inf
-    pages: int = 512
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulation of neural-network kernels on a ring of nodes, by packets or trains of packets.
+"""Simulation of a ring of nodes, by packets or trains of packets.
 
 It imports the core and ``systems/cluster/``.
 """

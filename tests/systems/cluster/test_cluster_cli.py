@@ -37,54 +37,8 @@ def test_a_plan_is_simulated(tmp_path):
     assert "busy" in cluster("simulate", "plan.json", "--rows", 8, cwd=tmp_path)[0]
 
 
-def test_kernels_are_simulated_and_drawn(tmp_path):
-    pytest.importorskip("simpy")
-    pytest.importorskip("matplotlib")
-    sizes = ("--size", 128, "-n", "1,2", "--kernel", "spmv", "--kernel", "conv2d")
-    out, _ = cluster("simulate", *sizes, "--plot", "p.png", cwd=tmp_path)
-    assert "compute-centric" in out
-    (warned,) = [line for line in out.splitlines() if line.startswith("slower on a ring than")]
-    assert "spmv on 2 nodes (0." in warned
-    first = (tmp_path / "p.png").read_bytes()
-    cluster("simulate", *sizes, "--plot", "p.png", "--replace", cwd=tmp_path)
-    assert (tmp_path / "p.png").read_bytes() == first
-    slow = ("--weak", "--straggler", 4, "--figures", "fcsn", "--json")
-    found = json.loads(cluster("simulate", *sizes, *slow, cwd=tmp_path)[0])
-    points = found["points"]
-    assert found["slower_than_one_node"] == [
-        {"kernel": p["kernel"], "nodes": 2, "speedup": p["one_s"] / p["data_s"]}
-        for p in points
-        if p["nodes"] > 1 and 2 * p["one_s"] < p["data_s"]
-    ]
-    assert found["slower_than_one_node"]
-    assert [(p["kernel"], p["nodes"]) for p in points] == [
-        (k, n) for k in ("spmv", "conv2d") for n in (1, 2)
-    ]
-    assert points[2]["data_s"] > 3 * points[2]["one_s"]
-
-
-def test_figures_of_a_node_are_read(tmp_path):
-    pytest.importorskip("simpy")
-    words = ("simulate", "--kernel", "conv2d", "--size", 64, "-n", 1, "--figures", "node.toml")
-    path = tmp_path / "node.toml"
-    for text, said in (
-        ("clock_mhz = 1", "it is missing"),
-        ("a = [", "not a description of a node"),
-        ('memory = "m"\nbytes = 3', "not a description of a node"),
-    ):
-        path.write_text(text)
-        assert said in cluster(*words, cwd=tmp_path, expect=1)[1]
-    path.unlink()
-    assert "cannot be read" in cluster(*words, cwd=tmp_path, expect=1)[1]
-
-
 def test_a_mistake_is_one_line(tmp_path):
     for words, said in (
-        (("simulate", "--kernel", "fft"), "--kernel: expected one of binary"),
-        (("simulate", "--graph", "mesh"), "--graph: expected one of cora"),
-        (("simulate", "--nodes", "1,many"), "--nodes: expected numbers"),
-        (("simulate", "--nodes", "0"), "--nodes: expected numbers"),
-        (("simulate", "--plot", "p.pdf"), ".png or .svg"),
         (("plan",), "expected a model or --shape"),
         (("plan", "--shape", "4x4"), "--shape: expected numbers"),
         (("plan", "--shape", "64-4", "--split", "both"), "--split: expected output"),

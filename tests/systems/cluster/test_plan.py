@@ -16,8 +16,6 @@ from n3ic.systems.cluster.picture import plan_figure
 from n3ic.systems.cluster.placement import LayerSplit
 from n3ic.systems.cluster.plan import read_placement, read_plan
 from n3ic.systems.cluster.planner import LayerOption, place, plan_cluster
-from n3ic.systems.cluster.simulation.experiments import Point
-from n3ic.systems.cluster.simulation.picture import scaling_figure
 from n3ic.util.json_text import json_text
 from tests.support.pictured import overhang
 
@@ -275,18 +273,3 @@ def test_the_picture_shows_every_layer_and_stays_on_the_page(count, name):
     (legend,) = figure.legends
     assert [t.get_text()[:7] for t in legend.get_texts()] == ["layer 0", "layer 1"]
     assert overhang(figure) < 0.02 and len({b.get_hatch() for b in figure.axes[0].patches}) > 1
-
-
-@pytest.mark.first_case
-@pytest.mark.parametrize("weak", [True, False])
-def test_scaling_curves_are_told_apart(weak):
-    pytest.importorskip("matplotlib")
-    points = [
-        Point(kernel, n, 1 / n, 2 / n, 1.0, 1, 1.0, 0.5, 1)
-        for kernel in ("gemm", "spmv", "bnn", "conv", "spgemm")
-        for n in (1, 2, 64)
-    ]
-    figure = scaling_figure(points, weak)
-    assert overhang(figure) < 0.02 and len(figure.legends[0].get_texts()) == 3
-    lines = figure.axes[0].get_lines()
-    assert len({(x.get_marker(), x.get_linestyle(), x.get_color()) for x in lines}) == 3

@@ -23,10 +23,9 @@ from n3ic.systems.cluster.simulation.components import (
     sim_nodes,
 )
 from n3ic.systems.cluster.simulation.engine import simulate, simulate_rows
-from n3ic.systems.cluster.simulation.experiments import NodeModel, sweep
 from n3ic.systems.cluster.simulation.placed_model import row_workload
-from n3ic.systems.cluster.simulation.workloads import KernelProblem, workload
 from n3ic.systems.cluster.traffic import row_traffic, sum_traffic
+from scripts.fcsn.workloads import KernelProblem, workload
 
 pytest.importorskip("simpy")
 
@@ -192,15 +191,6 @@ def test_a_card_takes_as_many_clocks_as_its_verilog(inputs, neurons, verilog):
     quick = [replace(n, **free) for n in nodes]
     clocks = simulate_rows([work], quick, slots=1).seconds * 200e6
     assert verilog - 13 <= clocks <= verilog + 1e-3  # docs/explanation/cluster.md
-
-
-def test_a_binary_layer_costs_whole_words_of_a_card():
-    sizes = (1, 384, 512, 513, 768, 1024)
-    problems = [KernelProblem("binary", size=size, outputs=4096) for size in sizes]
-    found = sweep(problems, [2], NodeModel("netfpga", "10G"))
-    words = [round(p.one_s * 200e6 / (4096 * 64)) for p in found]
-    assert words == [1, 1, 1, 2, 2, 2]
-    assert [p.one_s for p in found[:3]] == [found[0].one_s] * 3
 
 
 def test_a_simulation_is_the_same_every_time():

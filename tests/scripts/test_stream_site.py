@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from n3ic.errors import DataError, UsageError
-from n3ic.systems.stream.site.arithmetic import bottleneck, loads
-from n3ic.systems.stream.site.description import DEFAULT, Site, SiteStage, SiteTraffic, read_site
-from n3ic.systems.stream.site.simulation import Outage, SiteRun, Surge, simulate
+from scripts.stream_site.__main__ import main
+from scripts.stream_site.arithmetic import bottleneck, loads
+from scripts.stream_site.description import DEFAULT, Site, SiteStage, SiteTraffic, read_site
+from scripts.stream_site.simulation import Outage, SiteRun, Surge, simulate
 
 TRAFFIC = SiteTraffic(
     cards=10,
@@ -152,26 +154,37 @@ def test_a_description_that_is_wrong_is_refused(change: tuple[str, str], said: s
         read_site(file)
 
 
-def test_the_command(n3ic, tmp_path):
+@pytest.fixture
+def script(monkeypatch, capsys):
+    """Run the script in this process; give how it ended and what it printed."""
+
+    def run(*words: str):
+        monkeypatch.setattr(sys, "argv", ["stream_site", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, capsys.readouterr().out
+
+    return run
+
+
+def test_the_script(script):
     """The default site as a table and as JSON; wrong options end with a message."""
-    text = n3ic("stream site").stdout
-    assert "bottleneck: reservoir: consumer" in text
-    found = json.loads(
-        n3ic(
-            "stream site --simulate --seconds 0.1 --surge 20,0.1,0.02,0.03 --json "
-            "--down 'topic: partition=0.02,0.02'"
-        ).stdout
-    )
-    assert found["simulated"]["sent"] > 50_000
+    code, text = script()
+    assert not code and "bottleneck: reservoir: consumer" in text
+    words = ["--simulate", "--seconds", "0.1", "--surge", "20,0.1,0.02,0.03", "--json", "--down"]
+    code, text = script(*words, "topic: partition=0.02,0.02")
+    found = json.loads(text)
+    assert not code and found["simulated"]["sent"] > 50_000
     path = ["host: second stage", "topic: partition", "reservoir: consumer"]
     assert [s["name"] for s in found["simulated"]["stages"]] == path
-    for wrong in (
-        "--surge 2,0.1,0,1",
-        "--simulate --surge x",
-        "--simulate --surge 0.5,0.1,0,1",
-        "--simulate --down topic",
-        "--simulate --down topic=1",
-        "--measure --simulate",
+    for wrong, said in (
+        ("--surge 2,0.1,0,1", "expected with --simulate"),
+        ("--simulate --surge x", "expected 4 numbers"),
+        ("--simulate --surge 0.5,0.1,0,1", "expected a factor of 1 or more"),
+        ("--simulate --down topic", "expected STAGE=START,SECONDS"),
+        ("--simulate --down topic=1", "expected 2 numbers"),
+        ("--measure --simulate", "expected without"),
+        ("--site absent.toml", "absent.toml"),
     ):
-        n3ic(f"stream site {wrong}", expect=2)
-    assert "absent.toml" in n3ic("stream site --site absent.toml", expect=1).stderr
+        code, _ = script(*wrong.split())
+        assert code.startswith("stream_site: ") and said in code

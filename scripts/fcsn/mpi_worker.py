@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from n3ic.systems.cluster.mpi.kernels import prepare
-from n3ic.systems.cluster.simulation.workloads import GraphSize, KernelProblem
+from scripts.fcsn.mpi_kernels import prepare
+from scripts.fcsn.workloads import GraphSize, KernelProblem
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm

@@ -12,13 +12,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import ceil, log2
+from pathlib import Path
 
 from n3ic.errors import ClusterError, MissingDependencyError
 from n3ic.systems.cluster.simulation.components import Workload
-from n3ic.systems.cluster.simulation.workloads import KernelProblem
+from scripts.fcsn.workloads import KernelProblem
 
 REPEATS = 15
 _SECONDS = 900
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def measure(problems: Sequence[KernelProblem], ranks: int, repeats: int = REPEAT
     """
     _check_installed()
     request = json.dumps({"problems": [asdict(p) for p in problems], "repeats": repeats})
-    command = [*_mpiexec(ranks), sys.executable, "-m", "n3ic.systems.cluster.mpi.worker", request]
+    command = [*_mpiexec(ranks), sys.executable, "-m", "scripts.fcsn.mpi_worker", request]
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
@@ -93,7 +95,13 @@ def measure(problems: Sequence[KernelProblem], ranks: int, repeats: int = REPEAT
     }
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, env=environment, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            env=environment,
+            cwd=_ROOT,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise ClusterError(f"MPI took more than {_SECONDS} s; ask for smaller sizes") from error
@@ -118,7 +126,7 @@ def measure(problems: Sequence[KernelProblem], ranks: int, repeats: int = REPEAT
 
 def _check_installed() -> None:
     if importlib.util.find_spec("mpi4py") is None:
-        raise MissingDependencyError("MPI needs mpi4py: pip install 'n3ic[cluster]'")
+        raise MissingDependencyError("MPI needs mpi4py: pip install mpi4py")
     if shutil.which("mpiexec") is None:
         raise MissingDependencyError(
             "MPI needs mpiexec and its library; on Debian: apt-get install openmpi-bin"

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from n3ic.systems.cluster.simulation.experiments import Point
 from n3ic.util.pictures import INK, PALE, legend, look, new_page, plain, styled
+from scripts.fcsn.experiments import Point
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,17 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The work and the output of ``n3ic cluster simulate``."""
+"""Simulate FCsN's kernels on a ring of nodes, and compare its speed-ups over MPI with ours.
+
+    python -m scripts.fcsn scaling --figures fcsn --link 100G --nodes 1,4,8,16,64 --plot scaling.png
+    python -m scripts.fcsn scaling --kernel gemm --mpi 2   # also measure MPI on this machine
+    python -m scripts.fcsn speedups
+    python -m scripts.fcsn calibrate node.toml             # measure a process node here
+
+Run it in the root folder of the repository. MPI needs mpi4py and mpiexec (Debian: openmpi-bin).
+"""
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from n3ic.cli.console import print_json, print_note, print_result, progress_bar, spinner, table
-from n3ic.errors import MissingDependencyError, UsageError
-from n3ic.systems.cluster.mpi.baseline import Messages, MpiMeasurement, measure, on_cores
-from n3ic.systems.cluster.simulation.experiments import (
+from n3ic.errors import MissingDependencyError, N3icError, UsageError
+from n3ic.systems.cluster.figures import figures_of
+from n3ic.systems.outputs import check_picture, free_files, write_picture
+from n3ic.util.files import write_atomic
+from scripts.fcsn.calibration import measure_node
+from scripts.fcsn.experiments import (
     CLAIMS,
     NodeModel,
     Point,
@@ -20,135 +36,62 @@ from n3ic.systems.cluster.simulation.experiments import (
     slower,
     sweep,
 )
-from n3ic.systems.cluster.simulation.workloads import GRAPHS, KERNELS, KernelProblem, workload
-from n3ic.systems.outputs import write_picture
+from scripts.fcsn.mpi_baseline import Messages, MpiMeasurement, measure, on_cores
+from scripts.fcsn.picture import scaling_figure
+from scripts.fcsn.workloads import GRAPHS, KERNELS, KernelProblem, workload
 
 _CLAIM_NODES = (4, 16)
 _CLAIM_RANKS = 16
 
-
-def problems(
-    names: Sequence[str], size: int, graph: str, skew: float, seed: int
-) -> tuple[KernelProblem, ...]:
-    """Return the requested problems.
-
-    Raises:
-        UsageError: A kernel or graph is unknown.
-    """
-    for name in names:
-        if name not in KERNELS:
-            raise UsageError(f"--kernel: expected one of {', '.join(KERNELS)}, got {name!r}")
-    if graph not in GRAPHS:
-        raise UsageError(f"--graph: expected one of {', '.join(GRAPHS)}, got {graph!r}")
-    return tuple(
-        KernelProblem(name, size=size, graph=GRAPHS[graph], skew=skew, seed=seed)
-        for name in names or KERNELS
-    )
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace existing files.")]
 
 
-def counts(text: str) -> tuple[int, ...]:
-    """Parse numbers of nodes such as ``1,4,16``.
-
-    Raises:
-        UsageError: The text is not a list of numbers of nodes.
-    """
-    words = text.split(",")
-    if not all(w.isascii() and w.isdigit() and 1 <= int(w[:5]) <= 254 for w in words):
-        raise UsageError(f"--nodes: expected numbers in 1..254 such as 1,4,16, got {text!r}")
-    return tuple(int(w) for w in words)
-
-
-def card(target: str, link: str, figures: str | None) -> NodeModel:
-    """Return the nodes of the simulation."""
-    from n3ic.systems.cluster.figures import figures_of
-
-    if figures == "fcsn":
-        return replace(fcsn_card(), link=link)
-    return NodeModel(target, link, None if figures is None else figures_of(Path(figures)))
-
-
-def calibrate(path: Path) -> None:
-    """Measure a process node and write its clocks."""
-    import platform
-
-    from n3ic.systems.cluster.simulation.calibration import measure_node
-    from n3ic.util.files import write_atomic
-
-    with spinner("measuring a process node"):
-        found = measure_node()
-    write_atomic(path, found.toml(f"{platform.machine()} with Linux {platform.release()}"))
-    print_result(
-        f"{path} written; from process to process a datagram takes {found.hop / 1e3:.0f} us "
-        "(latency_us of nodes.toml)"
-    )
-
-
-def planned(path: Path, rows: int, cores: int, json: bool) -> None:
-    """Simulate a planned model: a single row, and many rows in flight."""
-    from n3ic.systems.cluster.costs import estimate_cost
-    from n3ic.systems.cluster.node import ROW_SLOTS
-    from n3ic.systems.cluster.plan import read_plan
-    from n3ic.systems.cluster.simulation.components import sim_nodes
-    from n3ic.systems.cluster.simulation.engine import simulate_rows
-    from n3ic.systems.cluster.simulation.placed_model import row_workload
-
-    placement, cluster = read_plan(path)
-    # Processes on shared cores compete for them; cards have pipelines of their own.
-    nodes = tuple(replace(n, core=0) if cores and n.serial else n for n in sim_nodes(cluster))
-    with spinner("simulating"):
-        # One slot: a row alone on the ring, for the latency; the second run fills all slots.
-        alone = simulate_rows([row_workload(placement, 0, nodes)], nodes, slots=1, cores=cores)
-        work = [row_workload(placement, row, nodes) for row in range(rows)]
-        many = simulate_rows(work, nodes, slots=ROW_SLOTS, cores=cores)
-    estimate = estimate_cost(placement, cluster)
-    found = {
-        "kind": "simulated",
-        "rows": rows,
-        "latency_s": alone.seconds,
-        "rows_per_s": rows / many.seconds,
-        "packets": alone.packets,
-        "plan": {"kind": "estimated"} | asdict(estimate),
-        "busy": {
-            n.name: {"handler": h, "kernel": k, "link": li}
-            for n, h, k, li in zip(nodes, many.handler, many.kernel, many.link, strict=True)
-        },
-    }
-    if json:
-        print_json(found)
-        return
-    table(
-        f"{rows} rows, simulated, and the plan",
-        ["", "a row alone", "rows/s", "packets a row"],
-        [
-            ["simulated", f"{alone.seconds * 1e6:,.1f} us", f"{rows / many.seconds:,.0f}",
-             f"{alone.packets:,}"],
-            ["plan, estimated", f"{estimate.latency_s * 1e6:,.1f} us",
-             f"{estimate.rows_per_s:,.0f}", f"{estimate.packets:,.1f}"],
-        ],
-    )  # fmt: skip
-    table(
-        "busy, with many rows in flight",
-        ["node", "packets", "kernel", "link"],
-        [
-            [n.name, f"{h:.0%}", f"{k:.0%}", f"{li:.0%}"]
-            for n, h, k, li in zip(nodes, many.handler, many.kernel, many.link, strict=True)
-        ],
-    )
-
-
-def kernels(
-    wanted: Sequence[KernelProblem],
-    nodes: Sequence[int],
-    built: NodeModel,
-    weak: bool,
-    straggler: float,
-    mpi: int,
-    json: bool,
-    plot: Path | None,
+def scaling(
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="binary, gemm, spmv, spgemm, aggregation, conv2d, mlp or gnn. Repeatable; "
+            "default: all."
+        ),
+    ] = None,
+    nodes: Annotated[str, typer.Option("--nodes", "-n", help="Numbers of nodes.")] = "1,4,16,64",
+    target: Annotated[str, typer.Option("--target", "-t", help="Target of the nodes.")] = "netfpga",
+    link: Annotated[str, typer.Option(help="Speed of the nodes' links, such as 10G.")] = "10G",
+    figures: Annotated[
+        str | None,
+        typer.Option(help="A node.toml instead of the target's, or fcsn: that publication's card."),
+    ] = None,
+    size: Annotated[
+        int, typer.Option(help="Rows of matrices, edge of an image.", min=64, max=1 << 16)
+    ] = 2048,
+    graph: Annotated[
+        str, typer.Option(help="Graph with the size of cora, corafull, pubmed, physics or reddit.")
+    ] = "cora",
+    weak: Annotated[
+        bool, typer.Option("--weak", help="Scale the problems with the number of nodes.")
+    ] = False,
+    skew: Annotated[
+        float, typer.Option(help="Exponent of Zipf's law of sparse columns.", min=0, max=4)
+    ] = 0.0,
+    straggler: Annotated[
+        float, typer.Option(help="Slow-down factor of the last node.", min=1, max=1000)
+    ] = 1.0,
+    mpi: Annotated[
+        int, typer.Option(help="Also measure MPI here, with up to this many ranks.", min=0, max=256)
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sparse matrices.", min=0)] = 0,
+    json: JsonFlag = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw scaling curves: .png or .svg.")] = None,
+    replace: Replace = False,
 ) -> None:
     """Simulate kernels on several numbers of nodes, and measure MPI on this machine's cores."""
+    free_files(plot, replace=replace)
+    check_picture(plot, "--plot")
+    wanted = problems(kernel or [], size, graph, skew, seed)
+    built, numbers = card(target, link, figures), counts(nodes)
     with progress_bar("simulating") as reached:
-        points = sweep(wanted, nodes, built, weak=weak, straggler=straggler, progress=reached)
+        points = sweep(wanted, numbers, built, weak=weak, straggler=straggler, progress=reached)
     ranks = _measured(wanted, mpi) if mpi else {}
     if json:
         print_json(
@@ -172,8 +115,6 @@ def kernels(
         _show_slower(points, weak)
         _show_ranks(ranks)
     if plot is not None:
-        from n3ic.systems.cluster.simulation.picture import scaling_figure
-
         write_picture(plot, partial(scaling_figure, points, weak))
         if not json:
             print_result(f"{plot} written")
@@ -236,7 +177,59 @@ def _show_ranks(ranks: Mapping[int, Sequence[MpiMeasurement]]) -> None:
         )
 
 
-def speedups(json: bool) -> None:
+def calibrate(
+    path: Annotated[Path, typer.Argument(help="The node.toml to write.")], replace: Replace = False
+) -> None:
+    """Measure a process node and write its clocks."""
+    free_files(path, replace=replace)
+    with spinner("measuring a process node"):
+        found = measure_node()
+    write_atomic(path, found.toml(f"{platform.machine()} with Linux {platform.release()}"))
+    print_result(
+        f"{path} written; from process to process a datagram takes {found.hop / 1e3:.0f} us "
+        "(latency_us of nodes.toml)"
+    )
+
+
+def problems(
+    names: Sequence[str], size: int, graph: str, skew: float, seed: int
+) -> tuple[KernelProblem, ...]:
+    """Return the requested problems.
+
+    Raises:
+        UsageError: A kernel or graph is unknown.
+    """
+    for name in names:
+        if name not in KERNELS:
+            raise UsageError(f"--kernel: expected one of {', '.join(KERNELS)}, got {name!r}")
+    if graph not in GRAPHS:
+        raise UsageError(f"--graph: expected one of {', '.join(GRAPHS)}, got {graph!r}")
+    return tuple(
+        KernelProblem(name, size=size, graph=GRAPHS[graph], skew=skew, seed=seed)
+        for name in names or KERNELS
+    )
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Parse numbers of nodes such as ``1,4,16``.
+
+    Raises:
+        UsageError: The text is not a list of numbers of nodes.
+    """
+    words = text.split(",")
+    if not all(w.isascii() and w.isdigit() and 1 <= int(w[:5]) <= 254 for w in words):
+        raise UsageError(f"--nodes: expected numbers in 1..254 such as 1,4,16, got {text!r}")
+    return tuple(int(w) for w in words)
+
+
+def card(target: str, link: str, figures: str | None) -> NodeModel:
+    """Return the nodes of the simulation."""
+    if figures == "fcsn":
+        return replace(fcsn_card(), link=link)
+    return NodeModel(target, link, None if figures is None else figures_of(Path(figures)))
+
+
+def speedups(json: JsonFlag = False) -> None:
     """Compare FCsN's speed-ups over MPI on 16 cores with ours.
 
     One core and messages between two cores are measured here; 16 cores are estimated from them.
@@ -294,3 +287,18 @@ def _time(seconds: float) -> str:
     if seconds < 1e-3:
         return f"{seconds * 1e6:,.1f} us"
     return f"{seconds * 1e3:,.2f} ms" if seconds < 1 else f"{seconds:,.2f} s"
+
+
+def main() -> None:
+    """Run the command line; a mistake ends it with one line."""
+    app = typer.Typer(help="FCsN's kernels on a simulated ring.", no_args_is_help=True)
+    for command in (scaling, speedups, calibrate):
+        app.command()(command)
+    try:
+        app()
+    except N3icError as error:
+        sys.exit(f"fcsn: {error}")
+
+
+if __name__ == "__main__":
+    main()

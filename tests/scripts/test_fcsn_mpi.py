@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from n3ic.errors import MissingDependencyError
-from n3ic.systems.cluster.mpi import baseline
-from n3ic.systems.cluster.mpi.baseline import Messages, measure, on_cores
-from n3ic.systems.cluster.mpi.kernels import sparse_matrix
-from n3ic.systems.cluster.simulation.workloads import KERNELS, GraphSize, KernelProblem, workload
+from scripts.fcsn import mpi_baseline as baseline
+from scripts.fcsn.mpi_baseline import Messages, measure, on_cores
+from scripts.fcsn.mpi_kernels import sparse_matrix
+from scripts.fcsn.workloads import KERNELS, GraphSize, KernelProblem, workload
 
 SIZES = KernelProblem(
     "gemm",
@@ -77,7 +77,7 @@ def test_results_are_exact_and_the_same_on_any_number_of_ranks(runs):
 
 def test_without_mpi_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(baseline.shutil, "which", lambda _: None)
-    with pytest.raises(MissingDependencyError, match=r"openmpi-bin|n3ic\[cluster\]"):
+    with pytest.raises(MissingDependencyError, match=r"openmpi-bin|pip install mpi4py"):
         measure(ALL[:1], 2)
 
 

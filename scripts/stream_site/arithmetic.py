@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from n3ic.systems.stream.site.description import Site, SiteStage
+from scripts.stream_site.description import Site, SiteStage
 
 BUSY = 0.7  # a server's share of busy time that leaves room for bursts
 

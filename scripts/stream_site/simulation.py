@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import simpy
 from numpy.typing import NDArray
 
-from n3ic.errors import MissingDependencyError, UsageError
-from n3ic.systems.stream.site.description import Site, SiteStage
-
-if TYPE_CHECKING:
-    import simpy
+from n3ic.errors import UsageError
+from scripts.stream_site.description import Site, SiteStage
 
 MOST_BATCHES = 2_000_000
 _REPORTS = 100
@@ -100,8 +98,6 @@ class _Queue:
     """One stage: for each server, a resource, what waits, and the room for it."""
 
     def __init__(self, env: simpy.Environment, stage: SiteStage, scale: float) -> None:
-        import simpy
-
         self.stage, self.env = stage, env
         self.room = stage.room or 0
         # `scale`: units of the stage's quantity per shunted flow; capacity and room count these.
@@ -162,14 +158,7 @@ def simulate(
     Raises:
         UsageError: No stage has a room, an outage names a stage without one, or there are no
             batches or more than two million.
-        MissingDependencyError: SimPy is not installed.
     """
-    try:
-        import simpy
-    except ModuleNotFoundError as error:
-        raise MissingDependencyError(
-            'simulating a site needs SimPy: pip install "n3ic[stream]"'
-        ) from error
     times, cards = _arrivals(site, seconds, batch, surge, np.random.default_rng(seed))
     env = simpy.Environment()
     shunted = site.traffic.rate("shunted")

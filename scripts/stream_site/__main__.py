@@ -1,24 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic stream site``.
+"""Compare load and capacity of every stage behind the cards of a site, and simulate their queues.
 
-This module must import quickly: the command imports what it needs when it runs.
+    python -m scripts.stream_site
+    python -m scripts.stream_site --simulate --surge 20,0.5,0.5,0.5
+    python -m scripts.stream_site --simulate --down "topic: partition=0.5,0.5"
+    python -m scripts.stream_site --measure   # what one core of this machine handles
+
+Run it in the root folder of the repository. ``site.toml`` beside it has a thousand cards;
+``--site FILE`` reads another site.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
+from os import getloadavg
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from n3ic.cli.console import print_json, print_result, progress_bar, spinner, table
-from n3ic.errors import UsageError
-
-if TYPE_CHECKING:
-    from n3ic.systems.stream.site.arithmetic import StageLoad
-    from n3ic.systems.stream.site.description import Site
-    from n3ic.systems.stream.site.simulation import Outage, SiteRun, Surge
+from n3ic.cli.console import (
+    print_json,
+    print_result,
+    progress_bar,
+    spinner,
+    table,
+)
+from n3ic.errors import N3icError, UsageError
+from scripts.stream_site.arithmetic import StageLoad, bottleneck, loads
+from scripts.stream_site.description import DEFAULT, Site, read_site
+from scripts.stream_site.measurement import measure as measure_core
+from scripts.stream_site.simulation import Outage, SiteRun, Surge
+from scripts.stream_site.simulation import simulate as simulate_site
 
 
 def site(
@@ -48,9 +62,6 @@ def site(
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Show load and capacity behind the cards of a site, and simulate its queues."""
-    from n3ic.systems.stream.site.arithmetic import bottleneck, loads
-    from n3ic.systems.stream.site.description import DEFAULT, read_site
-
     if measure:
         if simulate or description:
             raise UsageError("--measure: expected without --site and --simulate")
@@ -84,12 +95,8 @@ def site(
 
 
 def _measure(json: bool) -> None:
-    from os import getloadavg
-
-    from n3ic.systems.stream.site.measurement import measure
-
     with spinner("measuring") as say:
-        rates = measure(say)
+        rates = measure_core(say)
     if json:
         print_json({"kind": "measured", "load": getloadavg()[0], "rates": rates})
         return
@@ -101,10 +108,8 @@ def _measure(json: bool) -> None:
 def _simulated(
     found: Site, seconds: float, batch: int, surge: Surge, down: tuple[Outage, ...], seed: int
 ) -> SiteRun:
-    from n3ic.systems.stream.site.simulation import simulate
-
     with progress_bar("simulating") as bar:
-        return simulate(
+        return simulate_site(
             found,
             seconds=seconds,
             batch=batch,
@@ -116,8 +121,6 @@ def _simulated(
 
 
 def _surge(text: str) -> Surge:
-    from n3ic.systems.stream.site.simulation import Surge
-
     if not text:
         return Surge()
     factor, share, start, seconds = _numbers("--surge", text, 4)
@@ -129,8 +132,6 @@ def _surge(text: str) -> Surge:
 
 
 def _outage(text: str) -> Outage:
-    from n3ic.systems.stream.site.simulation import Outage
-
     stage, equals, times = text.rpartition("=")
     if not equals:
         raise UsageError(f"--down: expected STAGE=START,SECONDS, got {text!r:.80}")
@@ -182,3 +183,15 @@ def _show_run(run: SiteRun) -> None:
         f"{run.done:,} of {run.sent:,} flows passed every stage, in {median:,.2f} ms "
         f"(99 %: {late:,.2f}, most {most:,.2f})"
     )
+
+
+def main() -> None:
+    """Run the command line; a mistake ends it with one line."""
+    try:
+        typer.run(site)
+    except N3icError as error:
+        sys.exit(f"stream_site: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from n3ic.errors import UsageError
-from n3ic.systems.cluster.simulation.workloads import (
+from scripts.fcsn.workloads import (
     GRAPHS,
     KERNELS,
     KernelProblem,

@@ -20,7 +20,7 @@ from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import OutputLayer
 from n3ic.model.network import BinaryModel
-from n3ic.systems.cluster.simulation.workloads import KernelProblem
+from scripts.fcsn.workloads import KernelProblem
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm

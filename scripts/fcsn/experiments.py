@@ -11,7 +11,7 @@ from n3ic.systems.cluster.figures import NodeFigures, figures_of
 from n3ic.systems.cluster.nodes import like_coordinator
 from n3ic.systems.cluster.simulation.components import RingTrace, SimNode, sim_nodes
 from n3ic.systems.cluster.simulation.engine import simulate
-from n3ic.systems.cluster.simulation.workloads import GRAPHS, KernelProblem, workload
+from scripts.fcsn.workloads import GRAPHS, KernelProblem, workload
 
 FCSN = Path(__file__).with_name("fcsn.toml")
 

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``scripts/fcsn``: its claims, sweeps, pictures and measured nodes, and the script as typed."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from n3ic.systems.cluster.figures import figures_of
+from scripts.fcsn.__main__ import main
+from scripts.fcsn.calibration import NodeMeasurement, measure_node
+from scripts.fcsn.experiments import (
+    CLAIMS,
+    FCSN,
+    NodeModel,
+    Point,
+    fcsn_card,
+    shrunk,
+    slower,
+    sweep,
+)
+from scripts.fcsn.picture import scaling_figure
+from scripts.fcsn.workloads import KernelProblem
+from tests.support.pictured import overhang
+
+pytest.importorskip("simpy")
+
+
+@pytest.fixture
+def script(monkeypatch, capsys, tmp_path):
+    """Run the script in this process; give how it ended and what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["fcsn", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, capsys.readouterr().out
+
+    return run
+
+
+def test_the_card_of_fcsn_is_labelled_an_estimate():
+    found = figures_of(FCSN)
+    assert (found.kind, found.clock_hz) == ("estimated", 294e6)
+    assert fcsn_card().nodes(3)[3].link_bps == 100e9
+
+
+def test_fcsns_claims_are_those_of_its_text():
+    said = {c.name: c.speedup for c in CLAIMS}
+    assert said["GEMM"] == 2.3
+    assert said["MLP"] == 3.3
+    assert said["SPMV"] == said["SPGEMM"] == said["aggregation"] == 6.7
+    assert (said["CoraFull"], said["Reddit"]) == (5.08, 10.13)
+    reddit = next(c.problem for c in CLAIMS if c.name == "Reddit")
+    assert shrunk(reddit).graph.edges == 2_000_000
+    assert shrunk(CLAIMS[0].problem) == CLAIMS[0].problem
+
+
+def test_tasks_beat_barriers_on_irregular_kernels():
+    pytest.importorskip("simpy")
+    (point,) = sweep([KernelProblem("aggregation")], [4], fcsn_card(), train=64)
+    assert point.data_s < point.compute_s / 2
+    slow = sweep([KernelProblem("conv2d", size=256)], [4], NodeModel("nfp", "10G"), straggler=5)[0]
+    assert slow.imbalance > 2
+
+
+def test_what_is_measured_is_written_as_a_node(tmp_path):
+    path = tmp_path / "node.toml"
+    measured = NodeMeasurement(packet=3000, datagram=8e4, slice=1.5, row=1e5, hop=1e4, error=0.2)
+    path.write_text(measured.toml("a machine"))
+    found = figures_of(path)
+    assert (found.packet, found.datagram, found.slice_clocks) == (3000, 80000, 1.5)
+    assert (found.kind, found.serial, found.together) == ("measured", True, 22)
+
+
+def test_rings_that_are_slower_than_one_node_are_told():
+    base = Point("gemm", 4, 2.0, 3.0, 1.0, packets=9, imbalance=1.0, link=0.5, frozen=0)
+    fast, alone = replace(base, data_s=0.9), replace(base, nodes=1)
+    assert slower([base, fast, alone]) == (base,)
+    assert slower([base], weak=True) == ()  # one node would take 4 s
+    assert slower([replace(base, data_s=4.1)], weak=True) == (replace(base, data_s=4.1),)
+
+
+@pytest.mark.slow
+def test_a_process_node_is_measured():
+    pytest.importorskip("scipy")
+    found = measure_node(shapes=((384, 2), (8448, 2)), rows=5)
+    assert found.packet + found.datagram + found.row > 1000  # nanoseconds
+    assert found.slice > 0
+    assert found.hop > 100
+
+
+def test_a_binary_layer_costs_whole_words_of_a_card():
+    sizes = (1, 384, 512, 513, 768, 1024)
+    problems = [KernelProblem("binary", size=size, outputs=4096) for size in sizes]
+    found = sweep(problems, [2], NodeModel("netfpga", "10G"))
+    words = [round(p.one_s * 200e6 / (4096 * 64)) for p in found]
+    assert words == [1, 1, 1, 2, 2, 2]
+    assert [p.one_s for p in found[:3]] == [found[0].one_s] * 3
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_scaling_curves_are_told_apart(weak):
+    pytest.importorskip("matplotlib")
+    points = [
+        Point(kernel, n, 1 / n, 2 / n, 1.0, 1, 1.0, 0.5, 1)
+        for kernel in ("gemm", "spmv", "bnn", "conv", "spgemm")
+        for n in (1, 2, 64)
+    ]
+    figure = scaling_figure(points, weak)
+    assert overhang(figure) < 0.02 and len(figure.legends[0].get_texts()) == 3
+    lines = figure.axes[0].get_lines()
+    assert len({(x.get_marker(), x.get_linestyle(), x.get_color()) for x in lines}) == 3
+
+
+def test_kernels_are_simulated_and_drawn(script, tmp_path):
+    pytest.importorskip("matplotlib")
+    sizes = ("--size", 128, "-n", "1,2", "--kernel", "spmv", "--kernel", "conv2d")
+    code, out = script("scaling", *sizes, "--plot", "p.png")
+    assert not code and "compute-centric" in out
+    (warned,) = [line for line in out.splitlines() if line.startswith("slower on a ring than")]
+    assert "spmv on 2 nodes (0." in warned
+    first = (tmp_path / "p.png").read_bytes()
+    script("scaling", *sizes, "--plot", "p.png", "--replace")
+    assert (tmp_path / "p.png").read_bytes() == first
+    slow = ("--weak", "--straggler", 4, "--figures", "fcsn", "--json")
+    found = json.loads(script("scaling", *sizes, *slow)[1])
+    points = found["points"]
+    assert found["slower_than_one_node"] == [
+        {"kernel": p["kernel"], "nodes": 2, "speedup": p["one_s"] / p["data_s"]}
+        for p in points
+        if p["nodes"] > 1 and 2 * p["one_s"] < p["data_s"]
+    ]
+    assert found["slower_than_one_node"]
+    assert [(p["kernel"], p["nodes"]) for p in points] == [
+        (k, n) for k in ("spmv", "conv2d") for n in (1, 2)
+    ]
+    assert points[2]["data_s"] > 3 * points[2]["one_s"]
+
+
+def test_figures_of_a_node_are_read(script, tmp_path):
+    words = ("scaling", "--kernel", "conv2d", "--size", 64, "-n", 1, "--figures", "node.toml")
+    path = tmp_path / "node.toml"
+    for text, said in (
+        ("clock_mhz = 1", "it is missing"),
+        ("a = [", "not a description of a node"),
+        ('memory = "m"\nbytes = 3', "not a description of a node"),
+    ):
+        path.write_text(text)
+        assert said in script(*words)[0]
+    path.unlink()
+    assert "cannot be read" in script(*words)[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--kernel", "fft"), "--kernel: expected one of binary"),
+        (("--graph", "mesh"), "--graph: expected one of cora"),
+        (("--nodes", "1,many"), "--nodes: expected numbers"),
+        (("--nodes", "0"), "--nodes: expected numbers"),
+        (("--plot", "p.pdf"), ".png or .svg"),
+    ],
+)
+def test_a_mistake_is_one_line(script, words, said):
+    code, _ = script("scaling", *words)
+    assert code.startswith("fcsn: ") and said in code and "\n" not in code
