@@ -12,7 +12,7 @@ from n3ic.systems.stream.flows.decide import StreamModel
 from n3ic.systems.stream.flows.pipeline import FlowStream, StreamSettings
 from n3ic.systems.stream.flows.sink import open_sink
 from n3ic.systems.stream.flows.source import open_source
-from tests.support.stream_models import MODELS, lines
+from tests.support.stream_models import MODELS, binary, lines
 from tests.support.traffic import labelled_capture
 
 HOSTS = 3
@@ -66,7 +66,7 @@ def told(rows):
 def test_streams_of_several_hosts_meet(topic, tmp_path):
     """A second model decides the flows of all hosts, on the same features."""
     url, rows = topic
-    first, second = MODELS["binary"](), MODELS["binary"](seed=9)
+    first, second = binary(), binary(seed=9)
     run(open_source(f"{url}?until=now", first), first, tmp_path / "same.jsonl")
     assert told(lines(tmp_path / "same.jsonl")) == told(rows)
     run(open_source(f"{url}?until=now", second), second, tmp_path / "other.jsonl")
