@@ -125,4 +125,12 @@ def kept_input(table: FlowTable, model: Classifier) -> InputSpec:
 
 def _meaning(rule: ColumnRule) -> tuple[object, ...]:
     """The parts of a rule that determine the integer of a cell that is not blank."""
-    return rule.kind, rule.unit, rule.scale, rule.negative, rule.values
+    return (
+        rule.kind,
+        rule.unit,
+        rule.scale,
+        rule.negative,
+        rule.values,
+        rule.buckets,
+        rule.indicators,
+    )
