@@ -21,7 +21,6 @@ from n3ic.data.delimited import Sheet, first_lines
 from n3ic.data.table import FlowTable
 from n3ic.data.user_table import OWN, with_positive
 from n3ic.errors import DataError, N3icError
-from n3ic.model.columns import NEGATIVE_PART
 from n3ic.usecases.evaluation import same_classes
 
 _SHOWN = 5
@@ -133,7 +132,7 @@ def _derivable(known: DataSet, source: str | Path | Sheet, own: FlowTable) -> li
 
 def _used(own: FlowTable) -> list[str]:
     """Columns of the user's table that a network would read."""
-    return [*dict.fromkeys(name.removesuffix(NEGATIVE_PART) for name in own.usable)]
+    return [*own.rules.only(own.usable).columns] if own.rules else [*own.usable]
 
 
 def _lost(own: FlowTable, table: FlowTable) -> list[str]:

@@ -12,7 +12,8 @@ and a ``catalogue.toml``:
 - ``[columns.NAME]``: see :func:`~n3ic.data.catalogue.feature_of`, and how cells become integers,
   see :class:`~n3ic.model.columns.ColumnRule`: ``kind`` (a ``quotient`` is a number whose blanks
   and infinities, from a divisor of 0, are the largest integer; a ``text`` is not a feature),
-  ``blank``, ``negative``, ``values``. :func:`canonical` spells names; other columns are ignored.
+  ``blank``, ``negative``, ``values``, ``buckets``, ``indicators``. :func:`canonical`
+  spells names; other columns are ignored.
 - ``[derived.NAME]``: features computed from the columns that ``needs`` lists.
 """
 
@@ -52,7 +53,6 @@ from n3ic.model.inputs import to_integer
 MOST_CLASSES = 256
 TEXT = "text"  # the kind of a column that is not a feature
 _VAST = 1e30  # more than any integer in any unit
-_BOOLEANS = {"true": "True", "false": "False", "True": "true", "False": "false"}  # libraries differ
 _OTHERS = re.compile(r"[^a-z0-9]+")
 
 
@@ -138,7 +138,13 @@ class CatalogueDataSet(DataSet):
             for name, feature in self._columns.items()
             if self._rules[name].negative == "split"
         )
-        return (*self._columns.values(), *below, *(one.feature for one in self._derived))
+        single = (
+            indicator
+            for name, feature in self._columns.items()
+            for indicator in _indicators(feature, self._rules[name])
+        )
+        derived = (one.feature for one in self._derived)
+        return (*self._columns.values(), *below, *single, *derived)
 
     @property
     def card(self) -> str:
@@ -186,9 +192,7 @@ class CatalogueDataSet(DataSet):
             DataError: a column is missing or a cell is invalid.
         """
         behind = {one.feature.name: one.needs for one in self._derived} | {
-            name + NEGATIVE_PART: (name,)
-            for name, rule in self._rules.items()
-            if rule.negative == "split"
+            part: (name,) for name, rule in self._rules.items() for part in rule.features(name)
         }
         needed = {name for feature in wanted for name in behind.get(feature, (feature,))}
         names = self.names_of(sheet)
@@ -341,8 +345,12 @@ class CatalogueDataSet(DataSet):
             if rule.kind == "address":
                 columns[name] = _by_text(sheet, name, cells.texts[name], _address, "an address")
             elif rule.kind == "category":
-                columns[name] = _category(cells.texts[name], rule)
-                repair(columns[name] == len(rule.values), f"{name} of no known value")
+                codes = np.array(rule.codes(cells.texts[name].texts), dtype=np.int64)
+                columns[name] = codes[cells.texts[name].codes]
+                for i, feature in enumerate(rule.single(name)):
+                    columns[feature] = (columns[name] == i).astype(np.int64)
+                if not rule.buckets:
+                    repair(columns[name] == len(rule.values), f"{name} of no known value")
             else:
                 columns |= _number(name, rule, cells.numbers[name].astype(np.float64), repair)
         return columns, cells.texts, repairs, int(repaired.sum())
@@ -400,11 +408,21 @@ def _number(
     return out
 
 
-def _category(column: TextColumn, rule: ColumnRule) -> Column:
-    place = {text: i for i, text in enumerate(rule.values)}
-    spelled = {t: place.get(t, place.get(_BOOLEANS.get(t, t), len(place))) for t in column.texts}
-    codes = np.array([spelled[t] for t in column.texts], dtype=np.int64)
-    return codes[column.codes]
+def _indicators(column: Feature, rule: ColumnRule) -> list[Feature]:
+    """The features of single texts of a category."""
+    return [
+        replace(
+            column,
+            name=name,
+            meaning=f"{column.meaning} is {printable(text)!r}",
+            unit="",
+            source_unit="",
+            scale=1.0,
+            bits=1,
+            doubt="",  # told of the column
+        )
+        for name, text in zip(rule.single(column.name), rule.values, strict=False)
+    ]
 
 
 def _numbered(keys: Iterable[tuple[Any, ...]]) -> NDArray[np.int64]:

@@ -14,7 +14,12 @@ from typing import Any
 
 from n3ic.data.catalogue_dataset import TEXT
 from n3ic.data.cell_text import is_address, is_date, is_ip
-from n3ic.data.column_profile import ColumnProfile, may_name_classes, tells_alone
+from n3ic.data.column_profile import (
+    MOST_CATEGORIES,
+    ColumnProfile,
+    may_name_classes,
+    tells_alone,
+)
 from n3ic.data.column_roles import (
     CICFLOWMETER_TIMES,
     ENDS,
@@ -29,13 +34,16 @@ from n3ic.data.column_roles import (
     role_of,
 )
 from n3ic.data.unit_consistency import TIME_UNITS
-from n3ic.model.columns import MOST_VALUES
+from n3ic.model.columns import INDICATOR, LONGEST, MOST_VALUES
 from n3ic.model.inputs import UINT32_MAX
 
-MOST_CATEGORIES = 64
+BUCKETS = 16  # numbers of the texts that are not frequent
+INDICATORS = 16  # frequent texts with a feature of their own
 SPLIT_SHARE = 0.01  # from this share of rows below 0 on, their magnitude is its own feature
 SAME = 0.99  # from this share of the label's entropy on, a text is another form of the label
 FORM = 0.5  # from this share of what measurements leave open on, a text names the classes
+_COVERED = 0.9  # share of the rows that the frequent texts of a column must have
+_COVERED_FIELD = 0.5  # of a protocol, flag, state or service by its name
 _CODES = 2  # numbers and words for a blank among the texts of a field
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]+", re.ASCII | re.IGNORECASE)
 
@@ -91,6 +99,10 @@ def infer(
         )
 
     columns = {name: _entry(f, unit_of(name)) for name, f in others.items()}
+    for name, entry in columns.items():
+        # a column of the table may have the name of an indicator
+        if not entry["use"] or any(column.startswith(name + INDICATOR) for column in columns):
+            entry.pop("indicators", None)
     return {"table": table, "columns": columns}
 
 
@@ -106,8 +118,7 @@ def _entry(facts: ColumnProfile, unit: str) -> dict[str, Any]:
     if not why and (doubt := _doubt(facts)):
         entry["doubt"] = doubt
     if kind == "category":
-        values = sorted(facts.texts)
-        return entry | {"unit": "code", "bits": len(values).bit_length(), "values": values}
+        return entry | {"unit": "code"} | _values(facts)
     if kind == "number":
         return entry | _number(facts, unit)
     return entry | {"unit": "IPv4 number" if kind == "address" else "", "bits": 32}
@@ -152,7 +163,7 @@ def _by_values(facts: ColumnProfile) -> str:
     says = (facts.tells or 0) >= SAME or tells_alone(facts) or (facts.beyond or 0) >= FORM
     if says and may_name_classes(facts):
         return "form"
-    return "blocks" if facts.blocks and facts.distinct <= MOST_CATEGORIES else ""
+    return "blocks" if facts.blocks else ""
 
 
 def _doubt(facts: ColumnProfile) -> str:
@@ -190,13 +201,43 @@ def _kind(facts: ColumnProfile) -> str:
         return TEXT
     if _all(facts.texts, is_ip) and "" not in facts.texts:
         return "address"
-    most = MOST_VALUES if is_measurement(facts.name) else MOST_CATEGORIES
-    few = facts.distinct <= min(most, max(2, facts.rows // 4))
     codes = round(facts.numbers * len(facts.texts))  # such as 0 or - for a field that is absent
     texts = facts.numbers < 0.5 or (
         codes <= _CODES and is_measurement(facts.name) and not is_measure(facts.name)
     )
-    return "category" if few and texts else TEXT
+    return "category" if texts and (_few(facts) or _recurs(facts)) else TEXT
+
+
+def _few(facts: ColumnProfile) -> bool:
+    """Whether each text of a column can have a number of its own."""
+    short = all(len(text) < LONGEST for text in facts.texts)
+    return facts.distinct <= min(MOST_CATEGORIES, max(2, facts.rows // 4)) and short
+
+
+def _recurs(facts: ColumnProfile) -> bool:
+    """Whether a few texts of a column are in so many rows that they are no identifiers.
+
+    A column of another name than a protocol's, flag's, state's or service's must have so few texts
+    that what they tell of the classes is known.
+    """
+    if not any(len(text) < LONGEST for text in facts.texts):
+        return False
+    if is_measurement(facts.name):
+        some = facts.distinct <= MOST_VALUES or facts.frequent >= _COVERED_FIELD
+        return some and facts.distinct <= facts.rows // 4
+    few = facts.tells is not None and facts.distinct <= facts.rows // 20
+    return few and facts.frequent >= _COVERED
+
+
+def _values(facts: ColumnProfile) -> dict[str, Any]:
+    """The texts of a category, the frequent ones if they are many, and the bits of its numbers."""
+    if _few(facts):
+        values = sorted(facts.texts)
+        return {"bits": len(values).bit_length(), "values": values}
+    values = [text for text in facts.texts if len(text) < LONGEST][:MOST_CATEGORIES]
+    bits = (len(values) + BUCKETS - 1).bit_length()
+    single = min(INDICATORS, len(values))
+    return {"bits": bits, "values": values, "buckets": BUCKETS, "indicators": single}
 
 
 def _no_feature(facts: ColumnProfile) -> str:
@@ -207,7 +248,9 @@ def _no_feature(facts: ColumnProfile) -> str:
 
 def _usable(facts: ColumnProfile, kind: str) -> str:
     if kind == "category":
-        return "a text of few values, each by its number in the list"
+        if _few(facts):
+            return "a text of few values, each by its number in the list"
+        return f"a text of {facts.distinct:,} values, the frequent ones by number, others by hash"
     what = "integers" if facts.type == "integer" else f"numbers of {facts.decimals} decimal places"
     return f"{what} from {facts.lowest:,.10g} to {facts.highest:,.10g}"
 

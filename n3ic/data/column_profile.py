@@ -24,6 +24,7 @@ from n3ic.errors import DataError
 
 ColumnType = Literal["integer", "real", "text", "time", "empty"]
 MOST_TEXTS = 1000
+MOST_CATEGORIES = 64
 MOST_DECIMALS = 9
 _SAMPLE = 20_000
 _VAST = 1e30  # such a large number has no decimal places
@@ -53,6 +54,7 @@ class ColumnProfile:
         decimals: decimal places of 99.9 % of the numbers, at most 9.
         counts_up: whether the numbers count the rows, in order or, of many rows, in any.
         texts: different texts, most frequent first, at most 1,000.
+        frequent: share of the rows that have one of the 64 most frequent texts.
         numbers: share of these texts that are numbers, without words for a blank.
         odd: one of the other texts, if most are numbers.
         tells: share of the label's entropy that the column explains; None for too many values.
@@ -82,6 +84,7 @@ class ColumnProfile:
     decimals: int = 0
     counts_up: bool = False
     texts: tuple[str, ...] = ()
+    frequent: float = 0.0
     numbers: float = 0.0
     odd: str = ""
     tells: float | None = None
@@ -311,6 +314,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
             rows=rows,
             distinct=distinct,
             texts=tuple(ordered),
+            frequent=sum(counts[text] for text in ordered[:MOST_CATEGORIES]) / rows,
             numbers=1 - len(others) / max(len(said), 1),
             odd=others[0] if others else "",
             **shared,

@@ -169,6 +169,7 @@ ROLES: Final = (
         "stream stream_id streamid stream_index streamindex stream_number frame_number "
         "framenumber packet_id packet_number packetnumber "
         "ipid ip_id sipid dipid ip_ident ipident trans_id transid transaction_id transactionid "
+        "user username user_name userid user_id account account_name email "
         "session cookie vlan *vlanid svln dvln =unnamed_* =unnamed "
         "tunnel_parents engine_type",
     ),

@@ -40,6 +40,8 @@ _COLUMN_KEYS: Mapping[str, tuple[type, ...]] = {
     "blank": (str,),
     "negative": (str,),
     "values": (list,),
+    "buckets": (int,),
+    "indicators": (int,),
 }
 
 

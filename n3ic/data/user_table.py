@@ -383,6 +383,8 @@ def _overridden(where: str, inferred: Mapping[str, Any], said: Mapping[str, Any]
     entry = {**inferred, **said}
     if entry["kind"] != "category":
         entry.pop("values", None)
+        entry.pop("buckets", None)
+        entry.pop("indicators", None)
     if entry["kind"] == TEXT and said.get("use"):
         raise DataError(
             f"{where}: a column of text ({inferred['reason']}) is used as a category: say "

@@ -7,7 +7,8 @@ reads the next table by the same columns, units and values for blanks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import zlib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -19,10 +20,13 @@ from n3ic.util.plain_data import shown
 ColumnKind = Literal["number", "address", "category"]
 Blank = Literal["refuse", "largest", "zero"]
 Negative = Literal["zero", "split"]
+INDICATOR = "_is_"  # between the name of a category and the number of the text that is 1
 NEGATIVE_PART = "_negative"  # suffix of the feature that holds the magnitude of negative values
 MOST_VALUES = 256
-_LONGEST = 1024
+MOST_BUCKETS = 256
+LONGEST = 1024
 _MOST_COLUMNS = 4096
+_BOOLEANS = {"true": "True", "false": "False", "True": "true", "False": "false"}  # libraries differ
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,11 @@ class ColumnRule:
             integer, or as ``zero``. Unless blanks are refused, infinity is the largest integer.
         negative: how a number below 0 is read: as ``zero``, or as zero with its magnitude in the
             feature ``NAME_negative`` (``split``).
-        values: texts of a category; any other text is ``len(values)``.
+        values: texts of a category; any other text is ``len(values)``, or more with ``buckets``.
+        buckets: in how many numbers from ``len(values)`` on the other texts of a category lie, by
+            their hash; 0 if all have one. See :meth:`codes`.
+        indicators: how many of ``values``, the first ones, have a feature of their own as well:
+            ``NAME_is_0`` is 1 in rows of the first text and 0 in others.
     """
 
     kind: ColumnKind = "number"
@@ -51,6 +59,8 @@ class ColumnRule:
     blank: Blank = "refuse"
     negative: Negative = "zero"
     values: tuple[str, ...] = ()
+    buckets: int = 0
+    indicators: int = 0
 
     def __post_init__(self) -> None:
         def require(good: bool, name: str, rule: str) -> None:
@@ -72,16 +82,42 @@ class ColumnRule:
         )
         for name in ("unit", "source_unit"):
             text = getattr(self, name)
-            require(isinstance(text, str) and len(text) < _LONGEST, name, "a short text")
-            check_text(name, text, least=0, most=_LONGEST)
+            require(isinstance(text, str) and len(text) < LONGEST, name, "a short text")
+            check_text(name, text, least=0, most=LONGEST)
         texts = all(_is_text(v) for v in self.values)
         distinct = texts and len({*self.values}) == len(self.values) <= MOST_VALUES
         require(distinct, "values", f"at most {MOST_VALUES} different texts")
         require(bool(self.values) == (self.kind == "category"), "values", "texts, of a category")
+        buckets = MOST_BUCKETS if self.kind == "category" else 0
+        for name, most in (("buckets", buckets), ("indicators", len(self.values))):
+            count = getattr(self, name)
+            whole = isinstance(count, int) and not isinstance(count, bool)
+            require(whole and 0 <= count <= most, name, f"an integer from 0 to {most}")
+
+    def codes(self, texts: Iterable[str]) -> list[int]:
+        """The integers of the texts of a category.
+
+        A text that is not in ``values`` is ``len(values)``, plus the CRC-32 (as of zlib and PNG) of
+        its UTF-8 bytes modulo ``buckets`` if there are any. ``True`` and ``true`` are one text, as
+        are ``False`` and ``false``.
+        """
+        place = {text: i for i, text in enumerate(self.values)}
+        return [place.get(t, place.get(_BOOLEANS.get(t, t), self._other(t))) for t in texts]
+
+    def _other(self, text: str) -> int:
+        if not self.buckets:
+            return len(self.values)
+        one = min(text, _BOOLEANS.get(text, text)).encode("utf-8", "surrogatepass")
+        return len(self.values) + zlib.crc32(one) % self.buckets
 
     def features(self, name: str) -> tuple[str, ...]:
         """Names of the features that a column of that name gives."""
-        return (name, name + NEGATIVE_PART) if self.negative == "split" else (name,)
+        below = (name + NEGATIVE_PART,) if self.negative == "split" else ()
+        return (name, *below, *self.single(name))
+
+    def single(self, name: str) -> tuple[str, ...]:
+        """Names of the features that are 1 in rows of one text, of a column of that name."""
+        return tuple(f"{name}{INDICATOR}{i}" for i in range(self.indicators))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, without attributes that have their default values."""
@@ -137,6 +173,12 @@ class TableRules:
             check_text("a column's name", name)
         if len(self.columns) > _MOST_COLUMNS:
             raise ModelError(f"{len(self.columns):,} columns, at most {_MOST_COLUMNS:,} expected")
+        for name, rule in self.columns.items():
+            if twice := self.columns.keys() & {*rule.single(name)}:
+                raise ModelError(
+                    f"{shown(min(twice))} is a column and an indicator of the column "
+                    f"{shown(name)}; expected different names"
+                )
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -185,4 +227,4 @@ def _is_text(value: object) -> bool:
     """Whether it is a short text; cells may hold unprintable characters, but no surrogates."""
     # A lone surrogate has no UTF-8, so no file could hold it.
     surrogates = isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value)
-    return isinstance(value, str) and len(value) < _LONGEST and not surrogates
+    return isinstance(value, str) and len(value) < LONGEST and not surrogates

@@ -42,13 +42,19 @@ def candidates(table: FlowTable, recipe: Recipe) -> tuple[str, ...]:
     taken = [pattern for pattern in recipe.columns if not pattern.startswith(WITHOUT)]
     less = [p.removeprefix(WITHOUT) for p in recipe.columns if p.startswith(WITHOUT)]
     names = _matches(table, taken) if taken else table.usable
-    without = {n for name in _matches(table, less) for n in (name, name + NEGATIVE_PART)}
+    without = {part for name in _matches(table, less) for part in _parts(table, name)}
     kept = tuple(name for name in names if name not in without)
     if not kept:
         raise UsageError(
             f"{table.name}: every column is left out; name those to use with --columns"
         )
     return kept
+
+
+def _parts(table: FlowTable, name: str) -> tuple[str, ...]:
+    """The features that a column of that name gives."""
+    rule = table.rules.columns.get(name) if table.rules else None
+    return rule.features(name) if rule else (name, name + NEGATIVE_PART)
 
 
 def _matches(table: FlowTable, patterns: Sequence[str]) -> tuple[str, ...]:

@@ -132,5 +132,6 @@ def read_alike(one: ColumnRule, other: ColumnRule, *, values: bool = True) -> bo
         other: another rule.
         values: whether the texts of a category count as well.
     """
-    parts = ("kind", "unit", "scale", "negative", *(("values",) if values else ()))
+    texts = ("values", "buckets", "indicators")
+    parts = ("kind", "unit", "scale", "negative", *(texts if values else ()))
     return all(getattr(one, part) == getattr(other, part) for part in parts)

@@ -4,7 +4,7 @@
 import pytest
 
 from n3ic.errors import ModelError
-from n3ic.model.columns import _LONGEST, _MOST_COLUMNS, MOST_VALUES, ColumnRule, TableRules
+from n3ic.model.columns import LONGEST, _MOST_COLUMNS, MOST_BUCKETS, MOST_VALUES, ColumnRule, TableRules
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from n3ic.model.columns import _LONGEST, _MOST_COLUMNS, MOST_VALUES, ColumnRule,
         ({"bits": True}, "bits"),
         ({"bits": 1.0}, "bits"),
         ({"unit": 7}, "unit"),
-        ({"unit": "u" * _LONGEST}, "unit"),
+        ({"unit": "u" * LONGEST}, "unit"),
         ({"source_unit": None}, "source_unit"),
         ({"unit": "a\n"}, "unit"),
         ({"values": ("a",)}, "values"),
@@ -39,12 +39,12 @@ def test_rules_that_are_refused(rule, name):
 
 
 def test_rules_at_their_edges():
-    assert (MOST_VALUES, _LONGEST, _MOST_COLUMNS) == (256, 1024, 4096)
+    assert (MOST_VALUES, LONGEST, _MOST_COLUMNS) == (256, 1024, 4096)
     assert [ColumnRule(bits=b).bits for b in (1, 32)] == [1, 32]
     values = tuple(map(str, range(MOST_VALUES)))
     assert ColumnRule("category", values=values).values == values
     assert type(ColumnRule(scale=3).scale) is float
-    assert ColumnRule(unit="u" * (_LONGEST - 1)).bits == 32
+    assert ColumnRule(unit="u" * (LONGEST - 1)).bits == 32
 
 
 def test_a_rule_survives_and_says_what_is_unusual():
@@ -93,8 +93,8 @@ def test_tables_survive_and_are_checked():
             TableRules({}, label=text)
     assert TableRules({}, label="a\n\ud7ff\ue000").label == "a\n\ud7ff\ue000"
     many = {f"c{i}": ColumnRule() for i in range(_MOST_COLUMNS)}
-    assert len(TableRules(many, label="l" * (_LONGEST - 1)).columns) == _MOST_COLUMNS
+    assert len(TableRules(many, label="l" * (LONGEST - 1)).columns) == _MOST_COLUMNS
     with pytest.raises(ModelError, match="columns, at most"):
         TableRules(many | {"one": ColumnRule()})
     with pytest.raises(ModelError, match="label"):
-        TableRules({}, label="l" * _LONGEST)
+        TableRules({}, label="l" * LONGEST)
