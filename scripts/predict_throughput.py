@@ -4,7 +4,8 @@
     python scripts/predict_throughput.py MODEL.n3ic [ROWS]
 
 For one random table in several formats, it prints the rows per second of the whole way to CSV, the
-peak memory, and the rates of reading alone and of the kernel alone.
+peak memory, and the rates of reading alone and of the kernel alone. For tables in memory, it prints
+the time of a row beside that of the CSV file.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import polars as pl
+from pyarrow import csv
 
 from n3ic.data.flows import CHUNK_ROWS, stream_features, write_features
 from n3ic.data.streaming import predict_stream
+from n3ic.dataframes import predict_flows
 from n3ic.kernel.prediction import csv_lines
 from n3ic.model.network import BinaryModel
 
@@ -38,6 +42,19 @@ def clock(work: Callable[[], object]) -> tuple[float, float]:
 def _read(table: Path, model: BinaryModel) -> None:
     for _ in stream_features(table, model):
         pass
+
+
+def _tables_in_memory(model: BinaryModel, table: Path, of_file: float) -> None:
+    """Print the time of a row of each kind of table, and its ratio to seconds of a file's row."""
+    arrow = csv.read_csv(table, csv.ReadOptions(skip_rows=1))  # below the line of units
+    for given in (arrow.to_pandas(), pl.from_arrow(arrow), arrow):
+        wall, _ = clock(partial(predict_flows, model, given, units="nic"))
+        of_row = wall / arrow.num_rows
+        print(f"{_kind(given)}: {of_row * 1e6:.2f} us a row, {of_row / of_file:.2f} of the file's")
+
+
+def _kind(table: object) -> str:
+    return f"{type(table).__module__.partition('.')[0]} {type(table).__name__}"
 
 
 def main(path: str, rows: int) -> None:
@@ -69,6 +86,8 @@ def main(path: str, rows: int) -> None:
                 f"{name}: {rows / wall / 1e6:.2f} million rows a second by the wall, "
                 f"{rows / cpu / 1e6:.2f} a CPU second (reading {read / wall:.0%} of the time)"
             )
+            if name == "flows.csv":
+                _tables_in_memory(model, table, wall / rows)
             table.unlink()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"peak memory {peak:.0f} MiB")
