@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.resources import files
 from types import MappingProxyType
 
@@ -174,6 +174,9 @@ def to_units(name: str, values: ArrayLike) -> Column:
     return units
 
 
-def with_derived(columns: Mapping[str, Column]) -> dict[str, Column]:
-    """Add the derived features whose columns are present."""
-    return catalogue.with_derived(columns, DERIVED)
+def with_derived(
+    columns: Mapping[str, Column], wanted: Collection[str] | None = None
+) -> dict[str, Column]:
+    """Add the derived features whose columns are present; of those ``wanted``, if given."""
+    some = DERIVED if wanted is None else [d for d in DERIVED if d.feature.name in wanted]
+    return catalogue.with_derived(columns, some)

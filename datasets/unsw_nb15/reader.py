@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.dataset import FileFeatures
 from n3ic.data.delimited import (
     Cells,
     Sheet,
@@ -21,7 +22,8 @@ from n3ic.data.delimited import (
     open_sheet,
     parse_sheet,
 )
-from n3ic.data.files import Content, first_bytes, printable
+from n3ic.data.files import Content, first_bytes, printable, read_contents
+from n3ic.data.table_meter import is_parquet
 from n3ic.datasets.unsw_nb15.catalogue import (
     BY_NAME,
     COLUMNS,
@@ -48,7 +50,9 @@ from n3ic.datasets.unsw_nb15.columns import (
     TEXT_COLUMNS,
     canonical,
 )
+from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.datasets.unsw_nb15.official import NOT_FLOWS
+from n3ic.datasets.unsw_nb15.windows import WINDOW_COLUMNS, causal_windows
 from n3ic.errors import DataError
 
 UNKNOWN = "Unknown"
@@ -127,30 +131,57 @@ def flows_of(sheet: Sheet) -> FlowFile:
     return FlowFile(layout, columns, label, category, coded, synthetic)
 
 
-def read_features(sheet: Sheet, wanted: Collection[str]) -> dict[str, Column]:
+def read_whole(path: Path, wanted: Collection[str]) -> FileFeatures | None:
+    """Features of a file, if some count over recent flows, and the meter that counts likewise.
+
+    Raises:
+        DataError: the file holds several tables, a column is missing, or a cell is malformed.
+    """
+    if not _windows(wanted) or not path.is_file() or is_parquet(path):
+        return None
+    contents = list(read_contents(path))
+    if len(contents) != 1:
+        raise DataError(
+            f"{path}: {len(contents)} tables; flows are counted over one table: name a single one"
+        )
+    features = read_features(open_sheet(contents[0]), wanted, whole=True)
+    return FileFeatures(features, one_tap(windows=True))
+
+
+def _windows(wanted: Collection[str]) -> list[str]:
+    """The wanted features that count over recent flows."""
+    return sorted({f.name for f in WINDOWS} & {*wanted})
+
+
+def read_features(
+    sheet: Sheet, wanted: Collection[str], *, whole: bool = False
+) -> dict[str, Column]:
     """Read integer features of flows that may lack labels, derived ones included.
 
     Args:
         sheet: table in either layout; only the columns behind ``wanted`` are required.
         wanted: names of features.
+        whole: whether the sheet certainly has all rows of its file.
 
     Raises:
         DataError: a column is missing, or a cell is malformed.
     """
-    windows = sorted({f.name for f in WINDOWS} & {*wanted})
-    if windows:
+    windows = _windows(wanted)
+    if windows and not whole and sheet.memory is None:
         raise DataError(
             f"{sheet.name}: {windows[0]} counts over recent flows, but this table is read in "
-            "pieces: use n3ic evaluate, which reads it whole, or n3ic predict on captures"
+            "pieces: name a raw file that is no Parquet, or a capture"
         )
     header = not _is_bare(sheet)
     names = [canonical(c) for c in sheet.first] if header else list(RAW_COLUMNS)
-    needed = {n for f in wanted for n in NEEDS.get(f, (f,))}
+    alone = {*wanted} - {*windows}
+    needed = {n for f in alone for n in NEEDS.get(f, (f,))} | {*(WINDOW_COLUMNS if windows else ())}
     if "rate" in needed and "rate" not in names:
         needed = needed - {"rate"} | {*_RATE}
     check_header(sheet, names, sorted(needed))
     cells = _parse(sheet, [n if n in needed else "" for n in names], header)
-    columns = with_derived(_columns(sheet, header, cells))
+    columns = with_derived(_columns(sheet, header, cells), alone)
+    columns |= causal_windows(columns) if windows else {}
     return {name: columns[name] for name in wanted}
 
 
