@@ -23,6 +23,7 @@ from n3ic.data.delimited import (
     parse_sheet,
 )
 from n3ic.data.files import Content, first_bytes, printable, read_contents
+from n3ic.data.narrow_columns import Kept, narrow
 from n3ic.data.table_meter import is_parquet
 from n3ic.datasets.unsw_nb15.catalogue import (
     BY_NAME,
@@ -74,7 +75,8 @@ class FlowFile:
 
     Attributes:
         layout: ``partition`` or ``raw``.
-        columns: int64 array of shape ``(rows,)`` per column, in the catalogue's integer unit.
+        columns: unsigned integers of shape ``(rows,)`` per column, in the catalogue's integer unit
+            and in the narrowest type.
         label: 0 benign, 1 attack, int64, shape ``(rows,)``.
         category: category of each row; a number as text if the file recodes categories.
         coded: whether the categories are numbers.
@@ -82,7 +84,7 @@ class FlowFile:
     """
 
     layout: str
-    columns: dict[str, Column]
+    columns: dict[str, Kept]
     label: Column
     category: NDArray[np.str_]
     coded: bool
@@ -128,7 +130,8 @@ def flows_of(sheet: Sheet) -> FlowFile:
     label = raw_label.astype(np.int64)
     category, coded = _categories(sheet, header, cells.texts["attack_cat"], label)
     synthetic = bool((ids >= FIRST_SYNTHETIC_ID).any())
-    return FlowFile(layout, columns, label, category, coded, synthetic)
+    kept = {name: narrow(values) for name, values in columns.items()}
+    return FlowFile(layout, kept, label, category, coded, synthetic)
 
 
 def read_whole(path: Path, wanted: Collection[str]) -> FileFeatures | None:
