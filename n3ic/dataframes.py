@@ -17,7 +17,7 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -338,8 +338,6 @@ class _Columns:
 
     def cells(self, wanted: Wanted) -> Cells | None:
         """The wanted columns; None if the text must be read instead."""
-        if wanted.blank_is_zero:  # libraries write NaN differently: only some write a blank
-            return None
         numbers: dict[str, Numbers] = {}
         texts: dict[str, TextColumn] = {}
         for i, name in enumerate(wanted.names):
@@ -348,12 +346,28 @@ class _Columns:
                     return None
                 texts[name] = text
             elif name in wanted.numeric:
-                column = self.typed(i)
-                values = None if column is None else numbers_of(column, name, wanted)
-                if values is None:
+                if (values := self._numbers(i, name, wanted)) is None:
                     return None
                 numbers[name] = values
         return Cells(len(self.source), numbers, texts)
+
+    def _numbers(self, column: int, name: str, wanted: Wanted) -> Numbers | None:
+        """A column of numbers; None if the whole text must be read."""
+        cells = self.typed(column)
+        if cells is None:
+            return None
+        if cells.null_count and name in wanted.blank_is_zero and not self._blank(column, cells):
+            return self._part(column, partial(_number_column, name=name, wanted=wanted))
+        return numbers_of(cells, name, wanted)
+
+    def _blank(self, column: int, cells: Any) -> bool:
+        """Whether all nulls among the cells are written as a blank, and none as a word for NaN."""
+        import pyarrow as pa
+
+        try:
+            return bool(self._arrow(column).null_count == cells.null_count)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            return False
 
     def spelled(self, column: int) -> TextColumn | None:
         """A column of text; None if the whole text must be read."""
@@ -437,15 +451,29 @@ class _Columns:
         cells = pa.array(series, from_pandas=True)
         cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
         # Objects may have mixed types; only numpy's float32 is written with float32's few digits.
-        text = pa.types.is_string(cells.type) or pa.types.is_null(cells.type)
+        kind = cells.type
+        same = pa.types.is_string(kind) or pa.types.is_null(kind) or pa.types.is_integer(kind)
         numpy = isinstance(series.dtype, np.dtype)
-        if (series.dtype == object and not text) or (pa.types.is_float32(cells.type) and not numpy):
+        if (series.dtype == object and not same) or (pa.types.is_float32(cells.type) and not numpy):
             raise TypeError(str(series.dtype))
         return cells
 
 
 def _narrowest(sheet: Sheet) -> Any:
     return read_cells(sheet, "ab").column(0).combine_chunks()
+
+
+def _number_column(sheet: Sheet, *, name: str, wanted: Wanted) -> Numbers:
+    alone = {name}
+    return parse_sheet(
+        sheet,
+        (name, ""),
+        header=True,
+        numeric=alone,
+        whole=wanted.whole & alone,
+        blank_is_zero=wanted.blank_is_zero & alone,
+        gaps=wanted.gaps & alone,
+    ).numbers[name]
 
 
 def _text_column(sheet: Sheet) -> TextColumn:

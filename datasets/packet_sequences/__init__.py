@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from n3ic.data.dataset import DataSet
+from n3ic.data.dataset import DataSet, FileFeatures
 from n3ic.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from n3ic.data.table import Feature, FlowTable
+    from n3ic.model.meter_spec import MeterSpec
 
 __all__ = ["DATASET", "DOH_TUNNELS"]
 
@@ -54,6 +55,16 @@ class PacketSequences(DataSet):
         from n3ic.datasets.packet_sequences.loader import load_sequences
 
         return load_sequences(self.name, self._path(path), packets)
+
+    def file_features(
+        self, path: Path, wanted: Collection[str], meter: MeterSpec | None
+    ) -> FileFeatures | None:
+        """Features of the flows of a file of sequences, each at the last packet that is decided."""
+        from n3ic.datasets.packet_sequences.loader import features_of_file
+
+        rule = None if meter is None else meter.decision
+        last = 0 if rule is None else max(rule.packets, *rule.schedule, 0)
+        return features_of_file(path, last or DECIDED[-1])
 
     def _path(self, path: str | Path | None) -> str | Path:
         if path is None:

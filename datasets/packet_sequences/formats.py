@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.cell_text import same_spelling
 from n3ic.data.files import Content, find_tables, printable, read_bytes
 from n3ic.errors import DataError
 from n3ic.meter.sequences import Length, Payload
@@ -22,7 +23,7 @@ from n3ic.model.meter_spec import MAX_PACKET
 SUFFIXES = (".json", ".csv", ".parquet")
 _MAX_ROWS = 5_000_000
 _MAX_TIME = 1 << 47  # in the units of a meter: far more than any flow lasts
-_Row = tuple[str, Sequence[int], Sequence[int]]  # label, signed lengths, times
+_Row = tuple[Sequence[int], Sequence[int]]  # signed lengths, times
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class SequenceFormat:
         length: what counts as a packet's length.
         payload: which packets are in a sequence.
         tick_ns: unit of the times in nanoseconds.
-        row: reads the label, signed lengths and times since the first packet of one flow.
+        row: reads the signed lengths and times since the first packet of one flow.
     """
 
     name: str
@@ -55,7 +56,7 @@ class PacketSequenceFile:
         lengths: int64 array of shape ``(flows, 32)``: bytes of each packet, negative in reverse,
             0 after the last one.
         times: int64 array of the same shape, in the format's unit since the first packet.
-        labels: class of each flow.
+        labels: class of each flow; empty texts where the file has none.
         sha256: digest of the bytes that were read.
     """
 
@@ -68,16 +69,12 @@ class PacketSequenceFile:
 
 def _certta(row: Mapping[str, Any]) -> _Row:
     seconds = row["timestamp"]
-    return (
-        str(row["label"]),
-        row["direction_length"],
-        [round(1e6 * (time - seconds[0])) for time in seconds],
-    )
+    return row["direction_length"], [round(1e6 * (time - seconds[0])) for time in seconds]
 
 
 def _spaced(row: Mapping[str, Any]) -> _Row:
     lengths, times = ([int(n) for n in row[name].split()] for name in ("lengths", "times_us"))
-    return row["label"], lengths, times
+    return lengths, times
 
 
 def _splt(row: Mapping[str, Any]) -> _Row:
@@ -85,16 +82,13 @@ def _splt(row: Mapping[str, Any]) -> _Row:
     there = [way != -1 for way in ways]  # -1 stands for a missing packet
     kept = [(-size if way else size, gap) for way, size, gap, t in
             zip(ways, sizes, gaps, there, strict=True) if t]  # fmt: skip
-    return _label(row), [size for size, _ in kept], _summed([gap for _, gap in kept])
+    return [size for size, _ in kept], _summed([gap for _, gap in kept])
 
 
 def _ppi(row: Mapping[str, Any]) -> _Row:
     gaps, ways, sizes = _list(row["PPI"])[:3]
-    return (
-        _label(row),
-        [size if way > 0 else -size for size, way in zip(sizes, ways, strict=True)],
-        _summed(gaps),
-    )
+    signed = [size if way > 0 else -size for size, way in zip(sizes, ways, strict=True)]
+    return signed, _summed(gaps)
 
 
 def _list(cell: Any) -> Any:
@@ -113,11 +107,11 @@ def _label(row: Mapping[str, Any]) -> str:
 LABELS = ("label", "APP", "application_name", "CATEGORY", "application_category_name")
 FORMATS = (
     SequenceFormat(
-        "CertTA's JSON", frozenset({"timestamp", "direction_length", "label"}),
+        "CertTA's JSON", frozenset({"timestamp", "direction_length"}),
         "ip_length", "any", 1000, _certta,
     ),
     SequenceFormat(
-        "lengths and times", frozenset({"lengths", "times_us", "label"}),
+        "lengths and times", frozenset({"lengths", "times_us"}),
         "ip_length", "any", 1000, _spaced,
     ),
     SequenceFormat(
@@ -134,11 +128,12 @@ def format_of(names: Iterable[str]) -> SequenceFormat | None:
     return next((f for f in FORMATS if f.columns <= have), None)
 
 
-def read_sequences(path: str | Path) -> list[PacketSequenceFile]:
+def read_sequences(path: str | Path, *, labelled: bool = True) -> list[PacketSequenceFile]:
     """Read a file, or the files of a folder.
 
     Args:
         path: JSON, CSV (plain or compressed) or Parquet.
+        labelled: whether each flow must have a class.
 
     Raises:
         DataError: a file is malformed, or of no known format; the error names file and flow.
@@ -146,18 +141,18 @@ def read_sequences(path: str | Path) -> list[PacketSequenceFile]:
     return [
         read
         for file in find_tables(path, SUFFIXES)
-        for read in (_parquet(file) if file.suffix == ".parquet" else _texts(file))
+        for read in (_parquet if file.suffix == ".parquet" else _texts)(file, labelled)
     ]
 
 
-def _texts(file: Path) -> Iterator[PacketSequenceFile]:
+def _texts(file: Path, labelled: bool) -> Iterator[PacketSequenceFile]:
     content = Content(str(file), read_bytes(file))
     try:
         text = content.data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: expected UTF-8 text: {error}") from error
     rows = _json(str(file), text) if text.lstrip()[:1] in ("[", "{") else _csv(text)
-    yield _read(str(file), rows, content.sha256)
+    yield _read(str(file), rows, content.sha256, labelled)
 
 
 def _json(name: str, text: str) -> Iterator[Mapping[str, Any]]:
@@ -174,7 +169,7 @@ def _csv(text: str) -> Iterator[Mapping[str, Any]]:
     yield from csv.DictReader(io.StringIO(text, newline=""))
 
 
-def _parquet(file: Path) -> Iterator[PacketSequenceFile]:
+def _parquet(file: Path, labelled: bool) -> Iterator[PacketSequenceFile]:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -187,10 +182,12 @@ def _parquet(file: Path) -> Iterator[PacketSequenceFile]:
         rows = parquet.read_table(file, columns=wanted).to_pylist() if wanted else [{}]
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{file}: not a Parquet file: {error}") from error
-    yield _read(str(file), iter(rows), sha256_file(file))
+    yield _read(str(file), iter(rows), sha256_file(file), labelled)
 
 
-def _read(name: str, rows: Iterator[Mapping[str, Any]], sha256: str) -> PacketSequenceFile:
+def _read(
+    name: str, rows: Iterator[Mapping[str, Any]], sha256: str, labelled: bool
+) -> PacketSequenceFile:
     kind: SequenceFormat | None = None
     lengths, times, labels = [], [], []
     for number, row in enumerate(rows):
@@ -202,21 +199,24 @@ def _read(name: str, rows: Iterator[Mapping[str, Any]], sha256: str) -> PacketSe
             raise DataError(f"{name}: no packet sequences; expected the columns of one: {known}")
         if number >= _MAX_ROWS:
             raise DataError(f"{name}: more than {_MAX_ROWS:,} flows; give a part of the file")
-        label, sizes, when = _checked(where, kind, row)
-        labels.append(label)
+        sizes, when = _checked(where, kind, row)
+        labels.append(_label(row))
+        if labelled and not labels[-1]:
+            raise DataError(f"{where}: expected a label, in a column {' or '.join(LABELS)}")
         lengths.append(sizes)
         times.append(when)
     if kind is None:
         raise DataError(f"{name}: no flow")
-    return PacketSequenceFile(kind, np.array(lengths), np.array(times), tuple(labels), sha256)
+    spelled = tuple(same_spelling(labels))
+    return PacketSequenceFile(kind, np.array(lengths), np.array(times), spelled, sha256)
 
 
 def _checked(
     where: str, kind: SequenceFormat, row: Mapping[str, Any]
-) -> tuple[str, NDArray[np.int64], NDArray[np.int64]]:
-    """Label, lengths and times of one flow, of 32 packets each."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Lengths and times of one flow, of 32 packets each."""
     try:
-        label, sizes, when = kind.row(row)
+        sizes, when = kind.row(row)
         found = np.zeros((2, MAX_PACKET), np.int64)
         for out, values in zip(found, (sizes, when), strict=True):
             kept = np.asarray(values[:MAX_PACKET])
@@ -234,8 +234,8 @@ def _checked(
     n = min(len(sizes), MAX_PACKET)
     if not found[0, :n].all() or np.abs(found[0]).max() >= 1 << 17:
         raise DataError(f"{where}: a packet's length is not in 1..{(1 << 17) - 1}")
-    if not label or found[1, 0] != 0 or found[1].min() < 0 or found[1].max() >= _MAX_TIME:
-        raise DataError(f"{where}: expected a label, and times from 0 up to {_MAX_TIME:,} ticks")
+    if found[1, 0] != 0 or found[1].min() < 0 or found[1].max() >= _MAX_TIME:
+        raise DataError(f"{where}: expected times from 0 up to {_MAX_TIME:,} ticks")
     # A packet with an earlier timestamp than its predecessor gets a gap of 0, as in the meter.
     found[1, :n] = np.maximum.accumulate(found[1, :n])
-    return label, found[0], found[1]
+    return found[0], found[1]

@@ -7,11 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from n3ic.data.files import combined_sha256, first_bytes
+from n3ic.data.dataset import FileFeatures
+from n3ic.data.files import combined_sha256, find_tables, first_bytes
 from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.packet_sequences.features import sequence_features
-from n3ic.datasets.packet_sequences.formats import FORMATS, format_of, read_sequences
+from n3ic.datasets.packet_sequences.formats import (
+    FORMATS,
+    SUFFIXES,
+    PacketSequenceFile,
+    SequenceFormat,
+    format_of,
+    read_sequences,
+)
 from n3ic.errors import DataError
 from n3ic.meter.sequences import sequence_spec
 from n3ic.meter.table import catalogue_of
@@ -34,15 +43,8 @@ def load_sequences(name: str, path: str | Path, packets: Sequence[int]) -> FlowT
         UsageError: ``packets`` are not increasing, or not in 1..32.
     """
     read = read_sequences(path)
-    kinds = list(dict.fromkeys(file.format for file in read))
-    if len(kinds) > 1:
-        raise DataError(
-            f"{path}: files of {kinds[0].name} and of {kinds[1].name}, whose lengths differ; "
-            "train on one format"
-        )
-    kind = kinds[0]
+    kind, lengths, times = _joined(path, read)
     spec = sequence_spec(packets, kind.length, kind.payload, kind.tick_ns)
-    lengths, times = (np.concatenate([getattr(f, a) for f in read]) for a in ("lengths", "times"))
     classes, label = np.unique([x for file in read for x in file.labels], return_inverse=True)
     if len(classes) < 2:
         raise DataError(f"{path}: all flows are of the class {classes[0]!r}; expected two or more")
@@ -75,6 +77,43 @@ def load_sequences(name: str, path: str | Path, packets: Sequence[int]) -> FlowT
     )
 
 
+def features_of_file(path: Path, packets: int) -> FileFeatures | None:
+    """Features of flows that may lack labels: a row for each flow, of its first ``packets``.
+
+    Returns:
+        The features; None if the file, or the first of the folder, has no sequences.
+
+    Raises:
+        DataError: a file is malformed, or files differ in what their lengths and times mean.
+        UsageError: ``packets`` is not in 1..32.
+    """
+    if not begins_like_sequences(find_tables(path, SUFFIXES)[0]):
+        return None
+    kind, lengths, times = _joined(path, read_sequences(path, labelled=False))
+    spec = sequence_spec((packets,), kind.length, kind.payload, kind.tick_ns)
+    came = np.arange(MAX_PACKET) < packets
+    sizes, when = (np.where(came, x, 0) for x in (lengths, times))
+    return FileFeatures(sequence_features(sizes, when, packets), spec)
+
+
+def _joined(
+    path: str | Path, read: Sequence[PacketSequenceFile]
+) -> tuple[SequenceFormat, NDArray[np.int64], NDArray[np.int64]]:
+    """The format of all files, and their lengths and times.
+
+    Raises:
+        DataError: the files are of two formats.
+    """
+    kinds = list(dict.fromkeys(file.format for file in read))
+    if len(kinds) > 1:
+        raise DataError(
+            f"{path}: files of {kinds[0].name} and of {kinds[1].name}, whose lengths differ; "
+            "take files of one format"
+        )
+    lengths, times = (np.concatenate([getattr(f, a) for f in read]) for a in ("lengths", "times"))
+    return kinds[0], lengths, times
+
+
 def _note(name: str, tick_ns: int, length: str) -> str:
     unit = {1000: "microseconds", 1_000_000: "milliseconds"}[tick_ns]
     return (
@@ -97,8 +136,7 @@ def begins_like_sequences(path: Path) -> bool:
             return False
     head = first_bytes(path)[:_ENOUGH_NAMES]
     if head.lstrip()[:1] == b"[":
-        early = FORMATS[0].columns - {"label"}  # which follows the sequences
-        return all(b'"%s"' % column.encode() in head for column in early)
+        return all(b'"%s"' % column.encode() in head for column in FORMATS[0].columns)
     return (
         format_of(head.partition(b"\n")[0].decode("utf-8", "replace").strip().split(","))
         is not None

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from n3ic.data.dataset import DataSet
+from n3ic.data.dataset import DataSet, FileFeatures
 from n3ic.data.files import find_tables
 from n3ic.datasets.unsw_nb15.recipes import RECIPES
 from n3ic.errors import DataError, UsageError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from n3ic.data.delimited import Sheet
     from n3ic.data.table import Feature, FlowTable
+    from n3ic.model.meter_spec import MeterSpec
 
 __all__ = ["DATASET", "SYNTHETIC", "USECASE"]
 
@@ -104,6 +105,14 @@ class UnswNb15(DataSet):
 
         return read_features(sheet, wanted)
 
+    def file_features(
+        self, path: Path, wanted: Collection[str], meter: MeterSpec | None
+    ) -> FileFeatures | None:
+        """Features of a raw file, if they count over its recent flows."""
+        from n3ic.datasets.unsw_nb15.reader import read_whole
+
+        return read_whole(path, wanted)
+
     def check(self, path: str | Path | Sequence[str | Path]) -> Mapping[str, Any]:
         """Report what files are and their problems; see :class:`.report.DataReport`.
 
@@ -162,6 +171,12 @@ class UnswNb15Synthetic(DataSet):
     ) -> Mapping[str, NDArray[np.int64]]:
         """Read integer features of flows that may lack labels, as for the real data."""
         return DATASET.read_features(sheet, wanted)
+
+    def file_features(
+        self, path: Path, wanted: Collection[str], meter: MeterSpec | None
+    ) -> FileFeatures | None:
+        """Features of a raw file, if they count over its recent flows."""
+        return DATASET.file_features(path, wanted, meter)
 
     def generate(self, rows: int | None = None, seed: int | None = None) -> FlowTable:
         """Generate flows: the same seed and rows give the same table."""

@@ -23,7 +23,7 @@ from n3ic.datasets.unsw_nb15.reader import FlowFile
 from n3ic.util.cache import Cache
 
 CACHE = "unsw_nb15"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @cache
@@ -51,7 +51,7 @@ def write_cached(sha256: str, flows: FlowFile) -> None:
     """
     categories, codes = np.unique(flows.category, return_inverse=True)
     arrays: dict[str, NDArray[np.generic]] = {
-        f"column:{name}": values.astype(np.uint32) for name, values in flows.columns.items()
+        f"column:{name}": values for name, values in flows.columns.items()
     }
     arrays["label"] = flows.label.astype(np.uint8)
     arrays["codes"] = codes.astype(np.uint8)
@@ -96,7 +96,7 @@ def read_cached(sha256: str) -> FlowFile | None:
         return FlowFile(
             layout=str(meta["layout"]),
             columns={
-                name.removeprefix("column:"): values.astype(np.int64)
+                name.removeprefix("column:"): values
                 for name, values in arrays.items()
                 if name.startswith("column:")
             },

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.resources import files
 from types import MappingProxyType
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from n3ic.data import catalogue
 from n3ic.data.catalogue import Column, Derived, feature_of
+from n3ic.data.narrow_columns import Kept, NarrowColumns, narrow
 from n3ic.data.table import Feature
 from n3ic.datasets.unsw_nb15.columns import RAW_ONLY
 from n3ic.datasets.unsw_nb15.crosses import crosses
@@ -117,6 +118,8 @@ DERIVED: tuple[Derived, ...] = tuple(
 """Features that the files do not have: sums, differences and quotients of the published columns,
 what a meter at one tap counts, and crosses of two published columns."""
 
+_DERIVED_BY_NAME: Mapping[str, Derived] = MappingProxyType({d.feature.name: d for d in DERIVED})
+
 NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType({d.feature.name: d.needs for d in DERIVED})
 """The columns behind each derived feature."""
 
@@ -174,6 +177,23 @@ def to_units(name: str, values: ArrayLike) -> Column:
     return units
 
 
-def with_derived(columns: Mapping[str, Column]) -> dict[str, Column]:
-    """Add the derived features whose columns are present."""
-    return catalogue.with_derived(columns, DERIVED)
+def derived(name: str) -> Derived:
+    """How a derived feature is computed."""
+    return _DERIVED_BY_NAME[name]
+
+
+def narrow_columns(
+    columns: Mapping[str, Kept], windows: Mapping[str, Column] | None = None
+) -> NarrowColumns:
+    """Columns of files, the derived features that they allow, and counts over recent flows."""
+    more = {name: narrow(values) for name, values in (windows or {}).items()}
+    allowed = (name for name, needs in NEEDS.items() if {*needs} <= {*columns})
+    return NarrowColumns((*columns, *allowed, *more), {**columns, **more}, derived)
+
+
+def with_derived(
+    columns: Mapping[str, Column], wanted: Collection[str] | None = None
+) -> dict[str, Column]:
+    """Add the derived features whose columns are present; of those ``wanted``, if given."""
+    some = DERIVED if wanted is None else [d for d in DERIVED if d.feature.name in wanted]
+    return catalogue.with_derived(columns, some)

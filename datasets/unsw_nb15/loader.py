@@ -15,7 +15,7 @@ from n3ic.data.delimited import Sheet
 from n3ic.data.files import Content, combined_sha256, find_tables, read_contents
 from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.unsw_nb15.cache import read_cached, write_cached
-from n3ic.datasets.unsw_nb15.catalogue import CATALOGUE, with_derived
+from n3ic.datasets.unsw_nb15.catalogue import CATALOGUE, narrow_columns
 from n3ic.datasets.unsw_nb15.columns import CLASSES, NORMAL
 from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.datasets.unsw_nb15.official import identify
@@ -122,9 +122,9 @@ def _table(parts: list[_FilePart]) -> FlowTable:
         raise DataError(f"no flows found: {listed}")
     files = [flows for _, flows in read]
     shared = [c for c in files[0].columns if all(c in f.columns for f in files)]
-    columns = with_derived({c: np.concatenate([f.columns[c] for f in files]) for c in shared})
-    windows = causal_windows(columns)
-    columns |= windows
+    kept = {c: np.concatenate([f.columns[c] for f in files]) for c in shared}
+    windows = causal_windows(narrow_columns(kept))
+    columns = narrow_columns(kept, windows)
     partition = np.concatenate([np.full(len(f), p.partition, dtype="U5") for p, f in read])
     synthetic = any(f.synthetic for f in files)
     stime = columns.get("stime")

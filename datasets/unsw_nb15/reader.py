@@ -6,22 +6,27 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.dataset import FileFeatures
 from n3ic.data.delimited import (
+    CHUNK_BYTES,
     Cells,
     Sheet,
     TextColumn,
     check_header,
+    open_batches,
     open_sheet,
     parse_sheet,
 )
-from n3ic.data.files import Content, first_bytes, printable
+from n3ic.data.files import Content, first_bytes, printable, read_contents
+from n3ic.data.narrow_columns import Kept, narrow
+from n3ic.data.table_meter import is_parquet
 from n3ic.datasets.unsw_nb15.catalogue import (
     BY_NAME,
     COLUMNS,
@@ -48,7 +53,9 @@ from n3ic.datasets.unsw_nb15.columns import (
     TEXT_COLUMNS,
     canonical,
 )
+from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.datasets.unsw_nb15.official import NOT_FLOWS
+from n3ic.datasets.unsw_nb15.windows import WINDOW_COLUMNS, causal_windows
 from n3ic.errors import DataError
 
 UNKNOWN = "Unknown"
@@ -70,7 +77,8 @@ class FlowFile:
 
     Attributes:
         layout: ``partition`` or ``raw``.
-        columns: int64 array of shape ``(rows,)`` per column, in the catalogue's integer unit.
+        columns: unsigned integers of shape ``(rows,)`` per column, in the catalogue's integer unit
+            and in the narrowest type.
         label: 0 benign, 1 attack, int64, shape ``(rows,)``.
         category: category of each row; a number as text if the file recodes categories.
         coded: whether the categories are numbers.
@@ -78,7 +86,7 @@ class FlowFile:
     """
 
     layout: str
-    columns: dict[str, Column]
+    columns: dict[str, Kept]
     label: Column
     category: NDArray[np.str_]
     coded: bool
@@ -93,14 +101,14 @@ class FlowFile:
         return {str(k): v for k, v in Counter(self.category.tolist()).items()}
 
 
-def read_flows(content: Content) -> FlowFile:
-    """Read one file of labelled flows whole; see :func:`flows_of`.
+def read_flows(content: Content, *, batch_bytes: int = CHUNK_BYTES) -> FlowFile:
+    """Read one file of labelled flows, in batches of about so many bytes; see :func:`flows_of`.
 
     Raises:
         NotFlowsError: the table is known and holds no flows.
     """
     _refuse_companions(content)
-    return flows_of(open_sheet(content))
+    return _flows(open_batches(content, batch_bytes=batch_bytes), lambda: open_sheet(content))
 
 
 def flows_of(sheet: Sheet) -> FlowFile:
@@ -110,8 +118,43 @@ def flows_of(sheet: Sheet) -> FlowFile:
         NotFlowsError: the table is of another kind.
         DataError: the table breaks the layout; the error names file, line and column.
     """
-    layout, names, header = _layout(sheet)
-    names = [n if n in BY_NAME or n in ("id", "attack_cat", "label") else "" for n in names]
+    return _flows([sheet], lambda: sheet)
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Some rows of a file: its columns, labels, categories as in the file, and whether made."""
+
+    columns: Mapping[str, Kept]
+    label: Kept
+    category: TextColumn
+    synthetic: bool
+
+
+def _flows(batches: Iterable[Sheet], whole: Callable[[], Sheet]) -> FlowFile:
+    """The flows of a file in batches; ``whole`` gives it in one piece, to find a row's line."""
+    layout, header, parts = "", True, []
+    for sheet in batches:
+        if not layout:
+            layout, names, header = _layout(sheet)
+            known = {*BY_NAME, "id", "attack_cat", "label"}
+            names = [n if n in known else "" for n in names]
+        parts.append(_batch(sheet, names, header))
+    label = np.concatenate([part.label for part in parts]).astype(np.int64)
+    codes: dict[str, int] = {}
+    used = [
+        np.array([codes.setdefault(t, len(codes)) for t in part.category.texts], dtype=np.intp)[
+            part.category.codes
+        ]
+        for part in parts
+    ]
+    said = TextColumn((*codes,), np.concatenate(used))
+    category, coded = _categories(whole, header, said, label)
+    columns = {n: np.concatenate([part.columns[n] for part in parts]) for n in parts[0].columns}
+    return FlowFile(layout, columns, label, category, coded, any(part.synthetic for part in parts))
+
+
+def _batch(sheet: Sheet, names: Sequence[str], header: bool) -> _Batch:
     cells = _parse(sheet, names, header)
     columns = _columns(sheet, header, cells)
     ids = cells.numbers.get("id", np.zeros(0))
@@ -121,36 +164,65 @@ def flows_of(sheet: Sheet) -> FlowFile:
         row = int(np.argmax(wrong))
         problem = f"expected 0 or 1, got {raw_label[row]:g}; correct the cell"
         raise sheet.cell_error(header, row, "label", problem)
-    label = raw_label.astype(np.int64)
-    category, coded = _categories(sheet, header, cells.texts["attack_cat"], label)
-    synthetic = bool((ids >= FIRST_SYNTHETIC_ID).any())
-    return FlowFile(layout, columns, label, category, coded, synthetic)
+    return _Batch(
+        {name: narrow(values) for name, values in columns.items()},
+        raw_label.astype(np.uint8),
+        cells.texts["attack_cat"],
+        bool((ids >= FIRST_SYNTHETIC_ID).any()),
+    )
 
 
-def read_features(sheet: Sheet, wanted: Collection[str]) -> dict[str, Column]:
+def read_whole(path: Path, wanted: Collection[str]) -> FileFeatures | None:
+    """Features of a file, if some count over recent flows, and the meter that counts likewise.
+
+    Raises:
+        DataError: the file holds several tables, a column is missing, or a cell is malformed.
+    """
+    if not _windows(wanted) or not path.is_file() or is_parquet(path):
+        return None
+    contents = list(read_contents(path))
+    if len(contents) != 1:
+        raise DataError(
+            f"{path}: {len(contents)} tables; flows are counted over one table: name a single one"
+        )
+    features = read_features(open_sheet(contents[0]), wanted, whole=True)
+    return FileFeatures(features, one_tap(windows=True))
+
+
+def _windows(wanted: Collection[str]) -> list[str]:
+    """The wanted features that count over recent flows."""
+    return sorted({f.name for f in WINDOWS} & {*wanted})
+
+
+def read_features(
+    sheet: Sheet, wanted: Collection[str], *, whole: bool = False
+) -> dict[str, Column]:
     """Read integer features of flows that may lack labels, derived ones included.
 
     Args:
         sheet: table in either layout; only the columns behind ``wanted`` are required.
         wanted: names of features.
+        whole: whether the sheet certainly has all rows of its file.
 
     Raises:
         DataError: a column is missing, or a cell is malformed.
     """
-    windows = sorted({f.name for f in WINDOWS} & {*wanted})
-    if windows:
+    windows = _windows(wanted)
+    if windows and not whole and sheet.memory is None:
         raise DataError(
             f"{sheet.name}: {windows[0]} counts over recent flows, but this table is read in "
-            "pieces: use n3ic evaluate, which reads it whole, or n3ic predict on captures"
+            "pieces: name a raw file that is no Parquet, or a capture"
         )
     header = not _is_bare(sheet)
     names = [canonical(c) for c in sheet.first] if header else list(RAW_COLUMNS)
-    needed = {n for f in wanted for n in NEEDS.get(f, (f,))}
+    alone = {*wanted} - {*windows}
+    needed = {n for f in alone for n in NEEDS.get(f, (f,))} | {*(WINDOW_COLUMNS if windows else ())}
     if "rate" in needed and "rate" not in names:
         needed = needed - {"rate"} | {*_RATE}
     check_header(sheet, names, sorted(needed))
     cells = _parse(sheet, [n if n in needed else "" for n in names], header)
-    columns = with_derived(_columns(sheet, header, cells))
+    columns = with_derived(_columns(sheet, header, cells), alone)
+    columns |= causal_windows(columns) if windows else {}
     return {name: columns[name] for name in wanted}
 
 
@@ -323,7 +395,7 @@ _SPELLINGS = {"": NORMAL, "normal": NORMAL, "backdoors": "Backdoor"} | {
 
 
 def _categories(
-    sheet: Sheet, header: bool, column: TextColumn, label: Column
+    whole: Callable[[], Sheet], header: bool, column: TextColumn, label: Column
 ) -> tuple[NDArray[np.str_], bool]:
     """Category of each row, and whether the file recodes categories as numbers."""
     texts, used = column.texts, column.codes
@@ -334,7 +406,7 @@ def _categories(
     bad = np.array([k is None for k in known], dtype=np.bool_)
     if bad[used].any():
         row = int(np.argmax(bad[used]))
-        raise sheet.cell_error(
+        raise whole().cell_error(
             header,
             row,
             "attack_cat",
@@ -347,7 +419,7 @@ def _categories(
     clash = (category == NORMAL) != (label == 0)
     if clash.any():
         row = int(np.argmax(clash))
-        raise sheet.cell_error(
+        raise whole().cell_error(
             header,
             row,
             "label",

@@ -18,6 +18,8 @@ _COLUMNS = {
     "source_port": "sport",
     "destination_port": "dsport",
 }
+WINDOW_COLUMNS = (*_COLUMNS.values(), "ltime")
+"""Columns of the raw files that the counts need."""
 
 
 def causal_windows(columns: Mapping[str, Column]) -> dict[str, Column]:
@@ -32,7 +34,7 @@ def causal_windows(columns: Mapping[str, Column]) -> dict[str, Column]:
     Returns:
         int64 array of shape ``(rows,)`` per window; empty if the columns have no addresses.
     """
-    if not {*_COLUMNS.values(), "ltime"} <= set(columns):
+    if not {*WINDOW_COLUMNS} <= set(columns):
         return {}
     order = np.argsort(columns["ltime"], kind="stable")
     ports = np.isin(columns["proto"], (TCP, UDP))

@@ -254,15 +254,13 @@ def predict(
 
 def _tell_of_another_meter(network: Classifier, source: str) -> None:
     """Warn if a table was metered differently from the model's training data."""
-    from n3ic.data.table_meter import meter_of
+    from n3ic.data.table_meter import meter_of, other_meter
 
     if network.meter is None or not Path(source).is_file():
         return
     own = meter_of(source)
-    if own is not None and not network.meter.agrees(own, network.input.features):
-        print_note(
-            f"{source} was metered differently from the model's flows: {own}; not {network.meter}"
-        )
+    if line := other_meter(source, own, network.meter, network.input.features):
+        print_note(line)
 
 
 def _further() -> list[Owned]:

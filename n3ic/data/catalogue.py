@@ -30,6 +30,12 @@ class Derived:
     needs: tuple[str, ...]
     of: Callable[..., Column]
 
+    def column(self, columns: Mapping[str, Column]) -> Column:
+        """The feature, within its bits: int64, shape ``(rows,)``."""
+        values = self.of(*(columns[name] for name in self.needs))
+        within: Column = np.minimum(values, (1 << self.feature.bits) - 1)
+        return within
+
 
 def feature_of(name: str, entry: Mapping[str, Any], sentences: Mapping[str, str]) -> Feature:
     """The feature that an entry of a catalogue describes.
@@ -66,8 +72,7 @@ def with_derived(columns: Mapping[str, Column], derived: Sequence[Derived]) -> d
     out = dict(columns)
     for one in derived:
         if all(name in columns for name in one.needs):
-            values = one.of(*(columns[name] for name in one.needs))
-            out[one.feature.name] = np.minimum(values, (1 << one.feature.bits) - 1)
+            out[one.feature.name] = one.column(columns)
     return out
 
 

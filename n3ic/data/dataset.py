@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,8 +22,22 @@ from n3ic.data.delimited import Sheet
 from n3ic.data.split import duplicate_share, protocols_of
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import DataError, UsageError
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.options import Option, OptionValue
 from n3ic.plugins import Plugin
+
+
+@dataclass(frozen=True, eq=False)
+class FileFeatures:
+    """Features of the flows of a file.
+
+    Attributes:
+        features: int64 array of shape ``(rows,)`` per feature.
+        meter: the meter that computes them from packets; None if unknown.
+    """
+
+    features: Mapping[str, NDArray[np.int64]]
+    meter: MeterSpec | None
 
 
 class DataSet(Plugin, ABC):
@@ -91,6 +105,24 @@ class DataSet(Plugin, ABC):
             DataError: the data set reads labelled flows only, or the table is malformed.
         """
         raise DataError(f"{sheet.name}: the data set {self.name} does not read unlabelled flows")
+
+    def file_features(
+        self, path: Path, wanted: Collection[str], meter: MeterSpec | None
+    ) -> FileFeatures | None:
+        """Integer features of flows that may lack labels, in a file that must be read whole.
+
+        Args:
+            path: a file, or a folder of them.
+            wanted: names of the features.
+            meter: the meter of the model that reads the features; None if it has none.
+
+        Returns:
+            The features; None for a table whose lines stand alone, see :meth:`read_features`.
+
+        Raises:
+            DataError: the file is malformed.
+        """
+        return None
 
     def check(self, path: str | Path) -> Mapping[str, Any]:
         """Report what files hold and their problems, as plain data.

@@ -35,9 +35,10 @@ from n3ic.data.delimited import (
     remarks_of,
     stream_sheets,
 )
-from n3ic.data.files import Content, checked_text, decompress, read_contents
+from n3ic.data.files import checked_text, decompress, find_tables, read_contents
 from n3ic.data.number_marks import Mark
 from n3ic.data.parquet import UNITS_KEY, open_parquet, parquet_sheets, units_of
+from n3ic.data.table_meter import other_meter
 from n3ic.data.user_table import OWN, UserTable
 from n3ic.errors import DataError, N3icWarning, did_you_mean
 from n3ic.model.classifier import Classifier
@@ -85,8 +86,9 @@ def stream_features(
     """Integer features of a table of any size, chunk by chunk in bounded memory.
 
     Args:
-        path: a CSV file, plain or compressed with gzip, xz, bzip2 or zip; a Parquet file; ``-`` for
-            CSV from standard input; or a table in memory.
+        path: a CSV file, plain or compressed with gzip, xz, bzip2 or zip; a Parquet file; a folder
+            of them; a file in a format of the data set's own; ``-`` for CSV from standard input;
+            or a table in memory.
         model: the model that reads the features.
         dataset: name of the data set whose layout the table has. Without it, a table with a
             column of numbers for every feature is taken as it is, and any other is read by the
@@ -104,9 +106,16 @@ def stream_features(
     if isinstance(path, Sheet):
         yield from _read_sheets(iter([path]), model, dataset, units)
         return
+    if (features := _features_of_file(path, model, dataset, units)) is not None:
+        yield features
+        return
     if str(path) == STANDARD_INPUT:
         name, stream = "standard input", cast(IO[bytes], sys.stdin.buffer)
         yield from _stream_text(decompress(name, stream), name, model, dataset, units)
+        return
+    if Path(path).is_dir():
+        for file_inside in find_tables(path, UserTable.suffixes):
+            yield from stream_features(file_inside, model, dataset, units, chunk_rows=chunk_rows)
         return
     try:
         with Path(path).open("rb") as file:
@@ -114,8 +123,8 @@ def stream_features(
             if head == b"PAR1":
                 yield from _stream_parquet(file, str(path), model, dataset, units, chunk_rows)
             elif head in _ZIP:
-                content = _single(path)
-                yield from _stream_text([content.data], content.name, model, dataset, units)
+                for content in read_contents(path):
+                    yield from _stream_text([content.data], content.name, model, dataset, units)
             else:
                 pieces = decompress(str(path), file)
                 yield from _stream_text(pieces, str(path), model, dataset, units)
@@ -123,11 +132,29 @@ def stream_features(
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _single(path: str | Path) -> Content:
-    contents = list(read_contents(path))
-    if len(contents) != 1:
-        raise DataError(f"{path}: one table expected, the archive holds {len(contents)}")
-    return contents[0]
+def _features_of_file(
+    path: str | Path, model: Classifier, dataset: str | None, units: Units | None
+) -> Columns | None:
+    """Features of a file in a format of the data set's own; None for a table with a flow a line.
+
+    Raises:
+        DataError: the file is malformed, or gives other features than the model reads.
+    """
+    name = dataset or model.provenance.get("data", "")
+    known = name in plugins.names("n3ic.datasets")
+    if units == "nic" or not known or str(path) == STANDARD_INPUT or not Path(path).exists():
+        return None
+    wanted = model.input.features
+    if (found := data_set(name).file_features(Path(path), wanted, model.meter)) is None:
+        return None
+    if missing := [feature for feature in wanted if feature not in found.features]:
+        raise DataError(
+            f"{path}: these flows of {name} give no {missing[0]}, which the model reads; "
+            f"they give {', '.join([*found.features][:8])}, ..."
+        )
+    if line := other_meter(str(path), found.meter, model.meter, wanted):
+        warnings.warn(line, N3icWarning, stacklevel=2)
+    return {feature: found.features[feature] for feature in wanted}
 
 
 def _stream_text(
@@ -325,11 +352,13 @@ def _stream_parquet(
     schema = table.schema_arrow
     units = _agreed(name, units, units_of(name, schema))
     features = model.input.features
-    if dataset is not None or (model.table is not None and units != "nic"):
+    missing = [f for f in features if f not in schema.names]
+    undecided = bool(missing) or (units is None and _scaled(model) is not None)
+    own = model.table is not None or (undecided and _own_data_set(model) is not None)
+    if dataset is not None or (own and units != "nic"):
         sheets = parquet_sheets(name, file, chunk_rows=chunk_rows)
         yield from _read_sheets(sheets, model, dataset, units)
         return
-    missing = [f for f in features if f not in schema.names]
     if missing:
         listed = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
         hint = did_you_mean(missing[0], schema.names)

@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.narrow_columns import NarrowColumns
 from n3ic.errors import DataError, did_you_mean
 from n3ic.model.columns import TableRules
 from n3ic.model.inputs import to_integer
@@ -91,7 +92,7 @@ class FlowTable(Displayed):
     Attributes:
         name: the data set's name, which contains ``synthetic`` for generated flows.
         features: int64 array of shape ``(rows,)`` per feature, in the catalogue's integer unit,
-            each value in ``0..2^32 - 1``.
+            each value in ``0..2^32 - 1``; a dict, or columns that are kept narrow.
         catalogue: what the features mean, one entry per key of ``features``.
         label: class index of each row, int64, shape ``(rows,)``.
         classes: class names; for two classes the second is the positive one.
@@ -136,7 +137,8 @@ class FlowTable(Displayed):
         if known != set(self.features):
             raise ValueError(f"catalogue and features differ: {known ^ set(self.features)}")
         rows = len(self.label)
-        for name, column in self.features.items():
+        narrow = isinstance(self.features, NarrowColumns)  # int64 of one shape by their nature
+        for name, column in () if narrow else self.features.items():
             if column.shape != (rows,) or column.dtype != np.int64:
                 raise ValueError(f"column {name}: expected int64 ({rows},), got {column.shape}")
         if rows and not 0 <= self.label.min() <= self.label.max() < len(self.classes):
@@ -213,9 +215,12 @@ class FlowTable(Displayed):
         def pick(column: NDArray[Kind] | None) -> NDArray[Kind] | None:
             return None if column is None else column[index]
 
+        of = self.features
         return replace(
             self,
-            features={name: column[index] for name, column in self.features.items()},
+            features=of.rows(index)
+            if isinstance(of, NarrowColumns)
+            else {name: column[index] for name, column in of.items()},
             label=self.label[index],
             category=pick(self.category),
             partition=pick(self.partition),
@@ -226,10 +231,12 @@ class FlowTable(Displayed):
 
     def only(self, names: Iterable[str]) -> FlowTable:
         """The table with some of its features, in its own order."""
-        kept = {*names}
+        kept, of = {*names}, self.features
         return replace(
             self,
-            features={name: column for name, column in self.features.items() if name in kept},
+            features=of.only(kept)
+            if isinstance(of, NarrowColumns)
+            else {name: column for name, column in of.items() if name in kept},
             catalogue=tuple(f for f in self.catalogue if f.name in kept),
         )
 

@@ -7,6 +7,7 @@ A Parquet file has it in the entry ``n3ic-meter`` of its schema's metadata, a CS
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from n3ic.errors import DataError
@@ -46,6 +47,22 @@ def meter_of(table: str | Path) -> MeterSpec | None:
             return MeterSpec.from_json(stream.read(MAX_BYTES), str(beside))
     except OSError as error:
         raise DataError(f"{table}: cannot be read: {error.strerror or error}") from error
+
+
+def other_meter(
+    name: str, own: MeterSpec | None, wanted: MeterSpec | None, features: Iterable[str]
+) -> str:
+    """A sentence if flows were metered differently from a model's; empty if not, or if unknown.
+
+    Args:
+        name: what the flows are called.
+        own: the meter of the flows.
+        wanted: the meter of the model.
+        features: what the model reads.
+    """
+    if own is None or wanted is None or wanted.agrees(own, tuple(features)):
+        return ""
+    return f"{name} was metered differently from the model's flows: {own}; not {wanted}"
 
 
 def _metadata(table: str | Path) -> dict[bytes, bytes]:

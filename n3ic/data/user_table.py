@@ -8,7 +8,6 @@ the rules of its columns (:class:`~n3ic.model.columns.TableRules`) and reads oth
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from n3ic.data.catalogue_dataset import (
     canonical,
     changed_cells_lines,
 )
+from n3ic.data.cell_text import same_spelling
 from n3ic.data.column_inference import infer
 from n3ic.data.column_profile import ColumnProfile, column_names, profile_columns
 from n3ic.data.column_roles import is_label_name
@@ -43,7 +43,6 @@ MOST_COLUMNS = 4096
 _CANDIDATES = 20
 _UNIT_KEYS = {"source_unit", "unit", "scale"}
 _LONGEST_CLASS = 256
-_WHOLE = re.compile(r"[+-]?\d{1,15}(\.0*)?", re.ASCII)  # 15 digits are exact as a float
 _HARMLESS = ("0", "benign", "normal", "legitimate", "legit", "background", "clean", "false", "no")
 
 
@@ -117,7 +116,7 @@ class UserTable(CatalogueDataSet):
 
     def _classes(self, sheet: Sheet, label: str, column: TextColumn) -> NDArray[np.str_]:
         blank = self._given["table"].get("blank_label", "")
-        texts = [text or blank for text in _same_spelling(column.texts)]
+        texts = [text or blank for text in same_spelling(column.texts, self._known or ())]
         if "" in texts and not blank:
             row = int(np.argmax(column.codes == texts.index("")))
             raise sheet.cell_error(
@@ -169,13 +168,6 @@ def _catalogue_of(rules: TableRules) -> Mapping[str, Any]:
             for name, rule in rules.columns.items()
         },
     }
-
-
-def _same_spelling(texts: Sequence[str]) -> list[str]:
-    """Classes with whole numbers in one spelling: ``1.0`` is ``1``."""
-    if not all(_WHOLE.fullmatch(text) for text in texts if text):
-        return list(texts)
-    return [str(int(float(t))) if t else "" for t in texts]
 
 
 def with_positive(table: FlowTable, positive: str) -> FlowTable:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.cell_text import same_spelling
 from n3ic.data.column_profile import read_cells
 from n3ic.data.delimited import Sheet
 from n3ic.data.table import Feature, FlowTable, SourceFile
@@ -77,12 +78,13 @@ def flow_table(
     if not len(table):
         raise DataError(f"{path}: no flow has a label")
     flow, point = _decisions(table, spec.decision)
-    classes, index = np.unique(said, return_inverse=True)
+    texts, rows = np.unique(said, return_inverse=True)
+    classes, index = np.unique(same_spelling(texts.tolist()), return_inverse=True)
     return FlowTable(
         name=DATA_SET,
         features={name: _integers(path, name, table[name]) for name in spec.feature_names},
         catalogue=catalogue_of(spec),
-        label=index.astype(np.int64),
+        label=index[rows].astype(np.int64),
         classes=tuple(classes.tolist()),
         synthetic=_synthetic(table),
         sha256=sha256,

@@ -18,6 +18,7 @@ from n3ic.data.dataset import data_set
 from n3ic.data.delimited import Sheet, parse_sheet
 from n3ic.data.file_tables import find_sources, open_sheets
 from n3ic.data.table import FlowTable
+from n3ic.data.table_meter import other_meter
 from n3ic.data.user_table import OWN, UserTable
 from n3ic.errors import N3icWarning, UsageError
 from n3ic.evaluation.held_out import held_out, labels_of
@@ -272,14 +273,8 @@ def _recorded(source: Path) -> dict[str, Any]:
 
 
 def _labels(network: Classifier, table: FlowTable) -> NDArray[np.int64]:
-    meter = table.meter
-    if meter and network.meter and not network.meter.agrees(meter, network.input.features):
-        warnings.warn(
-            f"{table.name} was metered differently from the model's flows: {meter}; "
-            f"not {network.meter}",
-            N3icWarning,
-            stacklevel=3,
-        )
+    if line := other_meter(table.name, table.meter, network.meter, network.input.features):
+        warnings.warn(line, N3icWarning, stacklevel=3)
     return labels_of(network, table)
 
 

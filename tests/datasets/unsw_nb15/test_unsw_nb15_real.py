@@ -4,11 +4,14 @@
 import lzma
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from n3ic.data.files import Content, read_contents
 from n3ic.data.split import duplicate_share
+from n3ic.dataframes import table_sheet
 from n3ic.datasets.unsw_nb15 import DATASET
+from n3ic.datasets.unsw_nb15.catalogue import WINDOWS
 from n3ic.datasets.unsw_nb15.columns import PROTOCOL_NOT_IP
 from n3ic.datasets.unsw_nb15.official import PARTITIONS, identify
 from n3ic.datasets.unsw_nb15.report import check
@@ -152,6 +155,20 @@ def test_raw_rows_without_header(folder, raw, tmp_path):
     for name in raw.features:
         np.testing.assert_array_equal(raw.features[name], again.features[name])
     np.testing.assert_array_equal(raw.category, again.category)
+
+
+def test_a_raw_file_without_labels_has_the_counts_of_recent_flows(folder, tmp_path):
+    raw = folder / "raw_layout" / "hfcatucuamba_3500.csv.xz"
+    want = DATASET.load(raw)
+    names = [*(f.name for f in WINDOWS), "tap_dur", "sbytes"]
+    frame = pd.read_csv(raw).drop(columns=["Label", "attack_cat"], errors="ignore")
+    frame.to_csv(tmp_path / "flows.csv", index=False)
+    of_file = DATASET.file_features(tmp_path / "flows.csv", names, None)
+    assert of_file.meter == want.meter
+    for features in (of_file.features, DATASET.read_features(table_sheet(frame), names)):
+        assert [*features] == names
+        for name in names:
+            np.testing.assert_array_equal(features[name], want.features[name])
 
 
 @pytest.mark.slow
