@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.exporters.xdp.network.structure import Structure, as_bits, layer_groups
+from n3ic.exporters.xdp.network.sums import Structure, as_bits, layer_groups
 from n3ic.model.bits import Bits
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec

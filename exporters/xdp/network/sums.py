@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a network that is compiled into the program; the network's numbers are in a map.
+"""A network as sums of rows: each selector adds one of its rows to the sums of a layer.
 
-Networks that share a structure can be swapped in the map. The counts of a structure are the maxima
-over its networks, rounded up where that costs nothing. Rows that a network does not use are 0.
+The :class:`Structure` is compiled into the program; the rows are in a map.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeVar, cast, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +27,6 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
-
-if TYPE_CHECKING:
-    from n3ic.families.tables.network import TablesModel
 
 Form = Literal["table", "lanes16", "lanes32", "cuts", "bits"]
 ModelT = TypeVar("ModelT", bound=Classifier)
@@ -186,66 +182,6 @@ class Structure:
         return self.layers[-1].outputs
 
 
-def structure_of(models: Sequence[Classifier], *, bits: bool = False) -> Structure:
-    """Compute the structure that several networks share.
-
-    Args:
-        models: one or more networks of one family: binary networks with the same number of layers,
-            or look-up tables with the same number of classes.
-        bits: whether the features are the packed input bits.
-
-    Raises:
-        ExportError: a network exceeds the limits of BPF, or two networks have no common structure.
-    """
-    if not models:
-        raise ExportError("a structure needs at least one network")
-    families = sorted({model.family for model in models})
-    if len(families) > 1:
-        raise ExportError(
-            f"networks of one program must be of one family, these are of {' and '.join(families)}"
-        )
-    if families[0] not in (BinaryModel.family, TABLES):
-        raise ExportError(
-            f"{models[0].name!r} is of family {families[0]}: XDP programs compute binary networks "
-            "and look-up tables"
-        )
-    if families == [TABLES]:
-        from n3ic.exporters.xdp.tables.structure import tables_structure
-
-        return tables_structure(cast("Sequence[TablesModel]", models), bits=bits)
-    return _binary_structure(cast("Sequence[BinaryModel]", models), bits)
-
-
-def _binary_structure(models: Sequence[BinaryModel], bits: bool) -> Structure:
-    depth = len(models[0].layers)
-    for model in models:
-        if len(model.layers) != depth:
-            raise ExportError(
-                f"{model.name!r} has {len(model.layers)} layers and {models[0].name!r} {depth}: "
-                "networks of one program must have the same number of layers"
-            )
-        for i, layer in enumerate(model.hidden):
-            if layer.n_inputs > MAX_INPUTS:
-                raise ExportError(
-                    f"layer {i} reads {layer.n_inputs:,} bits, XDP programs sum {MAX_INPUTS:,}"
-                )
-    models = [as_bits(model) for model in models] if bits else models
-    outline = outline_of([model.input for model in models], bits)
-    features, selectors = outline.features, outline.selectors
-    layers: list[LayerPlan] = []
-    for i in range(depth):
-        outputs = max(model.layers[i].n_outputs for model in models)
-        if i == depth - 1:
-            layers.append(LayerPlan(outputs, _score_lane(outputs, models)))
-            continue
-        before = layers[-1] if layers else None
-        plan = LayerPlan(outputs, 8)
-        outputs = 8 * plan.words  # neurons up to the end of the last word cost nothing
-        sums = [hidden_sums(m.hidden[i], layer_groups(outline, before, m), plan) for m in models]
-        layers.append(LayerPlan(outputs, 8, *_segments(sums)))
-    return within_reach(Structure(features, selectors, tuple(layers), bits))
-
-
 def outline_of(inputs: Sequence[InputSpec], bits: bool) -> Structure:
     """Compute features and selectors for several input stages, without layers."""
     features = tuple(dict.fromkeys(name for spec in inputs for name in spec.features))
@@ -310,14 +246,6 @@ def _room(form: Form, count: int) -> int:
     step = {"table": 8, "lanes16": 4, "lanes32": 2}.get(form, 1 if count < 3 else 2)
     room = -(-count // step) * step
     return min(room, MAX_CUTS)
-
-
-def _score_lane(classes: int, models: Sequence[BinaryModel]) -> int:
-    fits = all(
-        m.output.n_inputs + int(np.abs(m.output.bias.astype(np.int64)).max()) < score_offset(16)
-        for m in models
-    )
-    return 16 if classes > 2 and fits else 32
 
 
 def score_offset(lane: int) -> int:
@@ -430,25 +358,6 @@ def check_room(selector: Selector, group: BitGroup) -> None:
             )
     elif len(group.bits) > selector.width or (group.clamp < (1 << 32) - 1 and not selector.clamped):
         raise ExportError(f"{where}: raw bits of another width than the program reads")
-
-
-def _segments(sums: Sequence[HiddenSums]) -> tuple[tuple[int, ...], bool]:
-    """Return the groups in each run that is summed in bytes, and whether two halves suffice."""
-    if all(each.fits_bytes for each in sums):
-        return (), False
-    ranges = np.concatenate([each.ranges for each in sums], axis=1)
-    segments, held = [0], np.zeros(ranges.shape[1], dtype=np.int64)
-    for group in ranges:
-        # Byte lanes must not carry into each other: widen before any lane could exceed 255.
-        if (held + group > 255).any():
-            segments.append(0)
-            held = np.zeros_like(held)
-        held = held + group
-        segments[-1] += 1
-    if len(segments) == 1 and len(ranges) > 1:
-        segments = [len(ranges) - len(ranges) // 2, len(ranges) // 2]
-    halves = len(segments) == 2 and all(each.fits_halves for each in sums)
-    return tuple(segments), halves
 
 
 def output_rows(layer: OutputLayer | Connections, groups: InputGroups) -> list[NDArray[np.int64]]:
