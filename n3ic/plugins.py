@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 
 from n3ic.errors import MissingDependencyError, UsageError, did_you_mean, missing_library
 
+FAMILIES = "n3ic.families"
+"""The group of families of models, which models themselves look up, too."""
 _NOUNS: dict[str, str] = {
     "n3ic.datasets": "data set",
     "n3ic.usecases": "use case",
     "n3ic.exporters": "target",
     "n3ic.commands": "command",
-    "n3ic.families": "family of models",
+    FAMILIES: "family of models",
     "n3ic.learners": "family of models",
 }
 

@@ -92,7 +92,8 @@ def test_the_options_of_a_use_case_are_its_own(tmp_path):
     families = {("families", "spn"), ("families", "tables")}  # their learners' options
     assert plug_ins_of(ours) == {("datasets", "unsw_nb15"), *families}
     of_families = {n for n in ours if n.startswith("n3ic.families.") and n.count(".") > 2}
-    assert of_families == {f"n3ic.families.{name}.learner" for _, name in families}
+    parts = ("learner", "settings")
+    assert of_families == {f"n3ic.families.{name}.{p}" for _, name in families for p in parts}
     assert not libraries & {"torch", "sklearn"}
 
 

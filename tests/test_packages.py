@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports run downwards only, between packages of the core and between the roots.
+"""Imports run downwards only: between packages of the core, roots, systems, and files.
 
-Both tables are those of docs/explanation/architecture.md.
+The tables are those of docs/explanation/architecture.md.
 """
 
 import ast
 import re
 import tomllib
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ NAMED = {
     ("n3ic/meter/labels.py", "upc-aau"),
 }
 FACES = ("__init__", "__main__")  # the face and the entry point show what lies below
+OUTER_FACES = {Path("n3ic", f"{name}.py") for name in FACES}
 
 
 def rows(page, head):
@@ -37,7 +40,7 @@ def rows(page, head):
 
 
 def tables(repository):
-    """Packages of the core from the ground up, and what each root may import."""
+    """Packages of the core from the ground up, and what each root and each system may import."""
     page = (repository / "docs/explanation/architecture.md").read_text("utf-8")
     packages = [
         (int(layer), re.fullmatch(r"`n3ic/(\w+)(?:/|\.py)`", package)[1])
@@ -47,7 +50,15 @@ def tables(repository):
         root.strip("`/"): {*re.findall(r"`(\w+)/`", other)}
         for root, _, other in rows(page, "| root | holds | may import |")
     }
-    return packages[::-1], may
+    systems = {system: between for system, _, between in systems_of(page)}
+    return packages[::-1], may, systems
+
+
+def systems_of(page):
+    """Each system of the page's table: its name, its aims, and the systems that it may import."""
+    for system, aims, _, others in rows(page, "| system | aims | subject | may import |"):
+        name = re.fullmatch(r"`systems/(\w+)(?:/|\.py)`", system)[1]
+        yield name, [*map(int, aims.split(","))], {*re.findall(r"`(\w+)`", others)}
 
 
 def imported(tree, module):
@@ -84,22 +95,65 @@ def texts(tree):
             yield node.value
 
 
+@cache  # several tests read the same trees
 def modules(repository, root):
     """Path below the repository, dotted name and tree of each module of a root."""
+    found = []
     for path in sorted((repository / root).rglob("*.py")):
         below = path.relative_to(repository)
         dotted = ".".join(below.with_suffix("").parts)
         tree = ast.parse(path.read_text("utf-8"))
-        yield below, dotted if root == "n3ic" else f"n3ic.{dotted}", tree
+        found.append((below, dotted if root == "n3ic" else f"n3ic.{dotted}", tree))
+    return found
 
 
-def wrong_arrows(repository, packages, may):
+@cache
+def imports_of_files(repository):
+    """The files that each file imports, as paths below the repository.
+
+    An import of a name counts as one of the file that defines it or, for a package's name, of its
+    ``__init__``. The faces of n3ic count neither as importers nor as imported.
+    """
+    trees = [m for r in ("n3ic", *ROOTS) for m in modules(repository, r)]
+    files = {dotted.removesuffix(".__init__"): path for path, dotted, _ in trees}
+    graph = {path: set() for path in files.values() if path not in OUTER_FACES}
+    for path, dotted, tree in trees:
+        for name in imported(tree, dotted) if path in graph else ():
+            while name and name not in files:
+                name = name.rpartition(".")[0]
+            graph[path] |= {files[name]} & graph.keys() - {path} if name else set()
+    return graph
+
+
+def imports_of_folders(graph):
+    """The same for systems, between the folders and files that lie side by side in a folder."""
+    sides = {}
+    for path, others in graph.items():
+        for other in others:
+            if path.parts[0] == other.parts[0] == "systems":
+                pairs = zip(path.parts, other.parts, strict=False)
+                fork = 1 + next(i for i, (a, b) in enumerate(pairs) if a != b)
+                mine, theirs = Path(*path.parts[:fork]), Path(*other.parts[:fork])
+                sides.setdefault(mine, set()).add(theirs)
+    return sides
+
+
+def circle(graph):
+    """Nodes of one circle of a graph, the first of them once more at the end; empty without one."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [*map(str, error.args[1])]
+    return []
+
+
+def wrong_arrows(repository, packages, may, systems):
     """Imports that no table allows, in words."""
     height = {package: i for i, (_, package) in enumerate(packages)}
     found = []
     for root in may:
         for path, dotted, tree in modules(repository, root):
-            own = path.with_suffix("").parts[1]
+            own = path.with_suffix("").parts[1]  # a package, a folder, or a file beside them
             if root == "n3ic" and own in FACES:
                 continue
             for name in imported(tree, dotted):
@@ -113,8 +167,10 @@ def wrong_arrows(repository, packages, may):
                     ok = other in may[root]
                 elif root == "exporters":
                     ok = parts[2] == own or (own, parts[2]) in BETWEEN_TARGETS
+                elif root == "systems":
+                    ok = parts[2] == own or parts[2] in systems.get(own, ())
                 else:
-                    ok = root == "systems" or parts[2] == own
+                    ok = parts[2] == own
                 if not ok:
                     found.append(f"{path} imports {name}")
     return found
@@ -143,7 +199,7 @@ def names_of_plug_ins(repository, names):
 
 
 def test_every_arrow_is_in_the_tables(repository):
-    packages, may = tables(repository)
+    packages, may, systems = tables(repository)
     assert set(may) == {"n3ic", *ROOTS}
     assert [layer for layer, _ in packages] == sorted(layer for layer, _ in packages)
     assert max(layer for layer, _ in packages) <= 6
@@ -152,7 +208,90 @@ def test_every_arrow_is_in_the_tables(repository):
         for p in (repository / "n3ic").glob("[!_]*")
         if p.suffix == ".py" or (p.is_dir() and not p.is_symlink())  # links are the other roots
     }
-    assert wrong_arrows(repository, packages, may) == []
+    assert {*systems} == {
+        p.stem for p in (repository / "systems").glob("[!_]*") if p.suffix == ".py" or p.is_dir()
+    }
+    assert wrong_arrows(repository, packages, may, systems) == []
+
+
+def test_every_system_serves_an_aim(repository):
+    page = (repository / "docs/explanation/architecture.md").read_text("utf-8")
+    aims = re.findall(r"^(\d)\. ", page.partition("## The way of the data")[0], re.MULTILINE)
+    assert aims == [*map(str, range(1, len(aims) + 1))] and len(aims) > 5
+    for system, served, _ in systems_of(page):
+        assert served and {*map(str, served)} <= {*aims}, system
+
+
+def test_no_file_imports_itself_through_others(repository):
+    graph = imports_of_files(repository)
+    assert len(graph) > 700 and sum(map(len, graph.values())) > 2000
+    assert circle(graph) == []
+
+
+def test_no_folder_of_systems_imports_itself_through_its_neighbours(repository):
+    folders = imports_of_folders(imports_of_files(repository))
+    assert Path("systems/stream/flows") in folders[Path("systems/stream/learning")]
+    assert circle(folders) == []
+
+
+CIRCLES = {
+    "of two": {
+        "n3ic/model/a.py": "from n3ic.model.b import x",
+        "n3ic/model/b.py": "import n3ic.model.a",
+    },
+    "in a function": {
+        "exporters/host/a.py": "from n3ic.exporters.host import b",
+        "exporters/host/b.py": "def f():\n    from n3ic.exporters.host.a import x",
+    },
+    "for type checkers": {
+        "systems/card/a.py": "from n3ic.systems.card.b import x",
+        "systems/card/b.py": "if TYPE_CHECKING:\n    from .a import X",
+    },
+    "through the face of a package": {
+        "n3ic/model/passes/__init__.py": "from n3ic.model.passes.a import x",
+        "n3ic/model/passes/a.py": "from n3ic.model.passes import y",
+    },
+    "of three": {
+        "families/spn/a.py": "from n3ic.families.spn.b import x",
+        "families/spn/b.py": "from n3ic.families.spn.c import x",
+        "families/spn/c.py": "import importlib\nimportlib.import_module('n3ic.families.spn.a')",
+    },
+    "by the face of all": {
+        "n3ic/__init__.py": "",
+        "n3ic/api.py": "from n3ic.runs.a import x",
+        "n3ic/runs/a.py": "from n3ic import train",
+    },
+}
+
+
+@pytest.mark.parametrize("what", CIRCLES)
+def test_a_planted_circle_is_seen(what, tmp_path):
+    for path, code in CIRCLES[what].items():
+        plant(tmp_path, path, code)
+    graph = imports_of_files(tmp_path)
+    assert len({*circle(graph)}) == len(graph)
+
+
+def test_a_package_and_its_parts_are_no_circle(tmp_path):
+    plant(tmp_path, "n3ic/__init__.py", "from typing import TYPE_CHECKING\nimport n3ic.api")
+    plant(tmp_path, "n3ic/api.py", "from n3ic import __version__\nfrom n3ic.model import a")
+    plant(tmp_path, "n3ic/model/__init__.py", "from n3ic.model import a")
+    plant(tmp_path, "n3ic/model/a.py", "from . import b\nimport numpy")
+    plant(tmp_path, "n3ic/model/b.py", "import n3ic.data")
+    assert circle(imports_of_files(tmp_path)) == []
+
+
+def test_a_planted_circle_of_folders_is_seen(tmp_path):
+    plant(tmp_path, "systems/stream/flows/a.py", "from n3ic.systems.stream.learning import b")
+    plant(tmp_path, "systems/stream/flows/b.py", "")
+    plant(tmp_path, "systems/stream/learning/a.py", "from n3ic.systems.stream.flows import b")
+    plant(tmp_path, "systems/stream/learning/b.py", "")
+    graph = imports_of_files(tmp_path)
+    assert circle(graph) == []
+    assert {*circle(imports_of_folders(graph))} == {
+        "systems/stream/flows",
+        "systems/stream/learning",
+    }
 
 
 def test_the_core_names_no_plug_in(repository):
@@ -229,6 +368,8 @@ PLANTED = {
     "a system from a family": ("families/spn/a.py", "from n3ic.systems.card import plan"),
     "a target from a family": ("families/spn/a.py", "import n3ic.exporters.host.exporter"),
     "a family from a family": ("families/spn/a.py", "from n3ic.families.binary import fold"),
+    "a system from another one": ("systems/card/a.py", "from n3ic.systems.xdp import status"),
+    "a system from a file of systems": ("systems/outputs.py", "import n3ic.systems.card.plan"),
     "a target from another one": ("exporters/nfp/a.py", "from n3ic.exporters.p4 import entries"),
 }
 
@@ -236,9 +377,9 @@ PLANTED = {
 @pytest.mark.parametrize("what", PLANTED)
 def test_the_guard_sees_a_planted_arrow(what, repository, tmp_path):
     path, code = PLANTED[what]
-    packages, may = tables(repository)
+    found = tables(repository)
     plant(tmp_path, path, code)
-    assert len(wrong_arrows(tmp_path, packages, may)) == 1
+    assert len(wrong_arrows(tmp_path, *found)) == 1
 
 
 @pytest.mark.parametrize(
@@ -248,13 +389,14 @@ def test_the_guard_sees_a_planted_arrow(what, repository, tmp_path):
         ("n3ic/cli/a.py", "import n3ic\nfrom n3ic import plugins, train"),
         ("n3ic/data/a.py", "from n3ic.kernel.prediction import csv_lines\nfrom . import split"),
         ("exporters/qonnx/a.py", "from n3ic.exporters.onnx import graph"),
-        ("systems/card/a.py", "from n3ic.exporters.p4 import entries\nimport n3ic.systems.cluster"),
+        ("systems/card/a.py", "from n3ic.exporters.p4 import entries\nimport n3ic.systems.outputs"),
+        ("systems/stream/a.py", "from n3ic.systems.xdp.status import read_status"),
     ],
 )
 def test_the_guard_lets_allowed_arrows_be(path, code, repository, tmp_path):
-    packages, may = tables(repository)
+    found = tables(repository)
     plant(tmp_path, path, code)
-    assert wrong_arrows(tmp_path, packages, may) == []
+    assert wrong_arrows(tmp_path, *found) == []
 
 
 @pytest.mark.parametrize(
@@ -274,5 +416,5 @@ def test_docstrings_and_examples_may_say_names(repository, tmp_path):
 def plant(folder, path, code):
     """One module in an otherwise empty tree."""
     file = folder / Path(path)
-    file.parent.mkdir(parents=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(code, "utf-8")

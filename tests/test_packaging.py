@@ -11,6 +11,7 @@ import tomllib
 import zipfile
 from functools import partial
 from importlib.metadata import distribution, entry_points
+from pathlib import Path
 
 import pytest
 
@@ -126,6 +127,16 @@ def test_datasets_and_exporters_do_not_take_their_neighbours_names(tmp_path):
         "assert spec is None or 'n3ic' not in str(spec.origin)\n"
     )
     subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, check=True)
+
+
+def test_the_package_wins_over_a_clone_of_its_name_in_the_working_folder(repository, tmp_path):
+    (tmp_path / "n3ic").symlink_to(repository)  # as after `git clone`, without an __init__.py
+    code = "import n3ic; assert n3ic.__file__, n3ic.__path__; print(n3ic.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )  # the working folder is the first place of the path
+    assert done.returncode == 0, done.stderr
+    assert Path(n3ic.__file__).samefile(done.stdout.strip())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from threading import Timer
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +27,9 @@ from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.meter.compiled import Frames
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.classifier import Classifier
+from n3ic.targets.base import Exporter
 from n3ic.targets.bench_tools import write_pcap
 from n3ic.targets.figures import Bench
-
-if TYPE_CHECKING:
-    from n3ic.exporters.dpdk.exporter import DpdkExporter
 
 FLOWS, PACKETS, BYTES = 2048, 16, 64  # concurrent flows; packets per flow; bytes per packet
 ROUNDS, SECONDS = 3, 4
@@ -41,7 +39,7 @@ _TIMEOUT_S = 120
 _RECEIVED = re.compile(rb"RX-packets: (\d+)")
 
 
-def bench_dpdk(tool: DpdkExporter, model: Classifier) -> Bench:
+def bench_dpdk(tool: Exporter[Any], model: Classifier) -> Bench:
     """Measure the application and testpmd, after a check that flow-exec finds the same flows.
 
     Raises:

@@ -27,7 +27,8 @@ from n3ic.exporters.xdp import veth_bench
 from n3ic.exporters.xdp.layout import FOR_EVER, SUBJECT, USES, VERDICT
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram
 from n3ic.exporters.xdp.network.kernel_run import INPUTS, BpfNetwork
-from n3ic.exporters.xdp.network.structure import Structure, as_bits, structure_of
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.sums import Structure, as_bits
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.program import Clock, MeterPrograms
 from n3ic.exporters.xdp.source import (

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ExportError, VerifyError
-from n3ic.exporters.xdp.network.structure import LayerPlan, Structure, structure_of
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.sums import LayerPlan, Structure
 from n3ic.exporters.xdp.network.values import layout
 from n3ic.model.classifier import Classifier
 from n3ic.model.layers import Connections, HiddenLayer

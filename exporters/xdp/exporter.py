@@ -15,7 +15,8 @@ from n3ic.exporters.xdp import exported, source
 from n3ic.exporters.xdp.answer_program import AnswerProgram
 from n3ic.exporters.xdp.decode import decode_directory
 from n3ic.exporters.xdp.libbpf import BpfError, VerifierError
-from n3ic.exporters.xdp.network.structure import Structure, structure_of
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.sums import Structure
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from n3ic.exporters.xdp.network.structure import Structure
+from n3ic.exporters.xdp.network.sums import Structure
 from n3ic.meter import compiled
 from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.exporters.xdp import layout, libbpf
-from n3ic.exporters.xdp.network.structure import Structure
+from n3ic.exporters.xdp.network.sums import Structure
 from n3ic.exporters.xdp.resident import SLOTS, SlotRule, check_slot, rule_table, swap
 from n3ic.exporters.xdp.source import Table
 from n3ic.exporters.xdp.verdict_lists import ACTIONS, SCOPES, Action, Limits, Scope

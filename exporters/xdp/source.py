@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.network.source import network_source
-from n3ic.exporters.xdp.network.structure import Structure
+from n3ic.exporters.xdp.network.sums import Structure
 from n3ic.meter.source import FOLDER as METER_FOLDER
 from n3ic.meter.source import meter_source
 from n3ic.model.meter_spec import MeterSpec

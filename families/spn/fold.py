@@ -16,9 +16,9 @@ from n3ic.families.spn.arithmetic import (
     LogArithmetic,
 )
 from n3ic.families.spn.learn import RealSpn
-from n3ic.families.spn.learner import SpnTraining
 from n3ic.families.spn.network import CONSTANT, SpnModel
 from n3ic.families.spn.nodes import Leaf, Node, Product, Sum, error_bounds
+from n3ic.families.spn.settings import SpnTraining
 from n3ic.model.columns import TableRules
 from n3ic.model.inputs import InputSpec
 from n3ic.model.meter_spec import MeterSpec

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.families.spn.learner import SpnTraining
+from n3ic.families.spn.settings import SpnTraining
 
 Reals = NDArray[np.float64]
 _PARTS = 50  # by default, clusters below this fraction of all rows are not divided further

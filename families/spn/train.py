@@ -12,8 +12,8 @@ from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
 from n3ic.families.spn.fold import fold_spn
 from n3ic.families.spn.learn import learn_spn
-from n3ic.families.spn.learner import SpnTraining
 from n3ic.families.spn.network import SpnModel, bins_of
+from n3ic.families.spn.settings import SpnTraining
 from n3ic.model.bits import Bits, pack
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from n3ic.model.classifier import Inference
 from n3ic.model.family import Decided, Family
 from n3ic.model.passes import Simplified
 from n3ic.util.display import TextTable
+
+if TYPE_CHECKING:
+    from n3ic.kernel.library import KernelNetwork
 
 
 class TablesFamily(Family):
@@ -32,6 +35,12 @@ class TablesFamily(Family):
         from n3ic.families.tables.simplify import simplified
 
         return simplified(model)
+
+    def compiled(self, model: TablesModel) -> KernelNetwork | None:
+        """Load a model into the compiled kernel; return None if it cannot compute the model."""
+        from n3ic.families.tables.kernel import loaded
+
+        return loaded(model)
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
         """Make inputs that decide every entry, edges, then random ones."""

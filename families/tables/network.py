@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,9 +20,6 @@ from n3ic.model.file import Tensors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.plain_data import from_plain
-
-if TYPE_CHECKING:
-    from n3ic.kernel.library import KernelNetwork
 
 MAX_INDEX_BITS = 8
 """The most input bits that address a table."""
@@ -317,12 +314,6 @@ class TablesModel(Classifier):
                 total += entries[np.arange(len(at)), indices[part, at]].sum(axis=1, dtype=np.int32)
             sums[part] = total + self.bias
         return self._as_scores(sums)
-
-    def compiled(self) -> KernelNetwork | None:
-        """Load the model into the compiled kernel; return None if none can compute it."""
-        from n3ic.families.tables.kernel import loaded
-
-        return loaded(self)
 
     # --- file ------------------------------------------------------------------------------
 

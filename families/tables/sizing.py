@@ -10,7 +10,7 @@ from n3ic.errors import UsageError
 from n3ic.families.tables.boosting import Size
 
 if TYPE_CHECKING:
-    from n3ic.families.tables.learner import TablesTraining
+    from n3ic.families.tables.settings import TablesTraining
 
 TABLE_BITS = ((800, 5), (200, 4), (60, 3), (0, 2))
 """Total bytes from which tables of a number of input bits pay off."""

@@ -20,7 +20,7 @@ from n3ic.runs.learner import Learned
 from n3ic.runs.preparation import on_bits
 
 if TYPE_CHECKING:
-    from n3ic.families.tables.learner import TablesTraining
+    from n3ic.families.tables.settings import TablesTraining
     from n3ic.model.bits import Bits
     from n3ic.model.classifier import Classifier
     from n3ic.model.inputs import InputSpec

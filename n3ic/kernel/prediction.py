@@ -23,6 +23,7 @@ from n3ic.kernel import blob, build
 from n3ic.kernel.library import SIGNATURES, KernelLibrary, KernelNetwork
 from n3ic.model.bits import checked_words
 from n3ic.model.classifier import Classifier, Inference
+from n3ic.model.family import family
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -160,6 +161,6 @@ def _check(library: KernelLibrary) -> None:
 @lru_cache(maxsize=8)  # a small prediction takes less time than loading its weights
 def _network(model: Classifier) -> KernelNetwork | None:
     if not isinstance(model, BinaryModel):
-        return cast("KernelNetwork | None", model.compiled())
+        return cast("KernelNetwork | None", family(model.family).compiled(model))
     library = _library() if len(model.layers) <= blob.MAX_LAYERS else None
     return library.load(blob.dump(model)) if library else None

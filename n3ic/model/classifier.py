@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from n3ic import plugins
 from n3ic.errors import ModelError
 from n3ic.model.bits import Bits, Words
 from n3ic.model.columns import TableRules
@@ -167,10 +168,6 @@ class Classifier(Displayed):
         This is the reference that every target must reproduce; it is plain numpy.
         """
 
-    def compiled(self) -> Any:
-        """The model loaded into a kernel, a ``KernelNetwork``; None if no kernel computes it."""
-        return None
-
     @abstractmethod
     def _header(self) -> dict[str, Any]:
         """Entries that the family adds to the header of the file."""
@@ -271,9 +268,8 @@ class Classifier(Displayed):
             For a table in memory, a table of the same kind with classes, margins and scores; for
             anything else, an :class:`Inference`.
         """
-        from n3ic.model.family import family  # it knows the readers, which lie above models
-
-        return family(self.family).predict(self, flows, **how)
+        # The family knows the readers, which lie above models.
+        return plugins.load(plugins.FAMILIES, self.family).predict(self, flows, **how)
 
     def infer(self, words: ArrayLike) -> Inference:
         """Scores, classes, margins and verdicts of packed inputs.

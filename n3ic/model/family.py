@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 
     from n3ic.model.bits import Words
     from n3ic.model.classifier import Classifier, Inference
-    from n3ic.model.passes import Simplified
+    from n3ic.model.simplified import Simplified
     from n3ic.util.display import TextTable
-
-GROUP = "n3ic.families"
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,17 @@ class Family(Plugin):
         Args:
             model: a model of the family.
         """
-        from n3ic.model.passes import unchanged
+        from n3ic.model.simplified import unchanged
 
         return unchanged(model)
+
+    def compiled(self, model: Any) -> Any:
+        """The model loaded into a compiled kernel, a ``KernelNetwork``; None if none computes it.
+
+        Args:
+            model: a model of the family.
+        """
+        return None
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
         """Packed inputs of the trained model for verification: deciding ones, then others.
@@ -123,5 +129,5 @@ def family(name: str) -> Family:
     Raises:
         UsageError: no family has that name; the message lists the known ones.
     """
-    found: Family = plugins.find(GROUP, name, Family)
+    found: Family = plugins.find(plugins.FAMILIES, name, Family)
     return found

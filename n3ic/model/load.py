@@ -8,7 +8,7 @@ from pathlib import Path
 from n3ic import plugins
 from n3ic.errors import ModelError
 from n3ic.model.classifier import Classifier
-from n3ic.model.family import GROUP, family
+from n3ic.model.family import family
 from n3ic.model.file import read_file, unpack_file
 
 
@@ -33,7 +33,7 @@ def parse_model(data: bytes, source: str) -> Classifier:
         ModelError: as :func:`load_model`.
     """
     header, tensors = unpack_file(data, source)
-    said, known = header.get("family"), plugins.names(GROUP)
+    said, known = header.get("family"), plugins.names(plugins.FAMILIES)
     if said not in known:
         raise ModelError(
             f"{source}: a model of family {said!r:.100}, this n3ic reads {', '.join(known)}"

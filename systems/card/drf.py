@@ -8,32 +8,11 @@ Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    from n3ic.systems.card.demand import CardDemand
-
 Floats = NDArray[np.float64]
 _FULL = 1e-12  # free share below which a resource counts as exhausted
-
-
-def entitlements(demand: CardDemand) -> Floats:
-    """Compute the share of its wanted rate that each graph would get if regions were divisible.
-
-    The graphs of a tenant are one user of :func:`dominant_resource_fairness`. A unit of its work is
-    everything that the tenant wants.
-
-    Returns:
-        Array of shape ``(graphs,)``, from 0 to 1.
-    """
-    shares = demand.of_tenants(demand.shares)
-    weights = np.array([t.weight for t in demand.tenants])
-    whole = np.ones(shares.shape[1])
-    given = dominant_resource_fairness(shares, whole, weights, np.ones(len(weights)))
-    return np.asarray(given[demand.owner])
 
 
 def dominant_resource_fairness(

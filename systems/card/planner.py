@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from n3ic.systems.card.chains import ChainPlacement, chain_order, place
 from n3ic.systems.card.demand import CardDemand, demand_of
 from n3ic.systems.card.description import Card
-from n3ic.systems.card.drf import Floats, entitlements
+from n3ic.systems.card.drf import Floats, dominant_resource_fairness
 from n3ic.systems.card.export import joint_costs
 from n3ic.systems.card.models import check_models
 from n3ic.systems.card.plan import CardPlan, GraphPlan, PlannedRegion, TenantShare
@@ -44,7 +44,7 @@ def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> CardPl
 def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
     """Plan a card from its budget and costs.
 
-    Space is divided first. :func:`~n3ic.systems.card.drf.entitlements` divides it by
+    Space is divided first. :func:`entitlements` divides it by
     dominant-resource fairness, and :func:`~n3ic.systems.card.chains.place` turns the shares into
     whole instances in regions. Then time is divided. Each graph is guaranteed the rate that
     dominant resource fair queueing gives it while all tenants send what they want.
@@ -103,6 +103,23 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
         problems=tuple(_problems(demand, placement, graphs, fair.scarce)),
         notes=tuple(_notes(card, budget, costs, placement)),
     )
+
+
+def entitlements(demand: CardDemand) -> Floats:
+    """Compute the share of its wanted rate that each graph would get if regions were divisible.
+
+    The graphs of a tenant are one user of
+    :func:`~n3ic.systems.card.drf.dominant_resource_fairness`. A unit of its work is everything that
+    the tenant wants.
+
+    Returns:
+        Array of shape ``(graphs,)``, from 0 to 1.
+    """
+    shares = demand.of_tenants(demand.shares)
+    weights = np.array([t.weight for t in demand.tenants])
+    whole = np.ones(shares.shape[1])
+    given = dominant_resource_fairness(shares, whole, weights, np.ones(len(weights)))
+    return np.asarray(given[demand.owner])
 
 
 def time_weights(demand: CardDemand, entitled: Floats) -> Floats:

@@ -3,7 +3,7 @@
 
 Two tests decide. The first counts the flows that have a feature outside the range of the training
 rows, which holds all but one in 1,000 of them. The second measures how far the rates of the input
-bits have moved (:mod:`n3ic.systems.xdp.drift`) from the closest mixture of the training classes. A
+bits have moved (:mod:`n3ic.evaluation.drift`) from the closest mixture of the training classes. A
 mixture, because attacks are rarer in a network than in a training table; that alone does not make
 the traffic different.
 
@@ -29,12 +29,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.data.flows import Columns
+from n3ic.evaluation.drift import LARGE, Drift, drift
 from n3ic.evaluation.plugin import WARNING, EvaluationPlugin, TrafficMonitor
 from n3ic.exporters.host.training_distribution import OUTSIDE, Axis, alarm_of, axes, spans
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.systems.robustness.unit_change import ScaleHistogram
-from n3ic.systems.xdp.drift import LARGE, Drift, drift
 
 MANY_OUTSIDE = 0.05
 """The share of flows outside the range that counts as large."""

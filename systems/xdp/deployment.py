@@ -21,7 +21,8 @@ from n3ic.exporters.xdp.libbpf import (
     attach,
     program_by_id,
 )
-from n3ic.exporters.xdp.network.structure import Structure, structure_of
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.sums import Structure
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.plan import CPU_QUEUE, Choices, Plan, plan
 from n3ic.exporters.xdp.program import Clock, MeterPrograms

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import numpy as np
 
 from n3ic.data.table_meter import meter_file
-from n3ic.families.tables.learner import TablesTraining
+from n3ic.families.tables.settings import TablesTraining
 from n3ic.families.tables.train import fit_tables
 from n3ic.meter.spec_file import write_spec
 from n3ic.meter.standard import standard_spec

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network of an XDP program: its structure is compiled in, its numbers are one map value.
 
-:func:`~.structure.structure_of` computes the structure that one or several networks share,
+:func:`~.structure.structure_of` computes the :class:`~.sums.Structure` that networks share,
 :func:`~.source.network_source` its C header, and :func:`~.values.value_bytes` the map value of each
 network. If :func:`~.values.value_bytes` accepts a retrained network, it can be swapped in the map;
 otherwise it needs a new program.

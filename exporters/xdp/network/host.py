@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.xdp.network.source import FOLDER, network_source
-from n3ic.exporters.xdp.network.structure import Structure
+from n3ic.exporters.xdp.network.sums import Structure
 from n3ic.kernel import build
 from n3ic.model.inputs import UINT32_MAX
 

@@ -15,7 +15,7 @@ from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.libbpf import BpfObject, BpfProgram, Closing
 from n3ic.exporters.xdp.network.host import HostVerdicts, feature_rows
 from n3ic.exporters.xdp.network.source import FOLDER, network_source
-from n3ic.exporters.xdp.network.structure import Structure
+from n3ic.exporters.xdp.network.sums import Structure
 
 PROGRAM = "network_bench.c"
 INPUTS = 1024

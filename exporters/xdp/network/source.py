@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.exporters.xdp.network.groups import fired_groups
-from n3ic.exporters.xdp.network.structure import BLOCK, LayerPlan, Selector, Structure
+from n3ic.exporters.xdp.network.sums import (
+    BLOCK,
+    LayerPlan,
+    Selector,
+    Structure,
+)
 from n3ic.exporters.xdp.network.values import layout
 from n3ic.model.network import shape_text
 from n3ic.util.templates import render
@@ -86,9 +91,7 @@ def _values(structure: Structure) -> dict[str, Any]:
     first, *rest = structure.layers
     steps = [list(_input_steps(structure))]
     if structure.tables:
-        from n3ic.exporters.xdp.tables.arrange import table_steps
-
-        steps.append(list(table_steps(structure)))
+        steps.append(list(_table_steps(structure)))
     else:
         for before, plan in zip(structure.layers, rest, strict=False):
             steps.append(list(_fired_steps(before, plan)))
@@ -149,6 +152,18 @@ def _parts(plan: LayerPlan, words: Sequence[int]) -> Iterator[tuple[int, int]]:
     for low in range(0, plan.words, plan.block):
         inside = [w - low for w in words if low <= w < low + plan.block]
         yield sum(1 << w for w in inside), 8 * sum(w < low for w in words)
+
+
+def _table_steps(structure: Structure) -> Iterator[RowAddition]:
+    """Yield the additions of the entries that the look-ups read."""
+    from n3ic.exporters.xdp.tables.arrange import index_places
+
+    row, stride = 0, 1 if structure.classes == 2 else 8 * structure.layers[-1].words
+    sizes = [sum(joint) for joint in structure.tables]
+    for bits, (word, shift) in zip(sizes, index_places(sizes), strict=True):
+        block, inside = divmod(word, structure.layers[0].block)
+        yield RowAddition(row, False, shift=shift, mask=(1 << bits) - 1, block=block, word=inside)
+        row += stride << bits
 
 
 def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[RowAddition]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ExportError
 from n3ic.exporters.xdp.network.groups import BitGroup, input_groups
-from n3ic.exporters.xdp.network.structure import (
+from n3ic.exporters.xdp.network.sums import (
     HiddenSums,
     InputGroups,
     Selector,

@@ -8,14 +8,11 @@ swap lowers a price, which at last is the number of words that the features touc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.network.source import RowAddition
-from n3ic.exporters.xdp.network.structure import Structure, layer_groups
+from n3ic.exporters.xdp.network.sums import Structure, layer_groups
 from n3ic.families.tables.network import Table, TablesModel
 
 WORD = 64
@@ -36,16 +33,6 @@ def index_places(sizes: list[int]) -> list[tuple[int, int]]:
         out.append((word, used))
         used += size
     return out
-
-
-def table_steps(structure: Structure) -> Iterator[RowAddition]:
-    """Yield the additions of the entries that the look-ups read."""
-    row, stride = 0, 1 if structure.classes == 2 else 8 * structure.layers[-1].words
-    sizes = [sum(joint) for joint in structure.tables]
-    for bits, (word, shift) in zip(sizes, index_places(sizes), strict=True):
-        block, inside = divmod(word, structure.layers[0].block)
-        yield RowAddition(row, False, shift=shift, mask=(1 << bits) - 1, block=block, word=inside)
-        row += stride << bits
 
 
 def words_of_tables(structure: Structure) -> list[int]:

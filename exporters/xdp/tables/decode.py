@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp.decode import NETWORK, read_value
-from n3ic.exporters.xdp.network.structure import Structure, as_bits
+from n3ic.exporters.xdp.network.sums import Structure, as_bits
 from n3ic.exporters.xdp.tables.arrange import arranged
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.readback import DecodedTables, compared

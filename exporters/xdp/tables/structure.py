@@ -23,7 +23,7 @@ from itertools import zip_longest
 import numpy as np
 
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.network.structure import (
+from n3ic.exporters.xdp.network.sums import (
     LayerPlan,
     Structure,
     as_bits,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.network.structure import (
+from n3ic.exporters.xdp.network.sums import (
     LayerPlan,
     Structure,
     layer_groups,

@@ -4,7 +4,7 @@
 A pass maps a draft of a network to the next, in its own module, and is exact by construction.
 """
 
-from n3ic.model.passes.draft import Removed
-from n3ic.model.passes.pipeline import Findings, Simplified, simplify, unchanged
+from n3ic.model.passes.pipeline import simplify
+from n3ic.model.simplified import Findings, Removed, Simplified, unchanged
 
 __all__ = ["Findings", "Removed", "Simplified", "simplify", "unchanged"]

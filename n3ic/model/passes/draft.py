@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,26 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
-
-Cause = Literal["constant", "dead", "equal", "complementary"]
-
-
-@dataclass(frozen=True)
-class Removed:
-    """A hidden neuron that a pass removed.
-
-    Attributes:
-        layer: index of its layer.
-        neuron: its index in the network before all passes.
-        cause: ``constant``, ``dead`` (nothing reads it), ``equal`` or ``complementary``.
-        other: the value of a constant neuron; the neuron that an equal or complementary one
-            follows, by its index before all passes; None for a dead one.
-    """
-
-    layer: int
-    neuron: int
-    cause: Cause
-    other: int | None = None
+from n3ic.model.simplified import Cause, Removed
 
 
 @dataclass(frozen=True, eq=False)

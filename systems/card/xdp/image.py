@@ -9,7 +9,8 @@ from pathlib import Path
 
 from n3ic.errors import CardError, ExportError
 from n3ic.exporters.xdp.network.source import network_source
-from n3ic.exporters.xdp.network.structure import Structure, structure_of
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.sums import Structure
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.resident import SLOTS
 from n3ic.exporters.xdp.source import PACKET

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.families.tables.learner import TablesTraining
+from n3ic.families.tables.settings import TablesTraining
 from n3ic.families.tables.train import fit_tables
 from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.standard import standard_spec

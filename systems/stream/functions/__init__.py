@@ -2,5 +2,6 @@
 """Functions on shared packet buffers: processes that see DPDK's packets without a copy.
 
 ``c/`` holds the manager, which owns ports and buffers, and a function's side of the shared memory.
-May import the core, the exporters, and ``messages`` and ``learning``, which ready functions use.
+May import the core, the exporters, and ``messages``, which a ready function uses. Ready functions
+that learn lie in ``learning`` and are loaded by name.
 """

@@ -17,14 +17,14 @@ from n3ic.systems.stream.functions.chain import ChainFunction
 from n3ic.systems.stream.functions.packets import PacketFunction, SharedPackets, actions_of
 from n3ic.util.plain_data import from_plain
 
-_PACKAGE = "n3ic.systems.stream.functions"
+_PACKAGE, _LEARNING = "n3ic.systems.stream.functions", "n3ic.systems.stream.learning"
 READY = {
     "count": f"{_PACKAGE}.builtin:CountFunction",
-    "learner": f"{_PACKAGE}.learner:LearnerFunction",
+    "learner": f"{_LEARNING}.learner_function:LearnerFunction",
     "messages": f"{_PACKAGE}.messages:MessagesFunction",
     "meter": f"{_PACKAGE}.metering:MeterFunction",
     "recorder": f"{_PACKAGE}.builtin:RecorderFunction",
-    "second-stage": f"{_PACKAGE}.second_stage:SecondStageFunction",
+    "second-stage": f"{_LEARNING}.second_stage_function:SecondStageFunction",
 }
 """The classes of the ready functions, by name."""
 

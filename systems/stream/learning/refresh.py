@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import UsageError, needed
-from n3ic.families.tables.learner import TablesTraining
 from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.settings import TablesTraining
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.network import BinaryModel

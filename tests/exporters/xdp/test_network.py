@@ -14,7 +14,8 @@ from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
 from n3ic.exporters.xdp.network.rows import bit_counts, bits_of, row_starts
 from n3ic.exporters.xdp.network.source import network_source
-from n3ic.exporters.xdp.network.structure import as_bits, hidden_sums, layer_groups, structure_of
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.sums import as_bits, hidden_sums, layer_groups
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.model.bits import pack
 from n3ic.model.columns import ColumnRule, TableRules

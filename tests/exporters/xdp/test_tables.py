@@ -18,7 +18,8 @@ from n3ic.exporters.xdp.exporter import EXPORTER
 from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
 from n3ic.exporters.xdp.network.rows import bits_of
-from n3ic.exporters.xdp.network.structure import as_bits, structure_of
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.sums import as_bits
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.packing import repack, unpack
 from n3ic.exporters.xdp.plan import Choices

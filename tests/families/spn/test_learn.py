@@ -9,8 +9,8 @@ from n3ic.errors import UsageError
 from n3ic.families.spn.arithmetic import LinearArithmetic, LogArithmetic
 from n3ic.families.spn.fold import _error, fold_spn
 from n3ic.families.spn.learn import learn_spn
-from n3ic.families.spn.learner import SpnTraining
 from n3ic.families.spn.network import CONSTANT
+from n3ic.families.spn.settings import SpnTraining
 from n3ic.families.spn.train import bin_fields, threshold_for, train_spn
 from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec

@@ -118,7 +118,7 @@ def test_models_beyond_its_limits_are_computed_without_it():
     wide = random_tables(rng, spec=InputSpec.raw(kernel.MOST_INPUTS + 1))
     many = random_tables(rng, classes=kernel.MOST_CLASSES + 1)
     for model in (wide, many):
-        assert model.compiled() is None
+        assert prediction.load_into_kernel(model) is None
         words = pack(rng.random((3, model.input.n_bits)) < 0.5)
         assert np.array_equal(prediction.scores(model, words), model.scores(words))
 
@@ -128,7 +128,7 @@ def test_the_largest_model_of_the_kernel(compiler):
     spec = InputSpec.raw(kernel.MOST_INPUTS)
     model = random_tables(rng, spec=spec, classes=kernel.MOST_CLASSES)
     words = pack(rng.random((65, spec.n_bits)) < 0.5)
-    network = model.compiled()
+    network = kernel.loaded(model)
     for name in kernel.compile_kernel().kernels:
         network.use_kernel(name)
         assert np.array_equal(network.scores(words), model.scores(words))

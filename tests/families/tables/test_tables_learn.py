@@ -12,10 +12,11 @@ import pytest
 from n3ic.errors import UsageError
 from n3ic.families.tables.boosting import PRIOR, Size, TableBooster
 from n3ic.families.tables.gains import CellGains, cells_of
-from n3ic.families.tables.learner import LEARNER, TablesTraining
+from n3ic.families.tables.learner import LEARNER
 from n3ic.families.tables.loss import WeightedRows, merged
 from n3ic.families.tables.round_cuts import coarse_cut, with_coarse_cuts
 from n3ic.families.tables.rounding import rounded
+from n3ic.families.tables.settings import TablesTraining
 from n3ic.families.tables.train import fit_tables
 from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec

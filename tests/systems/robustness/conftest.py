@@ -3,15 +3,16 @@
 
 import pytest
 
-small = pytest.importorskip("small")
+from tests.support import small_flows
+
 pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="session")
 def table():
-    return small.flows()
+    return small_flows.flows()
 
 
 @pytest.fixture(scope="session")
 def model(table):
-    return small.trained(table)
+    return small_flows.trained(table)

@@ -19,9 +19,9 @@ from n3ic.meter.verdicts import features_of
 from n3ic.model.classifier import SHUNT
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.functions.packets import PacketView
-from n3ic.systems.stream.functions.second_stage import SecondStageFunction
 from n3ic.systems.stream.learning.host_models import HostMlp
 from n3ic.systems.stream.learning.second_stage import second_verdicts
+from n3ic.systems.stream.learning.second_stage_function import SecondStageFunction
 from n3ic.targets.fuzz_traffic import fuzz_frames, pcap
 from tests.support.metered_models import metered_network
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ModelError
+from n3ic.evaluation.drift import _level, _quantile, drift
 from n3ic.model.inputs import RATE_UNIT, Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
-from n3ic.systems.xdp.drift import _level, _quantile, drift
 
 SPEC = InputSpec((Field.thermometer("a", [10, 20, 30]), Field.binary("flags", 3)))
 

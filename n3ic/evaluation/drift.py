@@ -9,7 +9,7 @@ shares ``p`` of the training rows and ``q`` of the live rows. By convention, 0.1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -17,7 +17,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from n3ic.exporters.xdp.network.rows import compared
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 
 Level = Literal["none", "moderate", "large"]
@@ -84,6 +83,34 @@ def drift(spec: InputSpec, counts: ArrayLike, rows: int, z: float = _Z99) -> lis
         p, q, bit = max(shares, key=lambda b: (abs(b[0] - b[1]), -b[2]))
         out.append(Drift(feature, psi, bound, _level(psi, bound), bit, p, q))
     return sorted(out, key=lambda d: (-d.psi, d.feature))
+
+
+def compared(
+    spec: InputSpec,
+) -> Iterator[tuple[str, list[tuple[int, int]], list[list[tuple[int, int]]]]]:
+    """Yield what drift compares: a feature, its bits, and the groups of bits that share an axis.
+
+    A bit is given by its rate in the training rows, in units of ``1 / RATE_UNIT``, and its index.
+    The bits of a group are in the order of their cuts. Features without rates are left out.
+    """
+    for feature in spec.features:
+        bits: list[tuple[int, int]] = []
+        groups: list[list[tuple[int, int]]] = []
+        cuts: dict[int, tuple[int, int]] = {}
+        for start, field in zip(spec.offsets, spec.fields, strict=True):
+            if field.feature != feature or not field.rates:
+                continue
+            found = list(zip(field.rates, range(start, start + field.width), strict=True))
+            bits += found
+            if field.kind == "thermometer":
+                cuts |= dict(zip(field.cuts, found, strict=True))
+            else:
+                groups += [[one] for one in found]
+        if cuts:
+            # All thermometers of a feature share one axis, so merge their cuts.
+            groups.append([cuts[c] for c in sorted(cuts)])
+        if groups:
+            yield feature, bits, groups
 
 
 def _intervals(above: Sequence[float]) -> list[float]:
