@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from n3ic.errors import MissingDependencyError
 from n3ic.exporters.xdp.libbpf import BpfError
 
-SET_GRO = 0x2C  # ETHTOOL_SGRO
+_SET_GRO = 0x2C  # ETHTOOL_SGRO
 _CLONE_NEWNET = 0x40000000
 _ETHTOOL = 0x8946  # SIOCETHTOOL
 _IP_S = 10
@@ -73,22 +73,16 @@ def run_ip(*words: str) -> None:
         raise BpfError(f"{' '.join(command)}: {done.stderr.strip()}", 0)
 
 
-def switch_offload(name: str, offload: int, *, on: bool) -> None:
-    """Switch an offload of an interface on or off, as ethtool does.
-
-    Args:
-        name: the interface.
-        offload: such as :data:`SET_GRO`.
-        on: whether to switch it on.
+def switch_gro_on(name: str) -> None:
+    """Switch generic receive offload of an interface on, as ethtool does.
 
     Raises:
         BpfError: the kernel refuses.
     """
-    value = ctypes.create_string_buffer(struct.pack("=II", offload, on))
+    value = ctypes.create_string_buffer(struct.pack("=II", _SET_GRO, 1))
     request = struct.pack("=16sQ16x", name.encode(), ctypes.addressof(value))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
         try:
             fcntl.ioctl(channel, _ETHTOOL, request)
         except OSError as error:
-            said = f"{name}: offload {offload:#x}: {error.strerror}"
-            raise BpfError(said, error.errno or 0) from error
+            raise BpfError(f"{name}: GRO: {error.strerror}", error.errno or 0) from error

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram, attach, detach
-from n3ic.exporters.xdp.links import SET_GRO, add_link, own_network, switch_offload
+from n3ic.exporters.xdp.links import add_link, own_network, switch_gro_on
 from n3ic.exporters.xdp.program import MeterPrograms, policy_index, policy_value
 from n3ic.exporters.xdp.source import compile_program, test_program
 
@@ -173,5 +173,5 @@ def _link() -> Iterator[tuple[int, int]]:
     with own_network():
         add_link(one, other)
         # In generic mode, veth passes frames to the program only through NAPI.
-        switch_offload(one, SET_GRO, on=True)
+        switch_gro_on(one)
         yield socket.if_nametoindex(one), socket.if_nametoindex(other)

@@ -38,14 +38,6 @@ CardFile = Annotated[Path, typer.Argument(help="The card's description.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
-class FrameSizes(StrEnum):
-    """Lengths of the frames that tenants offer."""
-
-    FIXED = "fixed"
-    IMIX = "imix"
-    DATA_CENTRE = "data-centre"
-
-
 class UidEncoding(StrEnum):
     """How packets carry the UID of their graph."""
 
@@ -130,9 +122,6 @@ def simulate(
             "heavy-tailed, FACTOR multiplies the wanted rate. Repeatable."
         ),
     ] = None,
-    sizes: Annotated[
-        FrameSizes, typer.Option(help="Lengths of frames: as in card.toml, or a mix.")
-    ] = FrameSizes.FIXED,
     event: Annotated[
         list[str] | None,
         typer.Option(
@@ -171,7 +160,7 @@ def simulate(
 
     planned = _plan(card)
     scenario = scenario_of(planned, budget_of(planned.card), seconds)
-    scenario = with_loads(scenario, load or [], sizes.value)
+    scenario = with_loads(scenario, load or [])
     scenario = with_events(scenario, event or [])
     for line in planned.problems:
         print_note(line)

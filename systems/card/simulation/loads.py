@@ -14,15 +14,14 @@ from n3ic.errors import UsageError
 LoadKind = Literal["constant", "poisson", "bursts", "heavy-tailed"]
 LOAD_KINDS: tuple[LoadKind, ...] = ("constant", "poisson", "bursts", "heavy-tailed")
 
-SizeKind = Literal["fixed", "imix", "data-centre"]
-SIZE_KINDS: tuple[SizeKind, ...] = ("fixed", "imix", "data-centre")
+SizeKind = Literal["fixed", "data-centre"]
+SIZE_KINDS: tuple[SizeKind, ...] = ("fixed", "data-centre")
 
-# Lengths of frames without preamble and gap, and their relative frequencies. The Simple IMIX is
-# 7:4:1 of 64, 594 and 1518 bytes. Roy et al., "Inside the Social Network's (Datacenter) Network"
-# (SIGCOMM 2015, section 6.1) find most frames below 200 bytes and Hadoop's at either end. They give
-# no table; these frequencies are ours after that description.
+# Lengths of frames without preamble and gap, and their relative frequencies. Roy et al., "Inside
+# the Social Network's (Datacenter) Network" (SIGCOMM 2015, section 6.1) find most frames below 200
+# bytes and Hadoop's at either end. They give no table; these frequencies are ours after that
+# description.
 _MIXES: dict[SizeKind, tuple[tuple[int, ...], tuple[float, ...]]] = {
-    "imix": ((64, 594, 1518), (7, 4, 1)),
     "data-centre": ((64, 128, 192, 576, 1518), (30, 20, 15, 5, 30)),
 }
 _PARETO_SHAPE = 1.5  # finite mean, infinite variance: self-similar when many are added up

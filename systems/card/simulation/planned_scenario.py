@@ -13,7 +13,7 @@ from n3ic.systems.card.demand import demand_of, of_every_packet
 from n3ic.systems.card.plan import CardPlan, GraphPlan
 from n3ic.systems.card.planner import time_weights
 from n3ic.systems.card.resources import Budget
-from n3ic.systems.card.simulation.loads import SIZE_KINDS, Load, parse_load
+from n3ic.systems.card.simulation.loads import Load, parse_load
 from n3ic.systems.card.simulation.scenario import (
     Board,
     Failure,
@@ -70,11 +70,11 @@ def scenario_of(planned: CardPlan, budget: Budget, seconds: float) -> Scenario:
     )
 
 
-def with_loads(scenario: Scenario, texts: Sequence[str], sizes: str) -> Scenario:
+def with_loads(scenario: Scenario, texts: Sequence[str]) -> Scenario:
     """Return a scenario with other loads, given as for :func:`parse_load`.
 
     Raises:
-        UsageError: a load or the distribution of sizes is malformed or unknown.
+        UsageError: a load is malformed or unknown.
     """
     names = tuple(scenario.tenant_of)
     graphs = list(scenario.graphs)
@@ -84,11 +84,7 @@ def with_loads(scenario: Scenario, texts: Sequence[str], sizes: str) -> Scenario
             if tenant in ("", graph.tenant):
                 load = replace(graph.load, kind=kind, rate=graph.load.rate * factor)
                 graphs[i] = replace(graph, load=load)
-    mix = next((k for k in SIZE_KINDS if k == sizes), None)
-    if mix is None:
-        raise UsageError(f"--sizes: expected one of {', '.join(SIZE_KINDS)}, got {sizes!r}")
-    changed = tuple(replace(g, load=replace(g.load, sizes=mix)) for g in graphs)
-    return replace(scenario, graphs=changed)
+    return replace(scenario, graphs=tuple(graphs))
 
 
 def with_events(scenario: Scenario, texts: Sequence[str]) -> Scenario:

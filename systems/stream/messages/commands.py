@@ -165,7 +165,6 @@ def send(
         str, typer.Option(help="Bytes of a message in a packet, a multiple of 4.")
     ] = "1024",
     rate: Annotated[str, typer.Option(help="Most bits per second, as 100M; 0: no limit.")] = "0",
-    repeat: Annotated[int, typer.Option(help="Send all files this many times.", min=1)] = 1,
     json: JsonFlag = False,
 ) -> None:
     """Send files as messages of many packets over UDP.
@@ -186,11 +185,10 @@ def send(
         ) as out,
         counting_bar(f"sending to {to}", "messages") as told,
     ):
-        for _ in range(repeat):
-            for payload in payloads:
-                packets += out.send(number, payload)
-                number += 1
-                told(number - first)
+        for payload in payloads:
+            packets += out.send(number, payload)
+            number += 1
+            told(number - first)
     found = {"messages": number - first, "packets": packets, "first": first}
     if json:
         print_json(found)

@@ -48,5 +48,5 @@ def test_a_load_that_falls_silent_ends():
 
 
 def test_the_same_seed_gives_the_same_packets():
-    load = Load(1e4, "heavy-tailed", sizes="imix")
+    load = Load(1e4, "heavy-tailed", sizes="data-centre")
     assert arrivals(load, 0.1, 3) == arrivals(load, 0.1, 3) != arrivals(load, 0.1, 4)

@@ -53,9 +53,9 @@ def test_tasks_that_take_no_area_are_simulated_too(scenario):
 
 
 def test_loads_and_events_change_what_they_name(scenario):
-    changed = with_loads(scenario, ["poisson", "u2=bursts*3"], "imix")
+    changed = with_loads(scenario, ["poisson", "u2=bursts*3"])
     first, second = (g.load for g in changed.graphs)
-    assert (first.kind, second.kind, second.sizes) == ("poisson", "bursts", "imix")
+    assert (first.kind, second.kind) == ("poisson", "bursts")
     assert second.rate == 3 * scenario.graphs[1].load.rate
     changed = with_events(scenario, ["u2:arrives@0.0002", "u2:leaves@8e-4", "1:lost@0.0005"])
     assert (changed.tenants[1].arrives, changed.tenants[1].leaves) == (2e-4, 8e-4)
@@ -68,7 +68,7 @@ def test_loads_and_events_change_what_they_name(scenario):
 )
 def test_a_load_that_cannot_be_read_is_refused(scenario, text):
     with pytest.raises(UsageError, match="--load"):
-        with_loads(scenario, [text], "fixed")
+        with_loads(scenario, [text])
 
 
 @pytest.mark.first_case
