@@ -98,8 +98,8 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         links: link types of the captures that its meter reads; empty for all.
         family: the family of models that it writes.
         other_families: exporters of other families for the same target: by family, an
-            :class:`Exporter` as ``module:name``; see :meth:`for_family`. They have no option
-            whose name this one lacks.
+            :class:`Exporter` as ``module:name``; see :meth:`for_family`. Each of their options
+            has the name of an option of this exporter, because the command line offers those.
         refusals: by family, why its models are not written, in words.
         simplifies: whether an export by default leaves out what makes no difference to the scores;
             False if a running device may load other weights of the trained shape.

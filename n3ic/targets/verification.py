@@ -130,15 +130,18 @@ class Verification(Displayed):
             return f"{self.target}: FAILED: {'; '.join(self.failures)}"
         if self.missing:
             return f"{self.target}: not run: {self.missing}"
-        rows = f" and {self.rows:,} rows" if self.rows else ""
         stage = f", input stage included ({self.edges:,} rows of edges)" if self.edges else ""
         if self.weight_bits == self.decided_bits:
-            every = f" that decide all {self.weight_bits:,} {self.parameters}"
-            bits = every if self.weight_bits else ""
+            shown = "any"
         else:
             # Round down, so that 100 % means all.
-            share = 100 * self.decided_bits * 100 // self.weight_bits / 100
-            bits = f" that decide {share:.2f} % of {self.weight_bits:,} {self.parameters}"
+            shown = f"{100 * self.decided_bits * 100 // self.weight_bits / 100:.2f} %"
+        bits = (
+            f", which would show an error in {shown} of {self.weight_bits:,} {self.parameters}"
+            if self.weight_bits
+            else ""
+        )
+        rows = f"{',' if bits else ''} and {self.rows:,} rows" if self.rows else ""
         note = f"; {self.note}" if self.note else ""
         compared = "scores and verdicts" if self.shunt else "scores"
         edges = (

@@ -374,15 +374,18 @@ GOOD = Verification("host", "gcc", 1234)
         ),
         (
             {"weight_bits": 9000, "decided_bits": 9000},
-            "host: equal scores on 1,234 vectors that decide all 9,000 weight bits (gcc)",
+            "host: equal scores on 1,234 vectors, which would show an error in any of "
+            "9,000 weight bits (gcc)",
         ),
         (
             {"weight_bits": 30_000, "decided_bits": 29_999},
-            "host: equal scores on 1,234 vectors that decide 99.99 % of 30,000 weight bits (gcc)",
+            "host: equal scores on 1,234 vectors, which would show an error in 99.99 % of "
+            "30,000 weight bits (gcc)",
         ),
         (
             {"weight_bits": 3, "decided_bits": 2, "note": "n"},
-            "host: equal scores on 1,234 vectors that decide 66.66 % of 3 weight bits (gcc); n",
+            "host: equal scores on 1,234 vectors, which would show an error in 66.66 % of "
+            "3 weight bits (gcc); n",
         ),
         (
             {"shunt": 4, "at_shunt": 32, "below_shunt": 1000},
