@@ -7,7 +7,6 @@ import zlib
 
 import numpy as np
 import pytest
-from public_layouts import LAYOUTS, made
 
 import n3ic
 from n3ic.data.column_inference import BUCKETS, INDICATORS
@@ -16,6 +15,7 @@ from n3ic.data.user_table import describe
 from n3ic.errors import DataError, ModelError
 from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.model.load import load_model
+from tests.support.public_layouts import LAYOUTS, made
 
 pd = pytest.importorskip("pandas", reason="needs pandas (pip install 'n3ic[train]')")
 

@@ -4,7 +4,13 @@
 import pytest
 
 from n3ic.errors import ModelError
-from n3ic.model.columns import LONGEST, _MOST_COLUMNS, MOST_BUCKETS, MOST_VALUES, ColumnRule, TableRules
+from n3ic.model.columns import (
+    _MOST_COLUMNS,
+    LONGEST,
+    MOST_VALUES,
+    ColumnRule,
+    TableRules,
+)
 
 
 @pytest.mark.parametrize(
