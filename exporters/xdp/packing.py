@@ -19,8 +19,9 @@ from urllib.parse import quote
 import numpy as np
 
 from n3ic.errors import VerifyError
+from n3ic.evaluation.drift import compared
 from n3ic.exporters.xdp import layout, policy_parser
-from n3ic.exporters.xdp.network.rows import bit_rows, compared
+from n3ic.exporters.xdp.network.rows import bit_rows
 from n3ic.exporters.xdp.network.structure import Structure, structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.plan import CPU_QUEUE, Choices, Plan, plan

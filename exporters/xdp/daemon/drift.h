@@ -7,7 +7,7 @@
 
 /*
  * Population stability index of a feature over the intervals between its cuts, by the rule of
- * n3ic/systems/xdp/drift.py. `row` counts how often each row was selected by so many flows.
+ * n3ic/evaluation/drift.py. `row` counts how often each row was selected by so many flows.
  */
 double drift_index(const struct pack_drift *d, const uint64_t *row, uint64_t flows);
 

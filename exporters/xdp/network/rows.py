@@ -6,15 +6,12 @@ A row of a group stands for a pattern of bits, so the rows that a program select
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.exporters.xdp.network.structure import Structure, as_bits, layer_groups
 from n3ic.model.bits import Bits
 from n3ic.model.classifier import Classifier
-from n3ic.model.inputs import InputSpec
 
 
 def row_starts(structure: Structure) -> tuple[int, ...]:
@@ -85,34 +82,6 @@ def bit_rows(structure: Structure, model: Classifier) -> dict[int, list[tuple[in
             )
             out[bit] = [(int(a), int(b)) for a, b in (start + edges).reshape(-1, 2)]
     return out
-
-
-def compared(
-    spec: InputSpec,
-) -> Iterator[tuple[str, list[tuple[int, int]], list[list[tuple[int, int]]]]]:
-    """Yield what drift compares: a feature, its bits, and the groups of bits that share an axis.
-
-    A bit is given by its rate in the training rows, in units of ``1 / RATE_UNIT``, and its index.
-    The bits of a group are in the order of their cuts. Features without rates are left out.
-    """
-    for feature in spec.features:
-        bits: list[tuple[int, int]] = []
-        groups: list[list[tuple[int, int]]] = []
-        cuts: dict[int, tuple[int, int]] = {}
-        for start, field in zip(spec.offsets, spec.fields, strict=True):
-            if field.feature != feature or not field.rates:
-                continue
-            found = list(zip(field.rates, range(start, start + field.width), strict=True))
-            bits += found
-            if field.kind == "thermometer":
-                cuts |= dict(zip(field.cuts, found, strict=True))
-            else:
-                groups += [[one] for one in found]
-        if cuts:
-            # All thermometers of a feature share one axis, so merge their cuts.
-            groups.append([cuts[c] for c in sorted(cuts)])
-        if groups:
-            yield feature, bits, groups
 
 
 def _groups(structure: Structure, model: Classifier) -> list[tuple[tuple[int, ...], Bits]]:

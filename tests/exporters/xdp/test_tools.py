@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
+from n3ic.evaluation.drift import Drift
 from n3ic.exporters.xdp import libbpf, policy_parser, source
 from n3ic.exporters.xdp.exported import read_program
 from n3ic.exporters.xdp.plan import Choices
@@ -30,7 +31,6 @@ from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.systems.xdp import deployment, metrics_server, terminal
 from n3ic.systems.xdp.daemon import write_pack
-from n3ic.systems.xdp.drift import Drift
 from n3ic.systems.xdp.program_record import Interface, read_record
 from n3ic.systems.xdp.status import ProgramStatus, SlotStatus, status
 from n3ic.systems.xdp.terminal import lines
