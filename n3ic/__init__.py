@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from n3ic.model.layers import HiddenLayer, OutputLayer
     from n3ic.model.network import BinaryModel, Inference
     from n3ic.runs.folder import Run
-    from n3ic.systems.shunt.api import shunt
-    from n3ic.systems.sweep.api import sweep
+    from n3ic.studies.shunt.api import shunt
+    from n3ic.studies.sweep.api import sweep
     from n3ic.targets.base import Exporter
     from n3ic.training.recipe import Recipe, Training
     from n3ic.usecases.base import UseCase
@@ -87,8 +87,8 @@ _MODULES = {
     "n3ic.targets.base": ("Exporter",),
     "n3ic.families.binary.estimator": ("BinaryMLPClassifier",),
     "n3ic.families.binary.torch_import": ("from_torch",),
-    "n3ic.systems.shunt.api": ("shunt",),
-    "n3ic.systems.sweep.api": ("sweep",),
+    "n3ic.studies.shunt.api": ("shunt",),
+    "n3ic.studies.sweep.api": ("sweep",),
     "n3ic.training.recipe": ("Recipe", "Training"),
     "n3ic.usecases.base": ("UseCase",),
 }

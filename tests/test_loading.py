@@ -106,7 +106,17 @@ def test_help_needs_no_numbers(words, tmp_path):
 
 def test_a_command_of_a_system_loads_that_system(tmp_path):
     ours, _ = loaded_by(tmp_path, "cluster", "--help")
-    assert {p for p in plug_ins_of(ours) if p != ("systems", "outputs")} == {("systems", "cluster")}
+    assert plug_ins_of(ours) == {("systems", "cluster")}
+
+
+def test_a_prediction_loads_no_target_and_no_system(tmp_path):
+    model = random_model((64, 8, 2), np.random.default_rng(0))
+    model.save(tmp_path / "m.n3ic")
+    names = model.input.features
+    lines = [",".join(map(str, row)) for row in np.arange(3 * len(names)).reshape(3, -1)]
+    (tmp_path / "flows.csv").write_text("\n".join([",".join(names), *lines]) + "\n")
+    ours, _ = loaded_by(tmp_path, "predict", "flows.csv", "--model", "m.n3ic")
+    assert plug_ins_of(ours) == {("families", "binary")}
 
 
 def test_options_of_other_families_bear_names_of_the_targets_own():

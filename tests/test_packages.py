@@ -28,6 +28,8 @@ ORDINARY = {
 NAMED = {
     ("n3ic/cli/data.py", "upc-aau"),  # labels are written like those of that data set
     ("n3ic/meter/labels.py", "upc-aau"),
+    ("n3ic/studies/sweep/api.py", "netfpga"),  # estimates sizes before an export, by default
+    ("n3ic/studies/sweep/request.py", "netfpga"),
 }
 FACES = ("__init__", "__main__")  # the face and the entry point show what lies below
 OUTER_FACES = {Path("n3ic", f"{name}.py") for name in FACES}
@@ -177,11 +179,16 @@ def wrong_arrows(repository, packages, may, systems):
 
 
 def plug_ins(repository):
-    """Names of data sets, targets, systems and families, as folders and as they are typed."""
+    """Names of data sets, targets, systems and families, as folders and as they are typed.
+
+    Those of the core's own evaluations and studies are not plug-ins to it.
+    """
     points = tomllib.loads((repository / "pyproject.toml").read_text("utf-8"))
     groups = points["project"]["entry-points"].values()
     folders = {p.name for r in ROOTS for p in (repository / r).glob("[!_]*") if p.is_dir()}
-    return {name for group in groups for name in group} | folders
+    outside = tuple(f"n3ic.{root}." for root in ROOTS)
+    typed = {n for group in groups for n, place in group.items() if place.startswith(outside)}
+    return typed | folders
 
 
 def names_of_plug_ins(repository, names):
@@ -361,6 +368,9 @@ PLANTED = {
     ),
     "in a function": ("n3ic/util/a.py", "def f():\n    from n3ic.model import bits"),
     "a target from the core": ("n3ic/cli/a.py", "from n3ic.exporters import host"),
+    "a study from evaluation": ("n3ic/evaluation/a.py", "from n3ic.studies.shunt import points"),
+    "a target from a study": ("n3ic/studies/a.py", "from n3ic.exporters.xdp import plan"),
+    "a system from a study": ("n3ic/studies/a.py", "from n3ic.systems.stream import flows"),
     "a system from the core": ("n3ic/cli/a.py", "import n3ic.systems.card"),
     "a family from the core": ("n3ic/model/a.py", "from n3ic.families.spn.network import SpnModel"),
     "a system from a target": ("exporters/host/a.py", "from n3ic.systems.card import plan"),
@@ -369,7 +379,6 @@ PLANTED = {
     "a target from a family": ("families/spn/a.py", "import n3ic.exporters.host.exporter"),
     "a family from a family": ("families/spn/a.py", "from n3ic.families.binary import fold"),
     "a system from another one": ("systems/card/a.py", "from n3ic.systems.xdp import status"),
-    "a system from a file of systems": ("systems/outputs.py", "import n3ic.systems.card.plan"),
     "a target from another one": ("exporters/nfp/a.py", "from n3ic.exporters.p4 import entries"),
 }
 
@@ -389,7 +398,7 @@ def test_the_guard_sees_a_planted_arrow(what, repository, tmp_path):
         ("n3ic/cli/a.py", "import n3ic\nfrom n3ic import plugins, train"),
         ("n3ic/data/a.py", "from n3ic.kernel.prediction import csv_lines\nfrom . import split"),
         ("exporters/qonnx/a.py", "from n3ic.exporters.onnx import graph"),
-        ("systems/card/a.py", "from n3ic.exporters.p4 import entries\nimport n3ic.systems.outputs"),
+        ("systems/card/a.py", "from n3ic.exporters.p4 import entries\nimport n3ic.cli.outputs"),
         ("systems/stream/a.py", "from n3ic.systems.xdp.status import read_status"),
     ],
 )

@@ -1,18 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles rare classes: class weights, and the bias that keeps a false-alarm rate."""
+"""Class weights, for classes of which there are few rows."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
-from n3ic.model.network import BinaryModel
-from n3ic.util.markdown import percent
-
-_FARTHEST = (1 << 24) - 1  # a bias is below 2^24 in size
 
 
 def class_weights(
@@ -47,72 +41,3 @@ def class_weights(
             named[name] = float(weight)
         weights = np.array([named.get(name, 1.0) for name in classes])
     return np.asarray(weights * len(label) / (weights * counts).sum())
-
-
-def with_false_alarms(
-    model: BinaryModel,
-    scores: NDArray[np.int32],
-    label: NDArray[np.int64],
-    positive: int | None,
-    share: float,
-) -> BinaryModel:
-    """Set the highest bias of a class that keeps a false-alarm rate; see :func:`step_for`.
-
-    The bias is part of the output layer, so every target has it.
-
-    Returns:
-        The network; its provenance holds the rates on these rows.
-    """
-    step, said = step_for(model.classes, scores, label, positive, share)
-    bias = model.output.bias.copy()
-    bias[positive] = np.clip(bias[positive] + step, -_FARTHEST, _FARTHEST)
-    return replace(
-        model,
-        output=replace(model.output, bias=bias),
-        provenance={**model.provenance, "false_alarms": said},
-    )
-
-
-def step_for(
-    classes: tuple[str, ...],
-    scores: NDArray[np.int32],
-    label: NDArray[np.int64],
-    positive: int | None,
-    share: float,
-) -> tuple[int, str]:
-    """Find the most that can be added to a class's score within a false-alarm rate.
-
-    Args:
-        classes: names of the classes.
-        scores: a model's scores of validation rows, shape ``(rows, classes)``.
-        label: class index of each of these rows, shape ``(rows,)``.
-        positive: index of the class to detect; None if the task has no such class.
-        share: largest share of the rows of other classes that may get this class.
-
-    Returns:
-        The step, and the rates on these rows in words.
-
-    Raises:
-        UsageError: the task has no class to detect, or no row has another class.
-    """
-    if positive is None:
-        raise UsageError(
-            "a false-alarm rate needs one class to detect: for your own flows, name it with "
-            "--positive; several classes have no single threshold"
-        )
-    others = np.flatnonzero(label != positive)
-    if not len(others):
-        raise UsageError("a false-alarm rate needs validation rows of other classes")
-    # The class wins if its score is above those of the classes before it, and not below the rest.
-    rivals = scores.astype(np.int64) + (np.arange(scores.shape[1]) < positive)
-    needed = np.delete(rivals, positive, axis=1).max(axis=1) - scores[:, positive]
-    allowed = int(share * len(others))
-    bound = np.sort(needed[others])[allowed] - 1  # the first row that must stay below
-    called, found = needed <= bound, label == positive
-    said = (
-        f"{percent(share)} at most of {len(others):,} validation rows: "
-        f"{percent(float(called[others].mean()))}, with "
-        f"{percent(float(called[found].mean()) if found.any() else 0.0)} of "
-        f"{classes[positive]} found"
-    )
-    return int(bound), said

@@ -9,8 +9,9 @@ from n3ic.model.family import Decided, Family
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
-    from n3ic.model.bits import Words
+    from n3ic.model.bits import Bits, Words
     from n3ic.model.classifier import Inference
     from n3ic.model.network import BinaryModel
     from n3ic.model.passes import Simplified
@@ -123,6 +124,27 @@ class BinaryFamily(Family):
         from n3ic.dataframes import predict_flows
 
         return predict_flows(model, flows, **how)
+
+    def trained_further(
+        self,
+        model: BinaryModel,
+        bits: Bits,
+        weights: NDArray[np.float64],
+        label: NDArray[np.int64],
+        class_weight: NDArray[np.float64],
+        *,
+        rounds: int,
+        seed: int,
+    ) -> BinaryModel:
+        """Train by gradient, unless scores have masks, and polish the weights."""
+        from n3ic.families.binary.fine_tuning import fine_tune
+        from n3ic.families.binary.polish import polish
+        from n3ic.model.bits import pack
+
+        start = model
+        if model.output.mask is None:
+            start = fine_tune(model, bits, weights, seed=seed)
+        return polish(start, pack(bits), label, rounds=rounds, class_weight=class_weight, seed=seed)
 
     def random(self, rng: np.random.Generator) -> BinaryModel:
         """Make a network of 64 bits, 16 neurons and 3 classes; some neurons are constant."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.evaluation.false_alarms import with_false_alarms
 from n3ic.evaluation.metrics import counted_class
-from n3ic.families.binary.class_imbalance import class_weights, with_false_alarms
+from n3ic.families.binary.class_imbalance import class_weights
 from n3ic.model.bits import pack
 from n3ic.model.network import BinaryModel
 from n3ic.runs.learner import Candidate, Learned

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.families.tables.network import TablesModel
-from n3ic.model.bits import Words, pack, unpack
+from n3ic.model.bits import Bits, Words, pack, unpack
 from n3ic.model.classifier import Inference
 from n3ic.model.family import Decided, Family
 from n3ic.model.passes import Simplified
@@ -17,6 +19,8 @@ from n3ic.util.display import TextTable
 
 if TYPE_CHECKING:
     from n3ic.kernel.library import KernelNetwork
+
+_PRIOR = 30.0  # curvature added to each entry that is learned anew, because further flows are few
 
 
 class TablesFamily(Family):
@@ -92,6 +96,24 @@ class TablesFamily(Family):
         from n3ic.dataframes import predict_flows
 
         return predict_flows(model, flows, **how)
+
+    def trained_further(
+        self,
+        model: TablesModel,
+        bits: Bits,
+        weights: NDArray[np.float64],
+        label: NDArray[np.int64],
+        class_weight: NDArray[np.float64],
+        *,
+        rounds: int,
+        seed: int,
+    ) -> TablesModel:
+        """Learn new entries of the same tables."""
+        from n3ic.families.tables.learner import TablesTraining
+        from n3ic.families.tables.train import fit_tables
+
+        settings = replace(TablesTraining(), cell_prior=_PRIOR)
+        return fit_tables(bits, weights, model.input, model.classes, settings, kept=model)
 
     def random(self, rng: np.random.Generator) -> TablesModel:
         """Make a model of 12 tables of 1 to 5 bits and 2 classes."""

@@ -227,20 +227,20 @@ class TablesModel(Classifier):
             return sums
         return np.concatenate([np.zeros_like(sums), sums], axis=1)
 
-    def favouring(self, positive: int, step: int, said: str) -> Self:
+    def favouring(self, positive: int, step: int, rates: str) -> Self:
         """The model with a step added to the score of a class, by its bias.
 
         Args:
             positive: index of the class; for the first of two classes, the one sum falls instead.
             step: the integer that is added.
-            said: the false alarms in words, for the provenance.
+            rates: the false alarms in words, for the provenance.
 
         Raises:
             ModelError: a bias is out of its range.
         """
         bias, two = self.bias.copy(), len(self.bias) == 1
         bias[0 if two else positive] += -step if two and positive == 0 else step
-        return replace(self, bias=bias, provenance={**self.provenance, "false_alarms": said})
+        return replace(self, bias=bias, provenance={**self.provenance, "false_alarms": rates})
 
     @cached_property
     def sum_bounds(self) -> NDArray[np.int64]:

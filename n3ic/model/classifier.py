@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic import plugins
-from n3ic.errors import ModelError
+from n3ic.errors import ModelError, UsageError
 from n3ic.model.bits import Bits, Words
 from n3ic.model.columns import TableRules
 from n3ic.model.file import (
@@ -349,6 +349,21 @@ class Classifier(Displayed):
             ModelError: the threshold is negative or above the largest margin + 1.
         """
         return self.changed(shunt=shunt)
+
+    def favouring(self, positive: int, step: int, rates: str) -> Self:
+        """The model with a step added to the score of a class, by its bias.
+
+        Args:
+            positive: index of the class.
+            step: the integer that is added.
+            rates: the false alarms in words, for the provenance.
+
+        Raises:
+            UsageError: scores of this family have no bias.
+        """
+        raise UsageError(
+            f"a false-alarm rate: expected a binary network or look-up tables, got a {self.family}"
+        )
 
     def encode(self, features: Mapping[str, ArrayLike]) -> Words:
         """Packed inputs of integer features; see :meth:`InputSpec.encode`."""

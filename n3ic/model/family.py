@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from n3ic import plugins
+from n3ic.errors import UsageError
 from n3ic.plugins import Plugin
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
-    from n3ic.model.bits import Words
+    from n3ic.model.bits import Bits, Words
     from n3ic.model.classifier import Classifier, Inference
     from n3ic.model.simplified import Simplified
     from n3ic.util.display import TextTable
@@ -110,6 +112,36 @@ class Family(Plugin):
             **how: other arguments of :func:`n3ic.predict`.
         """
         raise NotImplementedError
+
+    def trained_further(
+        self,
+        model: Any,
+        bits: Bits,
+        weights: NDArray[np.float64],
+        label: NDArray[np.int64],
+        class_weight: NDArray[np.float64],
+        *,
+        rounds: int,
+        seed: int,
+    ) -> Classifier:
+        """A model of the same input and shape, whose numbers follow further flows.
+
+        Args:
+            model: a model of the family.
+            bits: input bits of the flows, shape ``(rows, n_bits)``.
+            weights: weight of each class for each flow, shape ``(rows, classes)``.
+            label: class index of each flow, shape ``(rows,)``.
+            class_weight: weight of a flow of each class, shape ``(classes,)``.
+            rounds: the most rounds of a search over all parameters.
+            seed: seed of all random choices.
+
+        Raises:
+            UsageError: models of this family are not trained further.
+        """
+        raise UsageError(
+            f"{model.name} is of family {model.family}, whose models are not trained further: "
+            "expected a binary network or look-up tables"
+        )
 
     def random(self, rng: np.random.Generator) -> Classifier:
         """A small random model, for tests and benchmarks.

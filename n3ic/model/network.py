@@ -46,6 +46,8 @@ __all__ = [
     "shape_text",
 ]
 
+_FARTHEST = (1 << 24) - 1  # a bias is below 2^24 in size
+
 
 def shape_text(shape: Sequence[int]) -> str:
     """A shape as text: ``256-32-16-2``."""
@@ -143,6 +145,16 @@ class BinaryModel(Classifier):
         plain = replace(self, input=spec, hidden=tuple(hidden), output=output, shunt=0)
         # The bound of the margins may be lower now; a threshold above the new one shunts as much.
         return plain.with_shunt(min(self.shunt, plain.largest_margin + 1)) if self.shunt else plain
+
+    def favouring(self, positive: int, step: int, rates: str) -> Self:
+        """The network with a step added to a class's bias, which stays below 2^24 in size."""
+        bias = self.output.bias.copy()
+        bias[positive] = np.clip(bias[positive] + step, -_FARTHEST, _FARTHEST)
+        return replace(
+            self,
+            output=replace(self.output, bias=bias),
+            provenance={**self.provenance, "false_alarms": rates},
+        )
 
     def scores(self, words: ArrayLike) -> NDArray[np.int32]:
         """Integer scores of packed inputs: int32 array of shape ``(rows, classes)``.

@@ -25,8 +25,8 @@ from n3ic.cli.console import (
     spinner,
     table,
 )
+from n3ic.cli.outputs import check_picture, free_files, write_picture, write_plan
 from n3ic.errors import CardError, UsageError
-from n3ic.systems.outputs import check_picture, free_files, write_picture, write_plan
 
 if TYPE_CHECKING:
     from n3ic.systems.card.changes import Verb

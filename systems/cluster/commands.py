@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from n3ic.cli.console import print_json, print_result, show_table, spinner, table
+from n3ic.cli.outputs import check_picture, free_files, write_plan
 from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
-from n3ic.systems.outputs import check_picture, free_files, write_plan
 
 if TYPE_CHECKING:
     from n3ic.model.network import BinaryModel

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs programs of the XDP target on interfaces and writes packs for the daemon ``n3icd``.
 
-May import the core, ``n3ic.exporters.xdp``, which writes and verifies the programs, and
-``systems/robustness``, which compares traffic with the training rows.
+May import the core and ``n3ic.exporters.xdp``, which writes and verifies the programs.
 """

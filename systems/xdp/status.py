@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from n3ic.evaluation.drift import Drift, drift
+from n3ic.evaluation.out_of_distribution import OodReport, ood_report
 from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.meter.compiled import ASIDE
 from n3ic.model.classifier import Classifier
-from n3ic.systems.robustness.out_of_distribution import OodReport, ood_report
 from n3ic.systems.xdp.deployment import now_of, open_program, residents
 from n3ic.systems.xdp.dispatcher import dispatched
 from n3ic.systems.xdp.program_record import Interface, ProgramRecord

@@ -26,7 +26,7 @@ from n3ic.cli.main import command_line
 from n3ic.data.flows import write_features
 from n3ic.data.user_table import describe
 from n3ic.errors import ExportError
-from n3ic.families.binary.class_imbalance import with_false_alarms
+from n3ic.evaluation.false_alarms import with_false_alarms
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec

@@ -13,7 +13,7 @@ from n3ic.meter.spec_file import write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
-from n3ic.systems.stream.learning.refresh import columns_of, refreshed
+from n3ic.runs.refresh import columns_of, refreshed
 from n3ic.systems.stream.learning.replay import ReplayedFlows, numbered
 from n3ic.systems.stream.learning.rows import LabelledRows
 

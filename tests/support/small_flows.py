@@ -2,11 +2,14 @@
 """A small network on times, rates and sizes, trained within a second, and its table."""
 
 import numpy as np
+import pytest
 
 from n3ic.data.table import Feature, FlowTable
 from n3ic.runs.experiment import train
 from n3ic.runs.experiment_spec import Experiment
 from n3ic.training.recipe import Recipe, Training
+
+pytest.importorskip("torch")
 
 
 def feature(name, unit):

@@ -19,8 +19,8 @@ from n3ic.evaluation.held_out import held_out
 from n3ic.evaluation.importance import FeatureImportance
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
-from n3ic.systems.shunt.points import ShuntPoint
-from n3ic.systems.shunt.result import ShuntStudy, ThresholdObjective
+from n3ic.studies.shunt.points import ShuntPoint
+from n3ic.studies.shunt.result import ShuntStudy, ThresholdObjective
 from n3ic.targets.overview import SourcedNumber, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows
 from n3ic.usecases.html_report import page

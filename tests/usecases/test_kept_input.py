@@ -24,9 +24,9 @@ from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
+from n3ic.studies.sweep.request import SweepRequest
 from n3ic.systems.card.changes import change_of
 from n3ic.systems.card.parser import parse_card
-from n3ic.systems.sweep.request import SweepRequest
 from n3ic.training.kept_input import kept_input, kept_recipe
 from n3ic.training.recipe import Recipe, Training
 from n3ic.usecases.request import TrainRequest

@@ -16,12 +16,12 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.passes import unchanged
 from n3ic.model.random_models import random_model
 from n3ic.runs.folder import Run
+from n3ic.studies.shunt.points import ShuntPoint
+from n3ic.studies.shunt.result import ShuntStudy, ThresholdObjective
 from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.planner import plan_card
 from n3ic.systems.cluster.nodes import equal_nodes
 from n3ic.systems.cluster.planner import plan_cluster
-from n3ic.systems.shunt.points import ShuntPoint
-from n3ic.systems.shunt.result import ShuntStudy, ThresholdObjective
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.directory import Exported
 from n3ic.targets.figures import Figure, Report

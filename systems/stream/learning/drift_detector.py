@@ -23,8 +23,8 @@ from n3ic.kernel.prediction import predict
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT
+from n3ic.runs.refresh import columns_of
 from n3ic.systems.stream.learning.betting_tests import spent
-from n3ic.systems.stream.learning.refresh import columns_of
 
 MARGIN, VERDICT, BITS = "margin", "verdict", "bits"
 _FEWEST = 100  # fewest flows of the reference

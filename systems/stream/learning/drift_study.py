@@ -21,9 +21,9 @@ from n3ic.errors import UsageError, needed
 from n3ic.evaluation.drift import drift
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
+from n3ic.runs.refresh import columns_of
 from n3ic.systems.stream.learning.drift_detector import DriftDetector
 from n3ic.systems.stream.learning.host_models import HostTrees
-from n3ic.systems.stream.learning.refresh import columns_of
 from n3ic.systems.stream.learning.replay import ReplayedFlows
 from n3ic.util.display import TextTable
 

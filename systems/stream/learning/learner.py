@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from n3ic.errors import UsageError
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
+from n3ic.runs.refresh import columns_of
 from n3ic.systems.stream.learning.betting_tests import PairedBet, spent
-from n3ic.systems.stream.learning.refresh import columns_of
 from n3ic.systems.stream.learning.rows import LabelledRows, Reservoir, held_out
 
 _FEWEST = 20  # fewest anchors of a class from which its recall is judged
@@ -78,7 +78,7 @@ class Train(Protocol):
         label: NDArray[np.int64],
         class_weight: NDArray[np.float64],
     ) -> Classifier:
-        """See :func:`n3ic.systems.stream.learning.refresh.refreshed`."""
+        """See :func:`n3ic.runs.refresh.refreshed`."""
 
 
 @dataclass(eq=False)

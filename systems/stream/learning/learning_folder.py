@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from n3ic.errors import DataError, N3icError, UsageError
 from n3ic.model.classifier import Classifier
 from n3ic.model.load import load_model
+from n3ic.runs.refresh import refreshed
 from n3ic.systems.stream.learning.host_models import HostMlp, fit_host_mlp, load_host_model
 from n3ic.systems.stream.learning.learner import LearnSettings, OnlineLearner
 from n3ic.systems.stream.learning.log import ChainedLog
-from n3ic.systems.stream.learning.refresh import refreshed
 from n3ic.systems.stream.learning.rows import LabelledRows
 from n3ic.util.plain_data import from_plain
 

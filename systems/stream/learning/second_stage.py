@@ -20,7 +20,7 @@ from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import SHUNT, Classifier
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.model.meter_spec import MeterSpec
-from n3ic.systems.shunt.points import TwoStageRows, shunt_points, thresholds_of
+from n3ic.studies.shunt.points import TwoStageRows, shunt_points, thresholds_of
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.learning.host_models import HostModel, HostTrees, fit_host_mlp
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows

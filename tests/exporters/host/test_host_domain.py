@@ -7,10 +7,10 @@ import subprocess
 import numpy as np
 import pytest
 
+from n3ic.evaluation.out_of_distribution import OodMonitor
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import capture_features
 from n3ic.model.inputs import RATE_UNIT, Field, InputSpec
-from n3ic.systems.robustness.out_of_distribution import OodMonitor
 from n3ic.targets.fuzz_traffic import fuzz_captures
 from tests.support.flow_programs import compiled_flows
 from tests.support.metered_models import metered_network

@@ -10,7 +10,8 @@ import pytest
 
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import UsageError
-from n3ic.families.binary.class_imbalance import class_weights, with_false_alarms
+from n3ic.evaluation.false_alarms import with_false_alarms
+from n3ic.families.binary.class_imbalance import class_weights
 from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
 from n3ic.runs.experiment import train

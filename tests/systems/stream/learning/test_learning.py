@@ -9,8 +9,8 @@ import pytest
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.kernel.prediction import predict
+from n3ic.runs.refresh import columns_of, refreshed
 from n3ic.systems.stream.learning.learner import LearnSettings, OnlineLearner
-from n3ic.systems.stream.learning.refresh import columns_of, refreshed
 from n3ic.systems.stream.learning.rows import LabelledRows, Reservoir, held_out, key_hash
 from tests.support.changing_traffic import labelled, network, tables, traffic
 

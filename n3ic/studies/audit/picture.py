@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The picture of an audit: which column reveals which mark, and what is lost without it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from n3ic.studies.audit.audit import Audit
+from n3ic.util.pictures import INK, LOOKS, SOFT, new_page, plain, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST = 16
+
+
+@styled
+def audit_figure(found: Audit) -> Figure:
+    """Draw each column's balanced accuracy on each mark, and the accuracy lost without the column.
+
+    Args:
+        found: the audit; its 16 most revealing columns are drawn.
+    """
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+
+    columns = [one.columns[0] for one in found.best()[:_MOST]]
+    marks = [m.name for m in found.marks if any(f.mark == m.name for f in found.singles)]
+    lost = {one.columns[0]: one for one in found.losses if len(one.columns) == 1}
+    known = {(one.columns[0], one.mark): one for one in found.singles}
+    figure = new_page(max(7.0, 0.8 * len(marks) + 5.6), max(3.6, 0.36 * len(columns) + 2.4))
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(max(2, len(marks)), 2.4))
+    told = np.full((len(columns), len(marks)), np.nan)
+    for row, name in enumerate(columns):
+        for place, mark in enumerate(marks):
+            if one := known.get((name, mark)):
+                told[row, place] = 100 * one.sure
+                figures = f"{told[row, place]:.0f}{'*' * one.leaks}"
+                left.text(
+                    place, row, "-" if one.within is None else figures, ha="center",
+                    va="center", fontsize=9, color="white" if told[row, place] > 92 else INK,
+                )  # fmt: skip
+    pale = LinearSegmentedColormap.from_list("told", ["#ffffff", LOOKS[0].colour])
+    left.imshow(told, cmap=pale, norm=PowerNorm(3, 50, 100), aspect="auto")
+    left.set_xticks(range(len(marks)), [plain(m, 18) for m in marks], rotation=35, ha="right")
+    left.set_yticks(range(len(columns)), [plain(c, 26) for c in columns])
+    left.set_title("mark told, balanced, %")
+    if lost:
+        at = [columns.index(name) for name in lost if name in columns]
+        shown = [one for name, one in lost.items() if name in columns]
+        right.barh(
+            at, [100 * one.lost for one in shown], xerr=[200 * one.error for one in shown],
+            **LOOKS[1].area, error_kw={"ecolor": INK, "capsize": 2, "elinewidth": 1.2},
+        )  # fmt: skip
+        right.axvline(0, color=INK, linewidth=1)
+        right.set_title(f"points lost without it,\n{shown[0].kind}" if shown else "")
+    else:
+        right.set_axis_off()
+    right.tick_params(left=False)
+    right.margins(x=0.1)
+    figure.suptitle(plain(f"{found.name}: {found.rows:,} rows", 60))
+    figure.supxlabel(
+        "* raises the alarm   - no group has rows with and without a value", fontsize=10, color=SOFT
+    )
+    return figure

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of labels that ``n3ic data extract --labels`` reads."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from n3ic.data.files import read_bytes
+from n3ic.errors import DataError
+from n3ic.util.files import write_atomic
+
+if TYPE_CHECKING:
+    from n3ic.studies.label.names import NamedFlow
+
+COLUMNS = (
+    "source", "source_port", "destination", "destination_port", "protocol", "start", "end",
+    "label", "server_name", "dns_name", "alpn", "ja4",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Rules that map names to classes.
+
+    Attributes:
+        rules: pairs of a shell pattern and a class; the first pattern that matches decides.
+    """
+
+    rules: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Patterns:
+        """Read a CSV table with the columns ``pattern`` and ``label``.
+
+        Raises:
+            DataError: The file lacks a column or a value, or holds no rule.
+        """
+        text = read_bytes(path).decode("utf-8-sig", "replace")
+        reader = csv.DictReader(io.StringIO(text, newline=""))
+        rules = []
+        for row in reader:
+            rule = tuple((row.get(name) or "").strip() for name in ("pattern", "label"))
+            if not all(rule):
+                raise DataError(f"{path}, line {reader.line_num}: expected a pattern and a label")
+            rules.append((rule[0].lower(), rule[1]))
+        if not rules:
+            raise DataError(f"{path}: expected the columns pattern and label, and a rule")
+        return cls(tuple(rules))
+
+    def of(self, name: str) -> str:
+        """The class of a name; empty if no pattern matches."""
+        return next((label for pattern, label in self.rules if fnmatchcase(name, pattern)), "")
+
+
+def write_labels(
+    flows: Iterable[NamedFlow], out: Path, patterns: Patterns | None, found: Counter[str]
+) -> dict[str, int]:
+    """Write the flows that have a name or a fingerprint.
+
+    Args:
+        flows: the flows.
+        out: the CSV file to write; it is written completely or not at all.
+        patterns: the classes of names; None makes the name itself the label.
+        found: the flows counted by label, updated in place.
+
+    Returns:
+        How many ``flows`` there were, how many had a hello (``hellos``), how many of those over
+        ``quic``, and how many had a name from ``dns`` but no hello.
+    """
+    from n3ic.studies.label.names import text_of
+
+    counts = {"flows": 0, "hellos": 0, "quic": 0, "dns": 0}
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for flow in flows:
+        counts["flows"] += 1
+        hello, name = flow.hello, flow.name
+        counts["hellos"] += hello is not None
+        counts["quic"] += hello is not None and hello.ja4.startswith("q")
+        counts["dns"] += bool(flow.dns) and hello is None
+        if not name and hello is None:
+            continue
+        label = patterns.of(name) if patterns else name
+        found.update([label] if label else [])
+        writer.writerow(
+            [
+                text_of(flow.source[0]), flow.source[1],
+                text_of(flow.destination[0]), flow.destination[1], flow.protocol,
+                f"{flow.first / 1e6:.6f}", f"{flow.last / 1e6:.6f}", label,
+                hello.server_name if hello else "", flow.dns,
+                hello.protocol if hello else "", hello.ja4 if hello else "",
+            ]
+        )  # fmt: skip
+    write_atomic(out, text.getvalue())
+    return counts

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``n3ic evaluate --domains``: models of one site on the flows of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from n3ic.errors import UsageError
+from n3ic.evaluation.held_out import HeldOut
+from n3ic.evaluation.plugin import EvaluationPlugin
+from n3ic.options import Option, Options
+from n3ic.util.display import TextTable
+from n3ic.util.plain_data import from_plain
+
+
+class DomainMatrix(EvaluationPlugin):
+    """Models of each site on every site, without labels of the new site and with some."""
+
+    name: ClassVar[str] = "domains"
+    summary: ClassVar[str] = "models of one site on the flows of another"
+    study_option: ClassVar[str] = "domains"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("domains", "sites to train on and to test on, separated by commas: files, folders, "
+               "data sets with a sample, or DATASET:PATH; --model names a run with the recipe", ""),
+        Option("label", "with --domains: column of the class in tables of your own", ""),
+        Option("positive", "with --domains: classes to detect, all others being benign; patterns "
+               "such as 'DoS*' separated by commas", ""),
+        Option("benign", "with --domains: classes that are benign, all others being attacks", ""),
+        Option("new-labels", "with --domains: numbers of labelled flows of the new site",
+               "50,200,1000"),
+        Option("seeds", "with --domains: number of seeds, from 0 on", 1, minimum=1, maximum=100),
+    )  # fmt: skip
+
+    def study(self, options: Options, source: Path | None) -> Mapping[str, Any]:
+        """Compute the matrix.
+
+        Raises:
+            UsageError: the sites share no columns or classes, or an option is malformed.
+            DataError: a table cannot be read.
+        """
+        from n3ic.studies.robustness.domain_tables import read_sites, shared_sites
+        from n3ic.studies.robustness.domains import AUGMENT, DomainRequest, across_domains
+        from n3ic.studies.robustness.retrained import recipe_of
+        from n3ic.training.recipes import KILOBYTE
+
+        said = {name: _listed(options[name]) for name in ("domains", "positive", "benign")}
+        counts = _counts(str(options["new-labels"]))
+        tables = read_sites(said["domains"], str(options["label"]))
+        sites = shared_sites(tables, said["positive"], said["benign"])
+        recipe = KILOBYTE if source is None else recipe_of(source, len(sites.classes))
+        most = recipe.augment if recipe.augment > 1 else AUGMENT
+        request = DomainRequest(recipe, (1.0, most), counts, tuple(range(int(options["seeds"]))))
+        return across_domains(sites, request).to_dict()
+
+    def asked(
+        self, held: HeldOut, options: Options, source: Path, data: Path | None
+    ) -> Mapping[str, Any]:
+        """Refuse options that are of no use without ``--domains``."""
+        raise UsageError("--label, --positive, --benign, --new-labels and --seeds: expected beside "
+                         "--domains")  # fmt: skip
+
+    def tables(self, figures: Mapping[str, Any]) -> Sequence[TextTable]:
+        """The sites, and a row for each pair of them."""
+        from n3ic.studies.robustness.domains import DomainStudy
+
+        return from_plain(DomainStudy, figures).tables
+
+
+def _listed(said: object) -> list[str]:
+    return [name.strip() for name in str(said).split(",") if name.strip()]
+
+
+def _counts(said: str) -> tuple[int, ...]:
+    if not all(part.isdecimal() and int(part) for part in _listed(said)):
+        raise UsageError(
+            f"--new-labels {said}: expected numbers from 1 on separated by commas, such as "
+            "50,200,1000"
+        )
+    return tuple(int(part) for part in _listed(said))
+
+
+EVALUATION = DomainMatrix()

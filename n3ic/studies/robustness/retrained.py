@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks trained with a run's recipe on some of the rows, and tested on rows of another kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.split import SplitProtocol, protocols_of, split
+from n3ic.data.table import FlowTable
+from n3ic.errors import UsageError
+from n3ic.evaluation.held_out import HeldOut, labels_of
+from n3ic.kernel.prediction import predict
+from n3ic.model.classifier import Classifier
+from n3ic.runs.experiment import train
+from n3ic.runs.experiment_spec import Experiment
+from n3ic.runs.folder import OPTIONS
+from n3ic.studies.robustness.shift_row import ShiftRow, shift_row
+from n3ic.training.recipe import Recipe
+from n3ic.usecases.base import use_case
+from n3ic.usecases.config import train_request
+
+EACH = "each"
+
+
+def recipe_of(run: Path, n_classes: int) -> Recipe:
+    """The recipe of a run, with the run's options applied.
+
+    Raises:
+        UsageError: It is not a run folder, or its command is not known.
+    """
+    if not (run / OPTIONS).is_file():
+        raise UsageError(
+            f"{run} does not say how it was trained: expected a run folder with its {OPTIONS}"
+        )
+    request = train_request(run / OPTIONS)
+    return request.chosen_recipe(use_case(request.use_case), n_classes)
+
+
+def by_time(held: HeldOut, recipe: Recipe) -> Iterator[ShiftRow]:
+    """Train a network on the earlier rows and yield its figures on the last fifth.
+
+    Raises:
+        UsageError: The table has no order in time.
+    """
+    if "time" not in protocols_of(held.table):
+        raise UsageError(
+            f"--time-order: the rows of {held.table.name} have no order in time; expected a table "
+            "with times, such as UNSW-NB15's raw files or metered captures"
+        )
+    model = _trained(held, recipe, held.table, "time")
+    rows = split(held.table, "time", seed_of(held.model)).test
+    yield _row("trained on earlier rows, on later ones", held, model, held.table.rows(rows))
+
+
+def without_category(held: HeldOut, recipe: Recipe, category: str) -> Iterator[ShiftRow]:
+    """Yield two rows per category of attacks: of the network, and of one trained without it.
+
+    The first row counts the network's test rows. The second network has seen no row of the
+    category, so all rows of the category test it; its false alarms come from its own test rows.
+
+    Args:
+        held: the model and its table.
+        recipe: how the network was trained.
+        category: name of the category, or ``each``.
+
+    Raises:
+        UsageError: The table has no categories, lacks this one, or has no other.
+    """
+    table, positive = held.table, held.positive
+    if table.category is None or positive is None:
+        raise UsageError(
+            f"--leave-out: {table.name} has no categories of a class to detect; expected a data "
+            "set whose catalogue names a category column"
+        )
+    is_attack = labels_of(held.model, table) == positive
+    known = sorted({*table.category[is_attack].tolist()})
+    if category != EACH and category not in known:
+        raise UsageError(f"--leave-out {category}: expected {EACH} or one of {', '.join(known)}")
+    if len(known) < 2:
+        raise UsageError(f"--leave-out {category}: it is the only category to be found")
+    for name in known if category == EACH else [category]:
+        of = (table.category == name) & is_attack
+        mine = np.flatnonzero(of[held.rows])
+        others = np.flatnonzero(held.label != positive)
+        both = np.concatenate([mine, others])
+        said = held.found.classes[both]
+        yield shift_row(f"{name}, trained on", held.label[both], said, positive)
+        rest = table.rows(~of)
+        model = _trained(held, recipe, rest, "random")
+        tested = rest.rows(split(rest, "random", seed_of(held.model)).test)
+        tested = tested.rows(labels_of(held.model, tested) != positive)
+        unseen = table.rows(of)
+        label = np.concatenate([labels_of(held.model, unseen), labels_of(held.model, tested)])
+        answers = np.concatenate([_classes(model, part) for part in (unseen, tested)])
+        yield shift_row(f"{name}, not trained on", label, answers, positive)
+
+
+def _row(name: str, held: HeldOut, model: Classifier, table: FlowTable) -> ShiftRow:
+    return shift_row(name, labels_of(held.model, table), _classes(model, table), held.positive)
+
+
+def _classes(model: Classifier, table: FlowTable) -> NDArray[np.int64]:
+    found = predict(model, model.encode({n: table.features[n] for n in model.input.features}))
+    return found.classes.astype(np.int64)
+
+
+def seed_of(model: Classifier) -> int:
+    """The seed that a model was trained with; 0 if it does not say one."""
+    said = model.provenance.get("seed", "")
+    return int(said) if said.isdecimal() else 0
+
+
+def _trained(
+    held: HeldOut, recipe: Recipe, table: FlowTable, protocol: SplitProtocol
+) -> Classifier:
+    """Train a recipe on a table, with the classes in the order of the model's."""
+    label = labels_of(held.model, table)
+    ordered = replace(table, label=label, classes=held.model.classes)
+    experiment = Experiment(
+        ordered, recipe, protocol, seed_of(held.model), positive=held.positive, with_baselines=False
+    )
+    return train(experiment).model

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``n3ic shunt``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace as changed
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner, table
+from n3ic.cli.rows import takes_rows
+from n3ic.errors import UsageError
+from n3ic.util.files import free_path, write_atomic
+from n3ic.util.markdown import percent
+
+if TYPE_CHECKING:
+    from n3ic.studies.shunt.result import ShuntStudy
+
+_BRIEF = (0, 1, 2, 3, 4, 6, 7)  # columns shown for several networks
+
+
+def register(app: typer.Typer, words: Sequence[str]) -> None:
+    """Add the command."""
+    app.command("shunt", rich_help_panel="Train and use")(shunt)
+
+
+@takes_rows("data")
+def shunt(
+    model: Annotated[
+        Path | None, typer.Option(help="Model file or run; default: the newest run.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Labelled flows; default: the embedded sample.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Data set that reads the flows; default: the network's own.")
+    ] = None,
+    task: Annotated[str, typer.Option(help="Network of a run of several; default: all.")] = "",
+    accuracy: Annotated[
+        float | None,
+        typer.Option(
+            help="Choose the threshold by accuracy: share of correct decisions on the card."
+        ),
+    ] = None,
+    host_load: Annotated[
+        float | None,
+        typer.Option(help="Choose the threshold by load: largest share of flows sent to the host."),
+    ] = None,
+    margin: Annotated[
+        int | None,
+        typer.Option(help="Set the threshold: smallest margin decided on the card.", min=0),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(help="Probability that the accuracy or the load is kept.")
+    ] = 0.95,
+    other_rows: Annotated[
+        Path | None, typer.Option(help="Further labelled flows to show the threshold on.")
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the model with the threshold to a new file, or to an existing one with "
+            "--replace; several networks go to a new folder."
+        ),
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write every threshold as CSV.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw accuracy over share (.png).")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace existing files.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Show which flows the card decides and which the host gets, and choose the threshold.
+
+    The threshold is chosen on validation rows by an exact bound, and reported on test rows. A
+    promised accuracy holds for flows that duplicate no training row.
+    """
+    from n3ic.runs.folder import models_of, newest_run
+    from n3ic.studies.shunt.files import check_place, points_csv, write_figure
+    from n3ic.studies.shunt.result import ThresholdObjective
+    from n3ic.studies.shunt.study import study_shunting
+
+    aim = ThresholdObjective(accuracy, host_load, margin, confidence)
+    if model is None:
+        model = newest_run()
+        print_note(f"model: {model}")
+    count = 1 if task else len(models_of(model))
+    if write is not None:
+        if not str(aim):
+            raise UsageError("--write needs a threshold: add --accuracy, --host-load or --margin")
+        check_place(write, count, replace=replace)
+    if plot is not None and count > 1:
+        raise UsageError(f"{model} holds {count} networks: draw one of them with --task")
+    for path in (csv, plot):
+        if path is not None:
+            free_path(path, replace)
+    with spinner("splitting rows and training boosted trees"):
+        studies = study_shunting(
+            model, data, dataset=dataset, task=task, aim=aim, other_rows=other_rows
+        )
+    if json:
+        print_json({name: study.to_dict() for name, study in studies.items()})
+    else:
+        show(studies, str(model))
+    if csv is not None:
+        write_atomic(csv, points_csv(studies))
+        print_note(f"wrote {csv}")
+    if plot is not None:
+        write_figure(next(iter(studies.values())), f"{model}", plot)
+        print_note(f"wrote {plot}")
+    if write is not None:
+        _write(studies, write, replace)
+
+
+def _write(studies: Mapping[str, ShuntStudy], path: Path, replace: bool) -> None:
+    from n3ic.studies.shunt.files import write_models
+
+    there = path.exists()
+    write_models(studies, path, replace=replace)
+    chosen = ", ".join(
+        (f"{name}: " if name else "")
+        + (f"margins below {study.chosen} are shunted" if study.chosen else "nothing is shunted")
+        for name, study in studies.items()
+    )
+    print_note(f"{'replaced' if there else 'wrote'} {path}: {chosen}")
+
+
+def show(studies: Mapping[str, ShuntStudy], where: str) -> None:
+    """Print a network's thresholds and the results of the chosen one; a line each for several."""
+    if len(studies) == 1 or any(study.chosen is None for study in studies.values()):
+        for name, study in studies.items():
+            _show(study, f"{where}{f' ({name})' if name else ''}")
+        return
+    from n3ic.studies.shunt.result import POINT_COLUMNS, point_cells
+
+    rows = []
+    for name, study in studies.items():
+        pairs = zip(study.validation, study.test, strict=True)
+        (pair,) = (pair for pair in pairs if pair[0].threshold == study.chosen)
+        alone = (percent(study.figures[stage].accuracy) for stage in ("card", "host"))
+        cells = point_cells(*pair, study.aim.confidence, chosen=False)
+        rows.append([name, *(cells[i] for i in _BRIEF), *alone])
+    aim = next(iter(studies.values())).aim
+    columns = ["network", *(POINT_COLUMNS[i] for i in _BRIEF), "card alone", "trees alone"]
+    table(f"{where}: for {aim}", columns, rows)
+
+
+def _show(study: ShuntStudy, where: str) -> None:
+    points, *stages = study.tables
+    show_table(changed(points, title=f"{where}: {points.title}"))
+    for found in stages:
+        show_table(found)
+    if study.chosen is None:
+        print_result(
+            "choose a threshold with --accuracy, --host-load or --margin, and keep it with --write"
+        )

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The threshold of a network that shunts: chosen on validation rows, reported on test rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.split import Split, seen_in_training, split
+from n3ic.data.table import FlowTable
+from n3ic.errors import N3icWarning, UsageError
+from n3ic.evaluation.held_out import known_split
+from n3ic.evaluation.metrics import Evaluation
+from n3ic.kernel.prediction import predict
+from n3ic.model.classifier import Classifier
+from n3ic.model.inputs import UINT32_MAX
+from n3ic.studies.shunt.guarantee import (
+    ClaimRow,
+    at_least,
+    claim_row,
+    first_threshold,
+    threshold_for_accuracy,
+    threshold_for_load,
+)
+from n3ic.studies.shunt.points import (
+    TwoStageRows,
+    shunt_points,
+    stage_figures,
+    thresholds_of,
+)
+from n3ic.studies.shunt.result import ShuntStudy, ThresholdObjective
+from n3ic.training.recipe import Recipe
+from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
+from n3ic.util.markdown import percent
+
+
+def study_shunting(
+    model: str | Path,
+    data: str | Path | None = None,
+    *,
+    dataset: str | None = None,
+    task: str = "",
+    aim: ThresholdObjective | None = None,
+    other_rows: str | Path | None = None,
+) -> dict[str, ShuntStudy]:
+    """Study the shunting of each network of a run, or of a model file.
+
+    The second stage is gradient-boosted trees, fitted to the training rows on the flow features
+    that a host has. If the network was trained on these flows, they are split as in that training.
+
+    Args:
+        model: a run folder or a model file.
+        data: files of labelled flows; None for the data set's embedded sample.
+        dataset: name of the data set that reads them; None for the network's own.
+        task: name of one network of a run of several; empty for all.
+        aim: the aim of the threshold; None reports on the model's own threshold.
+        other_rows: files of further labelled flows on which to show the threshold.
+
+    Returns:
+        Studies by task; a single network has the empty name.
+
+    Raises:
+        UsageError: no data set reads the flows, or no threshold reaches the aim.
+        DataError: the flows cannot be read, or their classes are not the network's.
+        ModelError: the network does not allow that threshold.
+        MissingDependencyError: scikit-learn is missing.
+        N3icWarning: the boosting library of the second stage is faulty.
+    """
+    flows = labelled_flows(model, data, dataset)
+    if task:
+        if task not in flows:
+            known = ", ".join(name for name in flows if name) or "a single one"
+            raise UsageError(f"{model}: no network {task!r}; it holds {known}")
+        flows = {task: flows[task]}
+    others = labelled_flows(model, other_rows, dataset) if other_rows is not None else {}
+    where = "" if other_rows is None else Path(other_rows).name
+    return {
+        name: _study(found, aim or ThresholdObjective(), name, others.get(name), where)
+        for name, found in flows.items()
+    }
+
+
+def _study(
+    flows: LabelledFlows,
+    aim: ThresholdObjective,
+    task: str,
+    others: LabelledFlows | None,
+    where: str,
+) -> ShuntStudy:
+    from n3ic.training.input_bits import boosted_trees, fault_of
+    from n3ic.training.input_choice import candidates
+
+    table, model = flows.table, flows.model
+    own = aim == ThresholdObjective() and model.shunt > 0
+    if own:
+        aim = ThresholdObjective(margin=model.shunt)
+    if aim.margin is not None:
+        model.with_shunt(aim.margin)  # an impossible threshold fails before the work
+    protocol, seed, trained = known_split(model, table)
+    parts = split(table, protocol, seed)
+    columns = Recipe("host", "what a host gets of a flow", columns=flows.columns)
+    names = candidates(table, columns)
+    known, held = (
+        ({n: table.features[n][rows] for n in names}, flows.label[rows])
+        for rows in (parts.train, parts.validation)
+    )
+    trees = boosted_trees(*known, held=held, seed=seed)
+    if fault_of(trees):
+        warnings.warn(fault_of(trees), N3icWarning, stacklevel=2)
+    columns_of = np.clip(table.matrix(names), 0, UINT32_MAX)
+
+    def stages(index: NDArray[np.int64]) -> TwoStageRows:
+        rows = table.rows(index)
+        found = predict(model, model.encode(rows.features))
+        host = trees.predict(columns_of[index]).astype(np.int64)
+        unseen = ~seen_in_training(table, parts.train, index)
+        return TwoStageRows(flows.label[index], found.classes, found.margins, host, unseen)
+
+    validation, test = stages(parts.validation), stages(parts.test)
+    thresholds = thresholds_of(validation.margins)
+    if aim.margin is not None:
+        thresholds = sorted({*thresholds, aim.margin})
+    chosen = _chosen(flows, parts, validation, aim, task)
+    figures: Mapping[str, Evaluation] = {}
+    claims: list[ClaimRow] = []
+    if chosen is not None:
+        thresholds = sorted({*thresholds, chosen})
+        if not own:
+            rows = validation.unseen.sum() if aim.accuracy is not None else len(validation.label)
+            model = _with_threshold(model, chosen, aim, int(rows))
+        figures = stage_figures(test, chosen, len(model.classes), flows.positive)
+        claims = [
+            *_claims("validation", validation, chosen),
+            *_claims("test", test, chosen),
+        ]
+        if others is not None:
+            claims += _claims(where, _other_rows(flows, parts.train, others), chosen)
+    return ShuntStudy(
+        model,
+        aim,
+        protocol,
+        seed,
+        trained,
+        names,
+        _counts(parts),
+        shunt_points(validation, thresholds),
+        shunt_points(test, thresholds),
+        chosen,
+        figures,
+        tuple(claims),
+    )
+
+
+def _claims(name: str, rows: TwoStageRows, threshold: int) -> tuple[ClaimRow, ClaimRow]:
+    """Count the card's decisions on all rows, and on those that duplicate no training row."""
+    right, unseen = rows.card == rows.label, rows.unseen
+    new = f"{name}, deduplicated"
+    return (
+        claim_row(name, right, rows.margins, threshold),
+        claim_row(new, right[unseen], rows.margins[unseen], threshold),
+    )
+
+
+def _other_rows(
+    flows: LabelledFlows, train: NDArray[np.int64], others: LabelledFlows
+) -> TwoStageRows:
+    """Return rows of other files; the second stage is not run, and the card's classes stand in."""
+    table = others.table
+    found = predict(others.model, others.model.encode(table.features))
+    index = np.arange(len(table), dtype=np.int64)
+    both = _joined(flows.table.rows(train), table)
+    known = np.arange(len(train), dtype=np.int64)
+    unseen = ~seen_in_training(both, known, len(train) + index)
+    classes = found.classes.astype(np.int64)
+    return TwoStageRows(others.label, classes, found.margins, classes, unseen)
+
+
+def _joined(one: FlowTable, other: FlowTable) -> FlowTable:
+    """Concatenate two tables' rows over their shared features, to look for duplicates."""
+    shared = [f for f in one.catalogue if f.name in one.features and f.name in other.features]
+    features = {
+        f.name: np.concatenate([one.features[f.name], other.features[f.name]]) for f in shared
+    }
+    label = np.zeros(len(one) + len(other), dtype=np.int64)
+    return FlowTable(
+        one.name, features, tuple(shared), label, one.classes, one.synthetic, one.sha256
+    )
+
+
+def _with_threshold(
+    model: Classifier, threshold: int, aim: ThresholdObjective, rows: int
+) -> Classifier:
+    """Return the network with a threshold, and with the threshold's aim in its provenance."""
+    known = {k: v for k, v in model.provenance.items() if k != "shunting"}
+    if threshold:
+        where = "" if aim.margin is not None else f", by {rows:,} validation rows"
+        known["shunting"] = f"{aim}{where}"
+    return model.changed(shunt=threshold, provenance=known)
+
+
+def _chosen(
+    flows: LabelledFlows, parts: Split, held: TwoStageRows, aim: ThresholdObjective, task: str
+) -> int | None:
+    if aim.margin is not None:
+        return aim.margin
+    if aim.host_load is not None:
+        return threshold_for_load(held.margins, aim.host_load, aim.confidence)
+    if aim.accuracy is None:
+        return None
+    # Rows that duplicate a training row would only test what the network memorized.
+    right, margins = (held.card == held.label)[held.unseen], held.margins[held.unseen]
+    first = first_threshold(
+        _other_margins(flows, parts.train), len(margins), aim.accuracy, aim.confidence
+    )
+    found = threshold_for_accuracy(right, margins, aim.accuracy, aim.confidence, first)
+    if found is None:
+        tested = claim_row("", right, margins, first)
+        bound = float(at_least(tested.right, tested.decided, aim.confidence))
+        raise UsageError(
+            f"{f'{task}: ' if task else ''}no threshold gives {aim}: where the test begins, at a "
+            f"margin of {first}, {tested.decided:,} decided validation rows that duplicate no "
+            f"training row show {percent(bound)} at least; ask for less, or give more flows"
+        )
+    return found
+
+
+def _other_margins(flows: LabelledFlows, train: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return margins of training rows, which choose where the tests begin and are never tested.
+
+    Only rows of one half that duplicate no row of the other half count, because the tested rows
+    duplicate no training row either.
+    """
+    half = train[1::2]
+    new = half[~seen_in_training(flows.table, train[::2], half)]
+    rows = flows.table.rows(new if len(new) else train)
+    return predict(flows.model, flows.model.encode(rows.features)).margins
+
+
+def _counts(parts: Split) -> dict[str, int]:
+    return {name: len(index) for name, index in vars(parts).items()}

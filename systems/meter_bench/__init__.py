@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""``n3ic bench meter``: compares our meters with argus and NFStream. May import the core."""
