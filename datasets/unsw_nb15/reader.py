@@ -6,7 +6,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from n3ic.data.dataset import FileFeatures
 from n3ic.data.delimited import (
+    CHUNK_BYTES,
     Cells,
     Sheet,
     TextColumn,
     check_header,
+    open_batches,
     open_sheet,
     parse_sheet,
 )
@@ -99,14 +101,14 @@ class FlowFile:
         return {str(k): v for k, v in Counter(self.category.tolist()).items()}
 
 
-def read_flows(content: Content) -> FlowFile:
-    """Read one file of labelled flows whole; see :func:`flows_of`.
+def read_flows(content: Content, *, batch_bytes: int = CHUNK_BYTES) -> FlowFile:
+    """Read one file of labelled flows, in batches of about so many bytes; see :func:`flows_of`.
 
     Raises:
         NotFlowsError: the table is known and holds no flows.
     """
     _refuse_companions(content)
-    return flows_of(open_sheet(content))
+    return _flows(open_batches(content, batch_bytes=batch_bytes), lambda: open_sheet(content))
 
 
 def flows_of(sheet: Sheet) -> FlowFile:
@@ -116,8 +118,43 @@ def flows_of(sheet: Sheet) -> FlowFile:
         NotFlowsError: the table is of another kind.
         DataError: the table breaks the layout; the error names file, line and column.
     """
-    layout, names, header = _layout(sheet)
-    names = [n if n in BY_NAME or n in ("id", "attack_cat", "label") else "" for n in names]
+    return _flows([sheet], lambda: sheet)
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Some rows of a file: its columns, labels, categories as in the file, and whether made."""
+
+    columns: Mapping[str, Kept]
+    label: Kept
+    category: TextColumn
+    synthetic: bool
+
+
+def _flows(batches: Iterable[Sheet], whole: Callable[[], Sheet]) -> FlowFile:
+    """The flows of a file in batches; ``whole`` gives it in one piece, to find a row's line."""
+    layout, header, parts = "", True, []
+    for sheet in batches:
+        if not layout:
+            layout, names, header = _layout(sheet)
+            known = {*BY_NAME, "id", "attack_cat", "label"}
+            names = [n if n in known else "" for n in names]
+        parts.append(_batch(sheet, names, header))
+    label = np.concatenate([part.label for part in parts]).astype(np.int64)
+    codes: dict[str, int] = {}
+    used = [
+        np.array([codes.setdefault(t, len(codes)) for t in part.category.texts], dtype=np.intp)[
+            part.category.codes
+        ]
+        for part in parts
+    ]
+    said = TextColumn((*codes,), np.concatenate(used))
+    category, coded = _categories(whole, header, said, label)
+    columns = {n: np.concatenate([part.columns[n] for part in parts]) for n in parts[0].columns}
+    return FlowFile(layout, columns, label, category, coded, any(part.synthetic for part in parts))
+
+
+def _batch(sheet: Sheet, names: Sequence[str], header: bool) -> _Batch:
     cells = _parse(sheet, names, header)
     columns = _columns(sheet, header, cells)
     ids = cells.numbers.get("id", np.zeros(0))
@@ -127,11 +164,12 @@ def flows_of(sheet: Sheet) -> FlowFile:
         row = int(np.argmax(wrong))
         problem = f"expected 0 or 1, got {raw_label[row]:g}; correct the cell"
         raise sheet.cell_error(header, row, "label", problem)
-    label = raw_label.astype(np.int64)
-    category, coded = _categories(sheet, header, cells.texts["attack_cat"], label)
-    synthetic = bool((ids >= FIRST_SYNTHETIC_ID).any())
-    kept = {name: narrow(values) for name, values in columns.items()}
-    return FlowFile(layout, kept, label, category, coded, synthetic)
+    return _Batch(
+        {name: narrow(values) for name, values in columns.items()},
+        raw_label.astype(np.uint8),
+        cells.texts["attack_cat"],
+        bool((ids >= FIRST_SYNTHETIC_ID).any()),
+    )
 
 
 def read_whole(path: Path, wanted: Collection[str]) -> FileFeatures | None:
@@ -357,7 +395,7 @@ _SPELLINGS = {"": NORMAL, "normal": NORMAL, "backdoors": "Backdoor"} | {
 
 
 def _categories(
-    sheet: Sheet, header: bool, column: TextColumn, label: Column
+    whole: Callable[[], Sheet], header: bool, column: TextColumn, label: Column
 ) -> tuple[NDArray[np.str_], bool]:
     """Category of each row, and whether the file recodes categories as numbers."""
     texts, used = column.texts, column.codes
@@ -368,7 +406,7 @@ def _categories(
     bad = np.array([k is None for k in known], dtype=np.bool_)
     if bad[used].any():
         row = int(np.argmax(bad[used]))
-        raise sheet.cell_error(
+        raise whole().cell_error(
             header,
             row,
             "attack_cat",
@@ -381,7 +419,7 @@ def _categories(
     clash = (category == NORMAL) != (label == 0)
     if clash.any():
         row = int(np.argmax(clash))
-        raise sheet.cell_error(
+        raise whole().cell_error(
             header,
             row,
             "label",

@@ -205,6 +205,30 @@ def open_sheet(
     (sheet,) = stream_sheets(
         content.name, [content.data], chunk_bytes=size, named=named, decimal=decimal
     )
+    return _in_units(sheet, units)
+
+
+def open_batches(
+    content: Content, *, units: Units | None = "source", batch_bytes: int = CHUNK_BYTES
+) -> Iterator[Sheet]:
+    """The sheet of :func:`open_sheet` in batches of whole lines, which take less memory to parse.
+
+    Args:
+        content: the bytes of a file.
+        units: the units that the file may name; None for any.
+        batch_bytes: about how many bytes a batch has.
+
+    Raises:
+        DataError: as :func:`open_sheet`.
+    """
+    starts = range(0, max(1, len(content.data)), batch_bytes)
+    pieces = (content.data[i : i + batch_bytes] for i in starts)
+    for sheet in stream_sheets(content.name, pieces, chunk_bytes=batch_bytes):
+        yield _in_units(sheet, units)
+
+
+def _in_units(sheet: Sheet, units: Units | None) -> Sheet:
+    """The sheet itself, if its numbers are in these units."""
     if units is not None and sheet.units not in (None, units):
         raise DataError(
             f"{sheet.name}, line 1: the numbers are in {sheet.units} units, expected {units} units"
