@@ -18,6 +18,7 @@ _NOUNS: dict[str, str] = {
     "n3ic.commands": "command",
     "n3ic.families": "family of models",
     "n3ic.learners": "family of models",
+    "n3ic.studies": "study",
 }
 
 

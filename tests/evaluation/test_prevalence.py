@@ -20,6 +20,7 @@ from n3ic.evaluation.prevalence import (
 )
 from n3ic.families.tables.random_models import random_tables
 from n3ic.model.bits import pack
+from n3ic.model.network import BinaryModel
 from n3ic.options import parse_options
 from tests.support.small_flows import flows, trained
 
@@ -97,6 +98,7 @@ def test_a_run_says_it_at_several_shares(model, table):
 def test_the_wanted_rate_is_a_bias_chosen_on_validation_rows(model, table, tmp_path):
     held = held_out(model, table)
     changed = at_false_alarms(held, 0.02)
+    assert isinstance(changed, BinaryModel)
     assert not np.array_equal(changed.output.bias, model.output.bias)
     rows = split(table, "random", 0).validation
     words = pack(model.input.encode({n: v[rows] for n, v in table.features.items()}))
@@ -116,7 +118,7 @@ def test_the_wanted_rate_is_a_bias_chosen_on_validation_rows(model, table, tmp_p
 def test_the_bias_reaches_an_exported_program(model, table, tmp_path):
     """Other targets: tests/e2e/test_every_model.py has such a network for each."""
     changed = at_false_alarms(held_out(model, table), 0.02)
-    assert "false_alarms" in changed.provenance
+    assert "false_alarms" in changed.provenance and isinstance(changed, BinaryModel)
     kept = n3ic.export(changed, "host", tmp_path / "host", verify=False)
     assert n3ic.verify(kept.path, vectors=40, record=False).ok
     assert np.array_equal(kept.network.model.output.bias, changed.output.bias)

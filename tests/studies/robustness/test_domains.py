@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small import RECIPE, feature, flows
 
 from n3ic.errors import UsageError
 from n3ic.model.columns import ColumnRule, TableRules
@@ -14,6 +13,7 @@ from n3ic.studies.robustness.domain_matrix import EVALUATION
 from n3ic.studies.robustness.domain_tables import read_sites, shared_sites
 from n3ic.studies.robustness.domains import DomainRequest, DomainStudy, across_domains
 from n3ic.util.plain_data import from_plain
+from tests.support.small_flows import RECIPE, feature, flows
 
 QUICK = RECIPE.with_options({"epochs": 3})
 
