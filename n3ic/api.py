@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol, Union, Unpack
 
-from n3ic import plugins
 from n3ic.data.user_table import OWN
 from n3ic.errors import (
     ArgumentError,
@@ -23,6 +22,7 @@ from n3ic.errors import (
     in_python,
     needed,
 )
+from n3ic.evaluation.study import bench_of
 from n3ic.model.classifier import Classifier
 from n3ic.model.load import load_model
 from n3ic.options import OptionValue
@@ -50,7 +50,6 @@ class Estimator(Protocol):
 
 
 ModelLike = Union[Classifier, "Run", "Estimator", str, Path]
-BENCHES = "n3ic.benches"  # benchmarks of parts that are not targets, such as the meter
 
 
 @in_python()
@@ -566,10 +565,10 @@ def bench(
     from n3ic.runs.folder import models_of
     from n3ic.targets.base import exporter
 
-    if target in plugins.names(BENCHES):
+    if (measure := bench_of(target)) is not None:
         if model is not None or options:
             raise UsageError("the meter's benchmark takes one option, the capture")
-        found: Bench = plugins.load(BENCHES, target)(capture)
+        found: Bench = measure(capture)
         return found
     if capture is not None:
         raise UsageError(f"a capture is for the benchmark of the meter, not of {target}")

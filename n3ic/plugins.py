@@ -20,6 +20,7 @@ _NOUNS: dict[str, str] = {
     "n3ic.commands": "command",
     FAMILIES: "family of models",
     "n3ic.learners": "family of models",
+    "n3ic.studies": "study",
 }
 
 

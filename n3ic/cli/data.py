@@ -14,6 +14,8 @@ from n3ic.cli.console import list_options, print_json, print_note, print_result,
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
+from n3ic.evaluation.study import GROUP as STUDIES
+from n3ic.evaluation.study import study
 from n3ic.options import Option, OptionValue
 
 if TYPE_CHECKING:
@@ -52,7 +54,6 @@ MeterJobs = Annotated[
     int | None, typer.Option(help="Captures metered at once; default: one per core.", min=1)
 ]
 _GROUP = "n3ic.datasets"
-_MORE = "n3ic.data_commands"  # functions, one command each
 
 
 def register(app: typer.Typer, words: Sequence[str]) -> None:
@@ -74,8 +75,9 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     group.command("generate")(
         with_options(generate, _owners() if {"data", "generate"} <= set(words) else ())
     )
-    for name in plugins.names(_MORE):
-        group.command(name)(plugins.load(_MORE, name))
+    for one in map(study, plugins.names(STUDIES)):
+        if one.register is not None and one.group == "data":
+            one.register(group, words)
     app.add_typer(group, name="data")
 
 

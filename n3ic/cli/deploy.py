@@ -328,9 +328,10 @@ def bench(
     given: Given = None,
 ) -> None:
     """Measure a target or the meter beside its alternatives, in one run."""
-    from n3ic import api, plugins
+    from n3ic import api
+    from n3ic.evaluation.study import bench_of
 
-    if model is None and target not in plugins.names(api.BENCHES):
+    if model is None and bench_of(target) is None:
         print_note("model: random weights of shape 256-32-16-2 (speed does not depend on them)")
     with spinner(f"measuring {target}"):
         result = api.bench(target, model, capture=capture, **(given or {}))

@@ -19,6 +19,8 @@ from typer.core import TyperGroup
 from n3ic import plugins
 from n3ic.cli.console import print_error, print_note
 from n3ic.errors import N3icError, N3icWarning, missing_library
+from n3ic.evaluation.study import GROUP as STUDIES
+from n3ic.evaluation.study import study
 from n3ic.util.signals import ending_signals
 
 _PLUG_INS = "n3ic.commands"
@@ -100,12 +102,15 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     )
     app.callback()(options)
     own = {module for module, commands in _COMMANDS.items() if called in commands}
-    others = plugins.names(_PLUG_INS) if not own else ()
-    for module in own or (_COMMANDS if called not in others else ()):
-        import_module(f"n3ic.cli.{module}").register(app, words)
-    for name in others:
-        if name == called or called.startswith("-"):
-            _add_command(app, name, words)
+    others = {} if own else dict.fromkeys(plugins.names(STUDIES), _add_study)
+    others |= {} if own else dict.fromkeys(plugins.names(_PLUG_INS), _add_command)
+    if called in others:
+        others[called](app, called, words)
+    if not app.registered_commands and not app.registered_groups:
+        for module in own or _COMMANDS:
+            import_module(f"n3ic.cli.{module}").register(app, words)
+    for name in sorted(others) if called.startswith("-") else ():
+        others[name](app, name, words)
     if called in _HELP and _COMPLETION not in os.environ:
         _without_options(app)
     return app
@@ -135,6 +140,21 @@ def _without_options(app: typer.Typer) -> None:
             group.rich_help_panel = panels.get(str(group.name), said)
             group.typer_instance = typer.Typer(help=group.typer_instance.info.help)
     app.registered_commands.sort(key=lambda info: [*panels, info.name].index(info.name))
+
+
+def _add_study(app: typer.Typer, name: str, words: Sequence[str]) -> None:
+    """Add the command of a study, unless it lies in a group of commands.
+
+    One that fails to load is hidden in the help, and reports the reason when called.
+    """
+    try:
+        one = study(name)
+    except N3icError:
+        if words[:1] == [name]:
+            raise
+        return
+    if one.register is not None and not one.group:
+        one.register(app, words)
 
 
 def _add_command(app: typer.Typer, name: str, words: Sequence[str]) -> None:

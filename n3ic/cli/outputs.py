@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a command of a system writes beside what it prints."""
+"""What commands of studies and systems print and write: results, files, pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from n3ic.cli.console import print_result
+from n3ic.cli.console import print_json, print_result, show_table
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from n3ic.evaluation.study import StudyResult
 
 
 class Written(Protocol):
@@ -19,6 +21,25 @@ class Written(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object as plain data."""
+
+
+def show_result(
+    result: StudyResult, *, json: bool, beside: Mapping[str, Any] | None = None
+) -> None:
+    """Print the result of a study: as JSON, or its tables and conclusions.
+
+    Args:
+        result: the result.
+        json: whether to print JSON.
+        beside: further entries of the JSON, such as the folder of the result.
+    """
+    if json:
+        print_json({**result.to_dict(), **(beside or {})})
+        return
+    for each in result.tables:
+        show_table(each)
+    for line in result.conclusions:
+        print_result(line)
 
 
 def free_files(*paths: Path | None, replace: bool) -> None:

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic import plugins
 from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner
 from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
+from n3ic.evaluation.study import study
 from n3ic.util.files import free_path, write_atomic
 
 if TYPE_CHECKING:
     from n3ic.targets.batch import ExportOutcome
     from n3ic.targets.overview import TargetRow
 
-_PARTS = "n3ic.report_parts"
-"""Functions of a run, flows and their data set; each returns further parts by network."""
 _WIDE = 80
 _NO_BREAK = "\u00a0"  # keeps a number and its unit on one line
 _EQUALITY = 12  # width of the last column; the column before it gets the rest
@@ -85,8 +83,8 @@ def report(
         from n3ic.usecases.html_report.page import html_report
 
         with spinner("looking at flows"):
-            study = plugins.load(_PARTS, "shunt") if shunt else None
-            studies = study(source, data, dataset=dataset) if study else None
+            of_run = study("shunt").of_run if shunt else None
+            studies = of_run(source, data, dataset=dataset) if of_run else None
             page = html_report(
                 source, models, metrics, rows, data=data, dataset=dataset, studies=studies
             )

@@ -27,7 +27,8 @@ ELSEWHERE = {"stream train"}  # its --data is the name of a data set
 
 def commands():
     """Every command by its words."""
-    called = [["evaluate"], *([name] for name in plugins.names("n3ic.commands"))]
+    groups = ("n3ic.commands", "n3ic.studies")
+    called = [["evaluate"], *([name] for group in groups for name in plugins.names(group))]
     found = {}
 
     def walk(command, words):

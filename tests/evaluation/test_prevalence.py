@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Precision where attacks are rare: Bayes' rule, intervals that hold, a bias that is exported."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy.stats import beta, binom
@@ -22,6 +20,7 @@ from n3ic.evaluation.prevalence import (
 )
 from n3ic.families.tables.random_models import random_tables
 from n3ic.model.bits import pack
+from n3ic.model.network import BinaryModel
 from n3ic.options import parse_options
 from tests.support.small_flows import flows, trained
 
@@ -98,7 +97,8 @@ def test_a_run_says_it_at_several_shares(model, table):
 
 def test_the_wanted_rate_is_a_bias_chosen_on_validation_rows(model, table, tmp_path):
     held = held_out(model, table)
-    changed: Any = at_false_alarms(held, 0.02)
+    changed = at_false_alarms(held, 0.02)
+    assert isinstance(changed, BinaryModel)
     assert not np.array_equal(changed.output.bias, model.output.bias)
     rows = split(table, "random", 0).validation
     words = pack(model.input.encode({n: v[rows] for n, v in table.features.items()}))
@@ -117,8 +117,8 @@ def test_the_wanted_rate_is_a_bias_chosen_on_validation_rows(model, table, tmp_p
 @pytest.mark.usefixtures("quick_build", "compiler")
 def test_the_bias_reaches_an_exported_program(model, table, tmp_path):
     """Other targets: tests/e2e/test_every_model.py has such a network for each."""
-    changed: Any = at_false_alarms(held_out(model, table), 0.02)
-    assert "false_alarms" in changed.provenance
+    changed = at_false_alarms(held_out(model, table), 0.02)
+    assert "false_alarms" in changed.provenance and isinstance(changed, BinaryModel)
     kept = n3ic.export(changed, "host", tmp_path / "host", verify=False)
     assert n3ic.verify(kept.path, vectors=40, record=False).ok
     assert np.array_equal(kept.network.model.output.bias, changed.output.bias)
@@ -128,7 +128,7 @@ def test_the_bias_reaches_an_exported_program(model, table, tmp_path):
 def test_look_up_tables_have_the_wanted_rate_in_their_bias(table, tmp_path):
     own = trained(table, family="tables", tables=6, table_bits=3)
     held = held_out(own, table)
-    changed: Any = at_false_alarms(held, 0.02)
+    changed = at_false_alarms(held, 0.02)
     rows = split(table, "random", 0).validation
     words = own.encode({n: v[rows] for n, v in table.features.items()})
     others = table.label[rows] == 0

@@ -9,10 +9,9 @@ protocol or the rows in which the column has a value, because a leak may show in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,10 @@ from n3ic.data.column_roles import PROTOCOLS, Row, first_row
 from n3ic.data.dataset import DataSet
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
-from n3ic.runs.column_uses import ColumnUse, column_uses
-from n3ic.studies.audit.ablation import Loss
+from n3ic.runs.column_uses import column_uses
+from n3ic.studies.audit.finding import Finding, MarkFacts
 from n3ic.studies.audit.marks import Mark, marks_of
+from n3ic.studies.audit.result import Audit
 from n3ic.studies.audit.separability import (
     FOLDS,
     LEAST,
@@ -84,145 +84,6 @@ class AuditRequest:
             raise UsageError(f"expected {_LEAST_STRATUM} rows or more, got {self.rows}")
         if self.pairs < 0:
             raise UsageError(f"expected 0 pairs of columns or more, got {self.pairs}")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """How well one or two columns reveal a value of a mark.
-
-    Attributes:
-        columns: one or two column names.
-        how: ``cut``, ``bins``, ``pair``, ``difference`` or ``quotient``.
-        mark: the marked column.
-        value: the value of the mark.
-        where: the part of the rows, in words.
-        rows: number of rows in that part.
-        share: share of these rows that have the value.
-        told: balanced accuracy on held-out folds.
-        within: the same within the groups of one class, protocol, state and service (the ports);
-            None if no group has enough rows with and without the value.
-        label_class: the class that the value reveals best.
-        label_gap: absolute difference between the value's share in that class and in the others.
-        chance: share of the permuted marks that some column reveals as well; None if no
-            permutation was tried.
-        cut: the best cut of a single column, in words; empty for pairs.
-        agree: share of the rows in which that cut agrees with the value; None for pairs.
-        leaks: whether the finding raises the alarm.
-    """
-
-    columns: tuple[str, ...]
-    how: str
-    mark: str
-    value: str
-    where: str
-    rows: int
-    share: float
-    told: float
-    within: float | None
-    label_class: str
-    label_gap: float
-    chance: float | None = None
-    cut: str = ""
-    agree: float | None = None
-    leaks: bool = False
-
-    @property
-    def sure(self) -> float:
-        """The smaller of the two balanced accuracies; 0.5 if ``within`` is None."""
-        return 0.5 if self.within is None else min(self.told, self.within)
-
-    @property
-    def rule(self) -> str:
-        """The rule that reveals the value, in words."""
-        if self.how == "cut":
-            return self.cut
-        both = {"pair": "{} with {}", "difference": "{} less {}", "quotient": "{} over {}"}
-        return both.get(self.how, "{}").format(*self.columns) + (
-            " in bins" if self.how == "bins" else ""
-        )
-
-
-@dataclass(frozen=True)
-class MarkFacts:
-    """A mark of the table.
-
-    Attributes:
-        name: the column.
-        kind: the kind of mark, such as ``address``.
-        values: the values that the audit distinguishes.
-        label: largest J at which the values reveal a class; 1 for a mark that determines a class.
-    """
-
-    name: str
-    kind: str
-    values: tuple[str, ...]
-    label: float
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What the audit of a table found.
-
-    Attributes:
-        name: the table.
-        rows: number of rows that were read.
-        synthetic: whether a generator made them.
-        classes: class names.
-        marks: the marks.
-        columns: the audited columns.
-        strata: parts of the rows, with their numbers.
-        singles: the best finding for each column and mark, the most revealing first.
-        pairs: pairs that reveal more than each of their columns, the most revealing first.
-        paired: columns whose pairs were all tried.
-        losses: accuracy lost without columns; see :mod:`n3ic.studies.audit.ablation`.
-        uses: the columns that training leaves out or doubts by default, and why.
-    """
-
-    name: str
-    rows: int
-    synthetic: bool
-    classes: tuple[str, ...]
-    marks: tuple[MarkFacts, ...]
-    columns: tuple[str, ...]
-    strata: Mapping[str, int]
-    singles: tuple[Finding, ...]
-    pairs: tuple[Finding, ...]
-    paired: tuple[str, ...]
-    losses: tuple[Loss, ...] = ()
-    uses: tuple[ColumnUse, ...] = ()
-
-    @property
-    def leaking(self) -> tuple[str, ...]:
-        """Columns that raise the alarm by themselves, the most revealing first."""
-        return tuple(dict.fromkeys(f.columns[0] for f in self.singles if f.leaks))
-
-    @property
-    def leaking_pairs(self) -> tuple[Finding, ...]:
-        """Pairs that raise the alarm although neither column does."""
-        return tuple(f for f in self.pairs if f.leaks)
-
-    @property
-    def suspects(self) -> tuple[str, ...]:
-        """The leaking columns, and the columns of leaking pairs."""
-        return tuple(
-            dict.fromkeys([*self.leaking, *(c for f in self.leaking_pairs for c in f.columns)])
-        )
-
-    def best(self) -> tuple[Finding, ...]:
-        """The strongest finding for each column: leaks first, then the most revealing."""
-        found: dict[str, Finding] = {}
-        for one in sorted(self.singles, key=lambda f: (not f.leaks, -f.sure)):
-            found.setdefault(one.columns[0], one)
-        return tuple(found.values())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        return {
-            **asdict(self),
-            "strata": dict(self.strata),
-            "leaking": list(self.leaking),
-            "leaking_pairs": [list(f.columns) for f in self.leaking_pairs],
-        }
 
 
 def audit(

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner
+from n3ic.cli.console import print_note, spinner
 from n3ic.cli.data import KnownDataSet, TableLabel
 from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
+from n3ic.evaluation.study import Study
 
 if TYPE_CHECKING:
     from n3ic.data.dataset import DataSet
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from n3ic.training.recipe import Recipe
 
 _LOSSES = 8
+
+
+def register(app: typer.Typer, words: Sequence[str]) -> None:
+    """Add the command."""
+    app.command("audit")(audit)
 
 
 @takes_rows("path")
@@ -71,11 +77,10 @@ def audit(
     A column leaks if it reveals a marked column's value within one class, protocol, state and port.
     Columns that training leaves out or doubts, such as a second label, are listed first.
     """
-    from n3ic.cli.outputs import check_picture, free_files, write_picture
+    from n3ic.cli.outputs import check_picture, free_files, show_result
+    from n3ic.evaluation.study import write_result
     from n3ic.studies.audit.audit import AuditRequest
     from n3ic.studies.audit.audit import audit as audit_table
-    from n3ic.studies.audit.picture import audit_figure
-    from n3ic.studies.audit.report import tables, verdict
 
     if out is not None and out.suffix not in (".md", ".csv", ".json"):
         raise UsageError(f"--out: expected a name that ends in .md, .csv or .json, got {out}")
@@ -97,21 +102,10 @@ def audit(
         found = audit_table(table, source, request, tell)
         if losses:
             found = _with_losses(found, table, source, losses, network, seed, tell)
-    if not found.marks:  # nothing to draw
-        picture = None
-    if out is not None:
-        _write(found, out, picture)
-    if picture is not None:
-        write_picture(picture, lambda: audit_figure(found))
-    if json:
-        print_json(found.to_dict())
-        return
-    for one in tables(found):
-        show_table(one)
-    for line in verdict(found):
-        print_result(line)
-    for written in filter(None, (out, picture)):
-        print_note(f"wrote {written}")
+    written = write_result(found, out, picture)
+    show_result(found, json=json)
+    for path in written:
+        print_note(f"wrote {path}")
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -191,14 +185,4 @@ def _recipe(name: str, source: DataSet) -> Recipe:
     return case.recipes[name]
 
 
-def _write(found: Audit, out: Path, picture: Path | None) -> None:
-    from n3ic.studies.audit.report import csv_text, markdown
-    from n3ic.util.files import write_atomic
-    from n3ic.util.json_text import json_text
-
-    if out.suffix == ".csv":
-        write_atomic(out, csv_text(found))
-    elif out.suffix == ".json":
-        write_atomic(out, json_text(found.to_dict()))
-    else:
-        write_atomic(out, markdown(found, picture.name if picture else ""))
+STUDY = Study(register, group="data")

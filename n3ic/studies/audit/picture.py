@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from n3ic.studies.audit.audit import Audit
+from n3ic.studies.audit.ablation import Loss
+from n3ic.studies.audit.finding import Finding, MarkFacts
 from n3ic.util.pictures import INK, LOOKS, SOFT, new_page, plain, styled
 
 if TYPE_CHECKING:
@@ -17,18 +19,28 @@ _MOST = 16
 
 
 @styled
-def audit_figure(found: Audit) -> Figure:
+def audit_figure(
+    subject: str,
+    facts: Sequence[MarkFacts],
+    best: Sequence[Finding],
+    singles: Sequence[Finding],
+    losses: Sequence[Loss],
+) -> Figure:
     """Draw each column's balanced accuracy on each mark, and the accuracy lost without the column.
 
     Args:
-        found: the audit; its 16 most revealing columns are drawn.
+        subject: the table in words.
+        facts: the marks.
+        best: the strongest finding of each column, of which the first 16 are drawn.
+        singles: the best finding for each column and mark.
+        losses: accuracy lost without columns.
     """
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
-    columns = [one.columns[0] for one in found.best()[:_MOST]]
-    marks = [m.name for m in found.marks if any(f.mark == m.name for f in found.singles)]
-    lost = {one.columns[0]: one for one in found.losses if len(one.columns) == 1}
-    known = {(one.columns[0], one.mark): one for one in found.singles}
+    columns = [one.columns[0] for one in best[:_MOST]]
+    marks = [m.name for m in facts if any(f.mark == m.name for f in singles)]
+    lost = {one.columns[0]: one for one in losses if len(one.columns) == 1}
+    known = {(one.columns[0], one.mark): one for one in singles}
     figure = new_page(max(7.0, 0.8 * len(marks) + 5.6), max(3.6, 0.36 * len(columns) + 2.4))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(max(2, len(marks)), 2.4))
     told = np.full((len(columns), len(marks)), np.nan)
@@ -59,7 +71,7 @@ def audit_figure(found: Audit) -> Figure:
         right.set_axis_off()
     right.tick_params(left=False)
     right.margins(x=0.1)
-    figure.suptitle(plain(f"{found.name}: {found.rows:,} rows", 60))
+    figure.suptitle(plain(subject, 60))
     figure.supxlabel(
         "* raises the alarm   - no group has rows with and without a value", fontsize=10, color=SOFT
     )

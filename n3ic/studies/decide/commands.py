@@ -24,6 +24,7 @@ from n3ic.cli.data import (
 from n3ic.cli.plugin_options import with_options
 from n3ic.cli.recipe_options import recipe_options, recipe_overrides
 from n3ic.cli.train import HELP_RECIPE, RECIPE
+from n3ic.evaluation.study import Study
 from n3ic.options import OptionValue
 
 if TYPE_CHECKING:
@@ -132,3 +133,6 @@ def _figures(path: Path) -> dict[str, object]:
 
     found: dict[str, object] = json.loads(path.read_bytes())
     return found
+
+
+STUDY = Study(register)

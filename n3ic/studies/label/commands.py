@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,14 @@ import typer
 
 from n3ic.cli.console import print_json, print_result, table
 from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.evaluation.study import Study
 
 _SHOWN = 20
+
+
+def register(app: typer.Typer, words: Sequence[str]) -> None:
+    """Add the command."""
+    app.command("label")(label)
 
 
 def label(
@@ -64,3 +71,6 @@ def label(
         print_result(f"and {len(found) - _SHOWN:,} more labels")
     hellos = f"{counts['hellos']:,} hellos ({counts['quic']:,} of QUIC)"
     print_result(f"{hellos}, {counts['dns']:,} names by DNS alone -> {out}")
+
+
+STUDY = Study(register, group="data")

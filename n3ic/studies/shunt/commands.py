@@ -13,6 +13,7 @@ import typer
 from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner, table
 from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
+from n3ic.evaluation.study import Study
 from n3ic.util.files import free_path, write_atomic
 from n3ic.util.markdown import percent
 
@@ -155,3 +156,12 @@ def _show(study: ShuntStudy, where: str) -> None:
         print_result(
             "choose a threshold with --accuracy, --host-load or --margin, and keep it with --write"
         )
+
+
+def _of_run(model: Path, data: Path | None, dataset: str | None) -> Mapping[str, ShuntStudy]:
+    from n3ic.studies.shunt.study import study_shunting
+
+    return study_shunting(model, data, dataset=dataset)
+
+
+STUDY = Study(register, of_run=_of_run)

@@ -25,6 +25,7 @@ from n3ic.cli.train import (
     add,
 )
 from n3ic.errors import UsageError
+from n3ic.evaluation.study import Study
 from n3ic.options import OptionValue
 
 if TYPE_CHECKING:
@@ -212,3 +213,6 @@ def _lines(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
         columns = zip(row, widths, ">" + "<" + ">" * (len(cells) - 2), strict=True)
         out.append("  ".join(f"{cell:{side}{width}}" for cell, width, side in columns).rstrip())
     return out
+
+
+STUDY = Study(register)
