@@ -338,7 +338,7 @@ def predict(
     estimator = fitted(model)
     if estimator is not None and is_table(flows):
         return estimator.predict(flows)
-    return predict_flows(_model(model), flows, dataset, units, feature_names)
+    return predict_flows(model_of(model), flows, dataset, units, feature_names)
 
 
 @in_python()
@@ -528,7 +528,7 @@ def verify(directory: str | Path, model: ModelLike | None = None, **arguments: A
         raise ArgumentError(f"verify has no argument {unknown[0]!r}; {hint}".rstrip())
     if model is not None:
         held = load_model(Path(directory) / MODEL)
-        if (wanted := _model(model)).digest != held.digest:
+        if (wanted := model_of(model)).digest != held.digest:
             raise VerifyError(
                 f"{directory} holds another model, {held.name} {held.digest[:12]}, than "
                 f"{wanted.name} {wanted.digest[:12]}"
@@ -605,7 +605,14 @@ def _source(model: ModelLike) -> Classifier | str | Path:
     return estimator.network
 
 
-def _model(model: ModelLike) -> Classifier:
+def model_of(model: ModelLike) -> Classifier:
+    """The model that an argument of a verb names: a model, its file, a run or an estimator.
+
+    Raises:
+        ArgumentError: it is nothing that holds a model.
+        ModelError: the file is missing, damaged or no model.
+        UsageError: the run holds several networks.
+    """
     source = _source(model)
     return source if isinstance(source, Classifier) else load(source)
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace as replaced
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,10 +14,7 @@ from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
-    from n3ic.data.dataset import DataSet
-    from n3ic.data.table import FlowTable
     from n3ic.systems.audit.audit import Audit
-    from n3ic.training.recipe import Recipe
 
 _LOSSES = 8
 
@@ -72,9 +67,9 @@ def audit(
     Columns that training leaves out or doubts, such as a second label, are listed first.
     """
     from n3ic.systems.audit.audit import AuditRequest
-    from n3ic.systems.audit.audit import audit as audit_table
     from n3ic.systems.audit.picture import audit_figure
     from n3ic.systems.audit.report import tables, verdict
+    from n3ic.systems.audit.study import audit_with_losses, audited_table
     from n3ic.systems.outputs import check_picture, free_files, write_picture
 
     if out is not None and out.suffix not in (".md", ".csv", ".json"):
@@ -92,11 +87,9 @@ def audit(
         rows=rows,
         seed=seed,
     )
-    table, source = _table(path, name, label)
+    table, source = audited_table(path, name, label, print_note)
     with spinner("auditing") as tell:
-        found = audit_table(table, source, request, tell)
-        if losses:
-            found = _with_losses(found, table, source, losses, network, seed, tell)
+        found = audit_with_losses(table, source, request, losses, network, tell)
     if not found.marks:  # nothing to draw
         picture = None
     if out is not None:
@@ -116,79 +109,6 @@ def audit(
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _table(path: str, name: str | None, label: str) -> tuple[FlowTable, DataSet]:
-    """Return the flows and the data set that read them.
-
-    Raises:
-        UsageError: no data set knows the files, or the label of a table is unknown.
-        DataError: a file is malformed.
-    """
-    from n3ic import plugins
-    from n3ic.data.dataset import data_set, data_set_of
-    from n3ic.data.user_table import OWN, describe, description_beside, need_label
-    from n3ic.usecases.base import use_case
-
-    if path in plugins.names("n3ic.datasets") and not Path(path).exists():
-        source = data_set(path)
-        return source.load(), source
-    if name == OWN or label or (name is None and description_beside(path)):
-        if label:  # as training on this table reads it, with a layout's derived columns
-            said = {"label": label, "positive": "", "description": ""}
-            table = use_case(OWN).load(path, name, said, lambda line: None)
-            if table.rules is None:
-                print_note(f"read by the data set {table.name}; --dataset {OWN} infers the columns")
-                return table, data_set(table.name)
-        own, facts = describe(path, label)
-        need_label(own, facts, path)
-        return own.load(path), own
-    source = data_set(name) if name else data_set_of(path)
-    return source.load(path), source
-
-
-def _with_losses(
-    found: Audit,
-    table: FlowTable,
-    source: DataSet,
-    most: int,
-    recipe: str,
-    seed: int,
-    tell: Callable[[str], object],
-) -> Audit:
-    """Return the audit with the loss for each revealing column, and for all that leak together."""
-    from n3ic.systems.audit.ablation import boosted, losses, network
-
-    used = [c for c in found.columns if c in {*table.usable, *found.suspects}]
-    base = tuple(dict.fromkeys([*(c for c in table.usable if c not in found.columns), *used]))
-    first = dict.fromkeys([*found.suspects, *(f.columns[0] for f in found.best())])
-    alone = [name for name in first if name in used][:most]
-    asked: list[tuple[str, ...]] = [(name,) for name in alone]
-    if len(found.suspects) > 1:
-        asked.append(found.suspects)
-    if recipe:
-        kind, right = "networks", network(table, _recipe(recipe, source), seed, tell)
-    else:
-        tell("boosted trees with and without columns")
-        kind, right = "boosted trees", boosted(table, seed)
-    return replaced(found, losses=losses(right, kind, base, asked))
-
-
-def _recipe(name: str, source: DataSet) -> Recipe:
-    """Return a recipe of the use case that trains on a data set, or on any table.
-
-    Raises:
-        UsageError: the use case has no such recipe.
-    """
-    from n3ic import plugins
-    from n3ic.data.user_table import OWN
-    from n3ic.usecases.base import use_case
-
-    cases = map(use_case, plugins.names("n3ic.usecases"))
-    case = next((c for c in cases if source.name in (c.dataset, c.default)), use_case(OWN))
-    if name not in case.recipes:
-        raise UsageError(f"{case.name} has no recipe {name!r}; it has {', '.join(case.recipes)}")
-    return case.recipes[name]
 
 
 def _write(found: Audit, out: Path, picture: Path | None) -> None:
