@@ -26,6 +26,8 @@ def sweep(
     use_case: str | Path | Sequence[str | Path] | None = None,
     axes: Mapping[str, Sequence[Any]] | None = None,
     *,
+    label: str | None = None,
+    positive: str | None = None,
     data: str | Path | Sequence[str | Path] | FlowTable | None = None,
     dataset: str | None = None,
     recipe: str | Recipe | None = None,
@@ -52,6 +54,8 @@ def sweep(
             of your own.
         axes: values to combine with each other: ``{"budget_bytes": (256, 512), "density": (0.25,
             1)}``, or any value of a recipe; None for budgets of bytes.
+        label: the column of the class, in a table of your own.
+        positive: the class to tell from all others in such a table.
         data: files for a use case to train on, or the ``table`` of :func:`n3ic.datasets.load`.
         dataset: the data set that reads them; None for the use case's own.
         recipe: name of a recipe of the use case, or a recipe of your own.
@@ -66,8 +70,7 @@ def sweep(
         out: folder of the sweep; None for ``sweeps/USE_CASE``.
         replace: whether to remove the results of another sweep in that folder.
         overrides: values of the recipe by name, as ``values``; the same for all networks.
-        options: the use case's own options by name, such as ``label`` of a table of your own; they
-            may also be given as keywords.
+        options: the use case's own options by name.
         progress: receives messages on the way.
         **values: any value of the recipe, the same for all networks; see :func:`n3ic.train`.
 
@@ -84,6 +87,7 @@ def sweep(
     from n3ic.usecases.arguments import request_of, source_of
     from n3ic.usecases.request import TrainRequest
 
+    own = {"label": label, "positive": positive}
     given = {
         "use_case": OWN,
         **source_of(use_case),
@@ -96,7 +100,7 @@ def sweep(
         "jobs": jobs,
         "dask": dask,
         "overrides": overrides,
-        "options": options,
+        "options": {**(options or {}), **{n: v for n, v in own.items() if v is not None}},
     }
     base = TrainRequest(**request_of(given, values))
     tried = {name: tuple(several) for name, several in (axes or {}).items()}
