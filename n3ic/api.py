@@ -25,7 +25,7 @@ from n3ic.errors import (
 )
 from n3ic.model.classifier import Classifier
 from n3ic.model.load import load_model
-from n3ic.options import OptionValue
+from n3ic.options import OptionValue, parse_options
 from n3ic.training.recipe_values import RecipeValues
 
 if TYPE_CHECKING:
@@ -583,8 +583,12 @@ def bench(
         if not isinstance(source, Classifier):
             source = load_model(next(iter(models_of(source).values())))
         network = source
-    tool = exporter(target).for_family(network.family)
-    return tool.bench(network, {name.replace("_", "-"): v for name, v in options.items()})
+    benchmark = exporter(target).for_family(network.family).benchmark
+    if benchmark is None:
+        raise UsageError(f"target {target} has no benchmark for models of family {network.family}")
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    parsed = parse_options(benchmark.options, named, f"the benchmark of {target}")
+    return benchmark.run(network, parsed)
 
 
 def _source(model: ModelLike) -> Classifier | str | Path:
