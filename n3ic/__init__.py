@@ -29,8 +29,13 @@ if TYPE_CHECKING:
     from n3ic.model.layers import HiddenLayer, OutputLayer
     from n3ic.model.network import BinaryModel, Inference
     from n3ic.runs.folder import Run
+    from n3ic.studies.audit.api import audit
+    from n3ic.studies.decide.api import decide
     from n3ic.studies.shunt.api import shunt
     from n3ic.studies.sweep.api import sweep
+    from n3ic.systems.card.api import export_card, plan_card, verify_card
+    from n3ic.systems.cluster.api import plan_cluster, run_cluster
+    from n3ic.systems.stream.api import stream
     from n3ic.targets.base import Exporter
     from n3ic.training.recipe import Recipe, Training
     from n3ic.usecases.base import UseCase
@@ -53,17 +58,25 @@ __all__ = [
     "Run",
     "Training",
     "UseCase",
+    "audit",
     "bench",
+    "decide",
     "evaluate",
     "export",
+    "export_card",
     "extract",
     "from_torch",
     "load",
+    "plan_card",
+    "plan_cluster",
     "predict",
+    "run_cluster",
     "shunt",
+    "stream",
     "sweep",
     "train",
     "verify",
+    "verify_card",
 ]
 
 # Names are imported when first used: `n3ic --help` must not wait for numpy or PyTorch.
@@ -87,7 +100,12 @@ _MODULES = {
     "n3ic.targets.base": ("Exporter",),
     "n3ic.families.binary.estimator": ("BinaryMLPClassifier",),
     "n3ic.families.binary.torch_import": ("from_torch",),
+    "n3ic.studies.audit.api": ("audit",),
+    "n3ic.systems.card.api": ("export_card", "plan_card", "verify_card"),
+    "n3ic.systems.cluster.api": ("plan_cluster", "run_cluster"),
+    "n3ic.studies.decide.api": ("decide",),
     "n3ic.studies.shunt.api": ("shunt",),
+    "n3ic.systems.stream.api": ("stream",),
     "n3ic.studies.sweep.api": ("sweep",),
     "n3ic.training.recipe": ("Recipe", "Training"),
     "n3ic.usecases.base": ("UseCase",),

@@ -25,7 +25,7 @@ from n3ic.errors import (
 from n3ic.evaluation.study import bench_of
 from n3ic.model.classifier import Classifier
 from n3ic.model.load import load_model
-from n3ic.options import OptionValue
+from n3ic.options import OptionValue, parse_options
 from n3ic.training.recipe_values import RecipeValues
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ def predict(
     estimator = fitted(model)
     if estimator is not None and is_table(flows):
         return estimator.predict(flows)
-    return predict_flows(_model(model), flows, dataset, units, feature_names)
+    return predict_flows(model_of(model), flows, dataset, units, feature_names)
 
 
 @in_python()
@@ -527,7 +527,7 @@ def verify(directory: str | Path, model: ModelLike | None = None, **arguments: A
         raise ArgumentError(f"verify has no argument {unknown[0]!r}; {hint}".rstrip())
     if model is not None:
         held = load_model(Path(directory) / MODEL)
-        if (wanted := _model(model)).digest != held.digest:
+        if (wanted := model_of(model)).digest != held.digest:
             raise VerifyError(
                 f"{directory} holds another model, {held.name} {held.digest[:12]}, than "
                 f"{wanted.name} {wanted.digest[:12]}"
@@ -582,8 +582,12 @@ def bench(
         if not isinstance(source, Classifier):
             source = load_model(next(iter(models_of(source).values())))
         network = source
-    tool = exporter(target).for_family(network.family)
-    return tool.bench(network, {name.replace("_", "-"): v for name, v in options.items()})
+    benchmark = exporter(target).for_family(network.family).benchmark
+    if benchmark is None:
+        raise UsageError(f"target {target} has no benchmark for models of family {network.family}")
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    parsed = parse_options(benchmark.options, named, f"the benchmark of {target}")
+    return benchmark.run(network, parsed)
 
 
 def _source(model: ModelLike) -> Classifier | str | Path:
@@ -604,7 +608,14 @@ def _source(model: ModelLike) -> Classifier | str | Path:
     return estimator.network
 
 
-def _model(model: ModelLike) -> Classifier:
+def model_of(model: ModelLike) -> Classifier:
+    """The model that an argument of a verb names: a model, its file, a run or an estimator.
+
+    Raises:
+        ArgumentError: it is nothing that holds a model.
+        ModelError: the file is missing, damaged or no model.
+        UsageError: the run holds several networks.
+    """
     source = _source(model)
     return source if isinstance(source, Classifier) else load(source)
 

@@ -19,7 +19,7 @@ _DISTRIBUTIONS = {
 
 _TELLING = 4
 """Letters of a name by which it is recognised within another."""
-_FLAGS = frozenset(("force", "replace", "run_changed"))
+_FLAGS = frozenset(("best_effort", "force", "replace", "run_changed"))
 _OPTION = re.compile(
     r"--(?P<no>no-)?(?P<name>[a-z][a-z0-9-]*[a-z0-9])"
     r"(?:[ =](?P<value>[A-Z][A-Z]+\b|nic\b|source\b))?"

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from n3ic.systems.stream.flows.sink import SCHEMES, SUFFIXES
 from n3ic.systems.stream.flows.source import OWN
 from n3ic.systems.stream.functions.packets import PacketFunction
 from n3ic.systems.stream.functions.process import READY, function_class
-from n3ic.targets.base import exporter
+from n3ic.targets.base import Command, exporter
 
 RUN = """
 import sys
@@ -124,9 +125,10 @@ def test_options_of_other_families_bear_names_of_the_targets_own():
         tool = exporter(target)
         for family in tool.families:
             other = tool.for_family(family)
-            for kind in ("options", "verify_options", "bench_options", "simulate_options"):
-                own = {option.name for option in getattr(tool, kind)}
-                assert {option.name for option in getattr(other, kind)} <= own, (target, family)
+            for command in get_args(Command):
+                own = {option.name for option in tool.options_of(command)}
+                added = {option.name for option in other.options_of(command)}
+                assert added <= own, (target, family)
 
 
 def test_modules_that_are_named_by_strings_are_there():

@@ -21,7 +21,7 @@ from n3ic.exporters.host.flows import flow_rows
 from n3ic.meter.compiled import ASIDE, STAMPS
 from n3ic.model.classifier import Classifier
 from n3ic.targets.artefacts import files_of
-from n3ic.targets.base import MeteredCapture
+from n3ic.targets.capabilities import MeteredCapture
 from n3ic.util.files import read_regular
 from n3ic.util.process import run_tool
 

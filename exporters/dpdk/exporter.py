@@ -19,8 +19,15 @@ from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.meter_spec import MeterSpec
-from n3ic.options import Option, Options, OptionValue, parse_options
-from n3ic.targets.base import Execution, Exporter, Frame, MeteredCapture
+from n3ic.options import Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.capabilities import (
+    Benchmark,
+    Frame,
+    MeteredCapture,
+    TargetMeter,
+    VerificationDefaults,
+)
 from n3ic.targets.colocation import CoLocatedNetwork, CoLocation
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Device, Fit
@@ -38,12 +45,11 @@ class DpdkExporter(Exporter[Any]):
     name: ClassVar[str] = "dpdk"
     summary: ClassVar[str] = "meter, network and verdict as a DPDK application (C11)"
     shunts: ClassVar[bool] = True
-    links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
     products: ClassVar[tuple[str, ...]] = (
         *("*.o", "n3ic-dpdk"),
         *(f"{NETWORK}/{name}" for name in HOST.products),
     )
-    verify_options: ClassVar[tuple[Option, ...]] = HOST.verify_options
+    verification: ClassVar[VerificationDefaults] = HOST.verification
     other_families: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "n3ic.exporters.dpdk.exporter:SPN",
         "look-up-tables": "n3ic.exporters.dpdk.exporter:TABLES",
@@ -101,20 +107,10 @@ class DpdkExporter(Exporter[Any]):
         """Pack inputs by the network's ``bnn_encode`` with every kernel."""
         return self.host.encode(directory / NETWORK, model, options, features)
 
-    def received(self, frames: Iterable[Frame], spec: MeterSpec) -> Iterator[Frame]:
-        """Yield frames as ``net_pcap`` gives them: in microseconds, and without the full length."""
-        for data, _, time in frames:
-            yield data, len(data), time * spec.tick_ns // _STAMP_NS * _STAMP_NS // spec.tick_ns
-
-    def meter(
-        self, directory: Path, model: Classifier, options: Options, capture: Path
-    ) -> MeteredCapture | None:
-        """Run the application on a capture by ``net_pcap``; return None without a meter."""
-        if model.meter is None:
-            return None
-        from n3ic.exporters.dpdk.application import meter_capture
-
-        return meter_capture(directory, model, capture)
+    @property
+    def meter(self) -> TargetMeter:
+        """The application's meter, which reads captures by ``net_pcap``."""
+        return TargetMeter(_metered, links=(LINK_ETHERNET,), received=received)
 
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report the host target's figures of the network, and how to measure the application."""
@@ -127,12 +123,27 @@ class DpdkExporter(Exporter[Any]):
         )
         return Report(found.figures, (note,))
 
-    def bench(self, model: Classifier, options: Mapping[str, OptionValue]) -> Bench:
-        """Measure the application beside testpmd, on the same packets."""
+    @property
+    def benchmark(self) -> Benchmark:
+        """A measurement beside testpmd, on the same packets."""
+        return Benchmark(self._bench)
+
+    def _bench(self, model: Classifier, options: Options) -> Bench:
         from n3ic.exporters.dpdk.bench import bench_dpdk
 
-        parse_options(self.bench_options, options, "the DPDK benchmark")
         return bench_dpdk(self, model)
+
+
+def received(frames: Iterable[Frame], spec: MeterSpec) -> Iterator[Frame]:
+    """Yield frames as ``net_pcap`` gives them: in microseconds, and without the full length."""
+    for data, _, time in frames:
+        yield data, len(data), time * spec.tick_ns // _STAMP_NS * _STAMP_NS // spec.tick_ns
+
+
+def _metered(directory: Path, model: Classifier, options: Options, capture: Path) -> MeteredCapture:
+    from n3ic.exporters.dpdk.application import meter_capture
+
+    return meter_capture(directory, model, capture)
 
 
 class DpdkSpnExporter(DpdkExporter):

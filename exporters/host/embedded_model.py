@@ -18,12 +18,13 @@ from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.host import runner
 from n3ic.exporters.host.estimate import flow_cache
 from n3ic.exporters.host.exporter import HostExporter
-from n3ic.exporters.host.flows import run_flow_exec
+from n3ic.exporters.host.flows import FLOW_EXEC
 from n3ic.exporters.host.sources import TEMPLATES, copy_sources
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Inference
-from n3ic.options import Option, Options
-from n3ic.targets.base import Execution, Exporter, MeteredCapture, ModelT
+from n3ic.options import Options
+from n3ic.targets.base import Execution, Exporter, ModelT
+from n3ic.targets.capabilities import TargetMeter, VerificationDefaults
 from n3ic.targets.device import Device, Fit, Placement, Problem
 from n3ic.targets.figures import Figure
 
@@ -37,7 +38,7 @@ class EmbeddedModelExporter(Exporter[ModelT]):
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, portable), with bnn-exec"
     shunts: ClassVar[bool] = True
     products: ClassVar[tuple[str, ...]] = HostExporter.products
-    verify_options: ClassVar[tuple[Option, ...]] = HostExporter.verify_options
+    verification: ClassVar[VerificationDefaults] = HostExporter.verification
 
     @cached_property
     def device(self) -> Device:
@@ -113,11 +114,10 @@ class EmbeddedModelExporter(Exporter[ModelT]):
         """Pack inputs by ``bnn_encode``; see :func:`.runner.encode`."""
         return runner.encode(directory, model, features)
 
-    def meter(
-        self, directory: Path, model: ModelT, options: Options, capture: Path
-    ) -> MeteredCapture | None:
-        """Run ``flow-exec`` on a capture; return None if the model has no meter."""
-        return None if model.meter is None else run_flow_exec(directory, model, capture)
+    @property
+    def meter(self) -> TargetMeter:
+        """The meter of ``flow-exec``."""
+        return FLOW_EXEC
 
 
 def _part(found: Inference, rows: slice) -> Inference:

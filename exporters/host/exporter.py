@@ -13,7 +13,7 @@ from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.host import runner
 from n3ic.exporters.host.decode import decode_directory
 from n3ic.exporters.host.estimate import estimate, flow_cache, memory_of
-from n3ic.exporters.host.flows import run_flow_exec
+from n3ic.exporters.host.flows import FLOW_EXEC
 from n3ic.exporters.host.sources import (
     TEMPLATES,
     copy_sources,
@@ -25,8 +25,9 @@ from n3ic.kernel import blob
 from n3ic.kernel.library import KernelError, KernelNetwork
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel, Inference
-from n3ic.options import Option, Options, OptionValue, parse_options
-from n3ic.targets.base import Execution, Exporter, MeteredCapture
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.capabilities import Benchmark, TargetMeter, VerificationDefaults
 from n3ic.targets.colocation import (
     CoLocatedNetwork,
     CoLocation,
@@ -55,8 +56,8 @@ class HostExporter(Exporter):
         *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "domain")),
         *("lines.o", "capture.o", "live.o", "meter.o"),
     )
-    verify_options: ClassVar[tuple[Option, ...]] = (
-        Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),
+    verification: ClassVar[VerificationDefaults] = VerificationDefaults(
+        (Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),)
     )
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
@@ -139,11 +140,10 @@ class HostExporter(Exporter):
         """Pack inputs by ``bnn_encode``; every kernel must give the same words."""
         return runner.encode(directory, model, features)
 
-    def meter(
-        self, directory: Path, model: BinaryModel, options: Options, capture: Path
-    ) -> MeteredCapture | None:
-        """Run ``flow-exec`` on a capture; return None if the model has no meter."""
-        return None if model.meter is None else run_flow_exec(directory, model, capture)
+    @property
+    def meter(self) -> TargetMeter:
+        """The meter of ``flow-exec``."""
+        return FLOW_EXEC
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Report bytes, operations and estimated time; ``verify`` measures the time."""
@@ -189,7 +189,12 @@ class HostExporter(Exporter):
         )
         return Report(tuple(figures), notes)
 
-    def bench(self, model: BinaryModel, options: Mapping[str, OptionValue]) -> Bench:
+    @property
+    def benchmark(self) -> Benchmark:
+        """A measurement beside onnxruntime and others."""
+        return Benchmark(self._bench)
+
+    def _bench(self, model: BinaryModel, options: Options) -> Bench:
         """Measure every kernel beside onnxruntime, PyTorch, scikit-learn and numpy.
 
         If the model carries a meter, ``flow-exec`` is also measured beside ``n3ic predict``.
@@ -197,7 +202,6 @@ class HostExporter(Exporter):
         from n3ic.exporters.host.bench import bench_host, render
         from n3ic.exporters.host.packet_bench import PACKETS, bench_packets
 
-        parse_options(self.bench_options, options, "the host benchmark")
         result = bench_host(model)
         if model.meter is not None:
             with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as name:

@@ -16,7 +16,7 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.host.compilation import find_compiler, flow_program
 from n3ic.kernel import build
 from n3ic.model.classifier import Classifier
-from n3ic.targets.base import MeteredCapture
+from n3ic.targets.capabilities import MeteredCapture, TargetMeter
 from n3ic.util.process import run_tool
 
 NETWORK = ("bnn.c", "bnn.h")
@@ -111,3 +111,9 @@ def program(directory: Path) -> Iterator[Path]:
         path.write_bytes(built)
         path.chmod(0o700)
         yield path
+
+
+FLOW_EXEC = TargetMeter(
+    lambda directory, model, options, capture: run_flow_exec(directory, model, capture)
+)
+"""The meter of every export for hosts."""

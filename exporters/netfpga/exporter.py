@@ -20,8 +20,9 @@ from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
 from n3ic.model.verification_vectors import verification_vectors
-from n3ic.options import Option, Options, OptionValue, parse_options
+from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.capabilities import CardSimulation, VerificationDefaults
 from n3ic.targets.colocation import (
     CoLocatedNetwork,
     CoLocation,
@@ -38,6 +39,19 @@ _REPORT_VECTORS = 24
 _REPORT_ROUNDS = 6  # vectors per module in the report's simulation
 _SEQUENTIAL = (("style", ("sequential",)),)
 _UNROLLED = (("style", ("unrolled",)),)
+
+
+_SIMULATE_OPTIONS = (
+    Option("tap", "name of the card's network device", "n3ic0"),
+    Option("peer", "name of the device that it is plugged into", "n3ic1"),
+    Option(
+        "netns",
+        "network namespace to make for the second device, or for the device of a front end; "
+        "none if empty",
+        "",
+    ),
+    Option("address", "IPv4 address of a card with a front end", front.ADDRESS),
+)
 
 
 class NetfpgaExporter(Exporter):
@@ -120,25 +134,14 @@ class NetfpgaExporter(Exporter):
         *front.OPTIONS,
         shell.SYNTH,
     )
-    simulate_options = (
-        Option("tap", "name of the card's network device", "n3ic0"),
-        Option("peer", "name of the device that it is plugged into", "n3ic1"),
-        Option(
-            "netns",
-            "network namespace to make for the second device, or for the device of a front end; "
-            "none if empty",
-            "",
-        ),
-        Option("address", "IPv4 address of a card with a front end", front.ADDRESS),
+    verification: ClassVar[VerificationDefaults] = VerificationDefaults(
+        shell.VERIFY_OPTIONS, vectors=5_000
     )
-    verify_options: ClassVar[tuple[Option, ...]] = shell.VERIFY_OPTIONS
     shunts: ClassVar[bool] = True
     other_families: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "n3ic.exporters.netfpga.spn.exporter:EXPORTER",
         "look-up-tables": "n3ic.exporters.netfpga.tables.exporter:EXPORTER",
     }
-    vectors: ClassVar[int] = 5_000
-    quick_vectors: ClassVar[int] = 500
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
         """Check that memories and logic fit the device; see the base class."""
@@ -272,40 +275,10 @@ class NetfpgaExporter(Exporter):
         """Simulate the input stage on integer features; return None if packets hold input bits."""
         return shell.run_input_stage(directory, model, options, features)
 
-    def simulate(
-        self,
-        directory: Path,
-        options: Mapping[str, OptionValue],
-        say: Callable[[str], None],
-    ) -> None:
-        """Run a virtual card between two TAP devices until Ctrl-C; see :mod:`.packet.tap`.
-
-        Args:
-            directory: an export directory of this target.
-            options: ``tap`` and ``peer``, names of the two devices; ``netns``, a namespace to
-                create for the second device. A card with a front end has one device, ``tap``:
-                ``netns`` then holds that device, and ``address`` is the card's address.
-            say: called with a line of text when the card is ready, and with its counters at the
-                end.
-        """
-        from n3ic.exporters.netfpga.frontend.tap import has_front, serve
-        from n3ic.exporters.netfpga.packet import tap
-
-        values = parse_options(self.simulate_options, options, "a simulated card")
-        chosen = {name: str(value) for name, value in values.items()}
-        say("building the card, which takes a minute ...")
-        address = chosen.pop("address")
-        if has_front(directory):
-            serve(directory, tap=chosen["tap"], netns=chosen["netns"], address=address, say=say)
-            return
-        counters = tap.serve(directory, **chosen, ready=say)
-        if counters is None:
-            raise N3icError("the simulated card ended unexpectedly")
-        say(
-            f"{chosen['tap']}: {counters.tap_in} frames in, {counters.tap_out} out; "
-            f"{chosen['peer']}: {counters.peer_in} in, {counters.peer_out} out; "
-            f"{counters.dropped} dropped; {counters.clocks:,} clocks simulated"
-        )
+    @property
+    def simulated_card(self) -> CardSimulation:
+        """A virtual card between two TAP devices."""
+        return CardSimulation(_simulate, _SIMULATE_OPTIONS)
 
     def _paper(self, model: BinaryModel) -> Mapping[str, float]:
         """The paper's figures if the model has the paper's shape, else an empty mapping."""
@@ -328,6 +301,35 @@ class NetfpgaExporter(Exporter):
             for name, value, unit, by_paper in rows
             if value is not None
         ]
+
+
+def _simulate(directory: Path, options: Options, say: Callable[[str], None]) -> None:
+    """Run a virtual card between two TAP devices until Ctrl-C; see :mod:`.packet.tap`.
+
+    Args:
+        directory: an export directory of this target.
+        options: ``tap`` and ``peer``, names of the two devices; ``netns``, a namespace to create
+            for the second device. A card with a front end has one device, ``tap``: ``netns`` then
+            holds that device, and ``address`` is the card's address.
+        say: called with a line of text when the card is ready, and with its counters at the end.
+    """
+    from n3ic.exporters.netfpga.frontend.tap import has_front, serve
+    from n3ic.exporters.netfpga.packet import tap
+
+    chosen = {name: str(value) for name, value in options.items()}
+    say("building the card, which takes a minute ...")
+    address = chosen.pop("address")
+    if has_front(directory):
+        serve(directory, tap=chosen["tap"], netns=chosen["netns"], address=address, say=say)
+        return
+    counters = tap.serve(directory, **chosen, ready=say)
+    if counters is None:
+        raise N3icError("the simulated card ended unexpectedly")
+    say(
+        f"{chosen['tap']}: {counters.tap_in} frames in, {counters.tap_out} out; "
+        f"{chosen['peer']}: {counters.peer_in} in, {counters.peer_out} out; "
+        f"{counters.dropped} dropped; {counters.clocks:,} clocks simulated"
+    )
 
 
 def _estimate(model: BinaryModel, options: Options) -> Resources:

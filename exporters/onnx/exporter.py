@@ -24,6 +24,7 @@ from n3ic.model.layers import Connections
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.capabilities import Importer
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Figure, Report
@@ -39,7 +40,6 @@ class OnnxExporter(Exporter):
 
     name: ClassVar[str] = "onnx"
     summary: ClassVar[str] = "ONNX graph of standard operators, for onnxruntime and others"
-    reads: ClassVar[tuple[str, ...]] = (".onnx",)
     shunts: ClassVar[bool] = True
     other_families: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "n3ic.exporters.onnx.spn.exporter:EXPORTER",
@@ -123,11 +123,17 @@ class OnnxExporter(Exporter):
             "checks, hosts and other tools; its speed depends on the runtime.",
         )
 
-    def read(self, path: Path) -> BinaryModel:
-        """Import an ONNX or QONNX graph; see :func:`importer.read`."""
-        from n3ic.exporters.onnx.importer import read
+    @property
+    def importer(self) -> Importer:
+        """The importer of ONNX and QONNX graphs."""
+        return Importer(read_graph, (".onnx",))
 
-        return read(path)
+
+def read_graph(path: Path) -> BinaryModel:
+    """Import an ONNX or QONNX graph; see :func:`.importer.read`."""
+    from n3ic.exporters.onnx.importer import read
+
+    return read(path)
 
 
 def run_graph(directory: Path, model: Classifier, words: Words) -> Execution:

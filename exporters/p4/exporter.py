@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -34,6 +35,7 @@ from n3ic.exporters.p4.table_entries import (
 )
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
+from n3ic.targets.capabilities import VerificationDefaults
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement, Problem
 from n3ic.targets.figures import Figure, Report
@@ -56,8 +58,11 @@ class P4Exporter(P4Target):
         SHUNTING,
         shunt_port(510, "such as the CPU port of the switch"),
     )
-    verify_options: ClassVar[tuple[Option, ...]] = (
-        Option("with-bmv2", "compile with p4c and run on simple_switch (needs root)", False),
+    verification: ClassVar[VerificationDefaults] = replace(
+        P4Target.verification,
+        options=(
+            Option("with-bmv2", "compile with p4c and run on simple_switch (needs root)", False),
+        ),
     )
     budget: ClassVar[Mapping[str, str]] = {
         "statements": "{need:,.0f} popcount statements, p4c compiles {limit:,.0f} in minutes",

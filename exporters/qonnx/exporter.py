@@ -18,12 +18,20 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.onnx import decode, graph
-from n3ic.exporters.onnx.exporter import FILE, bits_of, file_report, ternary, write_readme
+from n3ic.exporters.onnx.exporter import (
+    FILE,
+    bits_of,
+    file_report,
+    read_graph,
+    ternary,
+    write_readme,
+)
 from n3ic.model.bits import Words, unpack
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel, Inference, classes_of, margins_of
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.capabilities import Importer
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.figures import Report
@@ -132,11 +140,10 @@ class QonnxExporter(Exporter):
             "The graph is for FINN, hls4ml and other tools, which determine resources and speed.",
         )
 
-    def read(self, path: Path) -> BinaryModel:
-        """Import an ONNX or QONNX graph; see the target ``onnx``."""
-        from n3ic.exporters.onnx.importer import read
-
-        return read(path)
+    @property
+    def importer(self) -> Importer:
+        """The importer of ONNX and QONNX graphs, whose files have the suffix of target ``onnx``."""
+        return Importer(read_graph)
 
 
 def _execute(whole: Any, feed: dict[str, Any], names: list[str]) -> list[NDArray[Any]]:

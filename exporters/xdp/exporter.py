@@ -23,8 +23,9 @@ from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.network import BinaryModel
-from n3ic.options import Option, Options, OptionValue, parse_options
-from n3ic.targets.base import Execution, Exporter, MeteredCapture
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.capabilities import Benchmark, MeteredCapture, TargetMeter
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Bench, Figure, Report
@@ -51,9 +52,7 @@ class XdpExporter(Exporter):
     other_families: ClassVar[Mapping[str, str]] = {
         "look-up-tables": "n3ic.exporters.xdp.tables.exporter:EXPORTER"
     }
-    links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
     simplifies: ClassVar[bool] = False  # `n3ic xdp update` swaps in networks of the trained shape
-    evicts: ClassVar[bool] = False  # the kernel or a bucket chooses the victim, not the oldest
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "windows",
@@ -167,15 +166,11 @@ class XdpExporter(Exporter):
             )
         return words
 
-    def meter(
-        self, directory: Path, model: Classifier, options: Options, capture: Path
-    ) -> MeteredCapture | None:
-        """Replay a capture through the metering program in test runs; None without a meter."""
-        if model.meter is None:
-            return None
-        from n3ic.exporters.xdp import metering
-
-        return metering.meter_capture(directory, model, options, capture)
+    @property
+    def meter(self) -> TargetMeter:
+        """The metering program, which captures are replayed through in test runs."""
+        # The kernel or a bucket chooses the flow to evict, not the oldest.
+        return TargetMeter(_metered, links=(LINK_ETHERNET,), evicts=False)
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode the map values; see the base class."""
@@ -209,12 +204,22 @@ class XdpExporter(Exporter):
         )
         return Report(tuple(figures), notes)
 
-    def bench(self, model: Classifier, options: Mapping[str, OptionValue]) -> Bench:
-        """Measure what networks and the meter add to a packet, in this machine's kernel."""
-        from n3ic.exporters.xdp.bench import bench_xdp, render
+    @property
+    def benchmark(self) -> Benchmark:
+        """What networks and the meter add to a packet, in this machine's kernel."""
+        return Benchmark(_bench)
 
-        parse_options(self.bench_options, options, "the XDP benchmark")
-        return render(bench_xdp(model))
+
+def _metered(directory: Path, model: Classifier, options: Options, capture: Path) -> MeteredCapture:
+    from n3ic.exporters.xdp import metering
+
+    return metering.meter_capture(directory, model, options, capture)
+
+
+def _bench(model: Classifier, options: Options) -> Bench:
+    from n3ic.exporters.xdp.bench import bench_xdp, render
+
+    return render(bench_xdp(model))
 
 
 def packet_layout(model: Classifier, options: Options) -> PacketLayout:

@@ -31,7 +31,7 @@ from n3ic.model.bits import Words, pack
 from n3ic.model.classifier import Classifier
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.options import Options
-from n3ic.targets.base import MeteredCapture
+from n3ic.targets.capabilities import MeteredCapture
 from n3ic.targets.figures import Figure
 
 PACKETS = 1000  # packets that verification replays; they reach every branch of the parser

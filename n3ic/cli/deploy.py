@@ -10,7 +10,7 @@ from functools import partial
 from inspect import signature
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -18,19 +18,16 @@ from n3ic.cli.console import print_json, print_note, print_result, spinner, tabl
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.cli.rows import takes_rows
 from n3ic.errors import N3icError, UsageError, VerifyError
-from n3ic.options import Option, OptionValue
+from n3ic.options import Option, OptionValue, parse_options
+
+if TYPE_CHECKING:
+    from n3ic.targets.base import Command
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 ModelOption = Annotated[
     Path | None, typer.Option(help="Model file or run; default: the newest run.")
 ]
 Given = Mapping[str, OptionValue] | None
-_KINDS = {
-    "export": "options",
-    "verify": "verify_options",
-    "bench": "bench_options",
-    "simulate": "simulate_options",
-}
 _HINT = (
     "A target brings options of its own: name the target in n3ic {name} before --help, or call "
     "n3ic targets TARGET."
@@ -52,12 +49,12 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         words: the typed words. Only the target named in them is loaded for its options.
     """
 
-    def add(name: str, function: Callable[..., None]) -> None:
+    def add(name: Command, function: Callable[..., None]) -> None:
         called = words[:1] == [name]
         named = _targets_named(name, words[1:]) if called else ()
         epilog = _HINT.format(name=name) if called and not named else None
         every = not {"-h", "--help"}.isdisjoint(words)  # only the help shows other families'
-        owned = with_options(function, _owners(_KINDS[name], named, every=every))
+        owned = with_options(function, _owners(name, named, every=every))
         app.command(name, epilog=epilog)(owned)
 
     app.command("targets")(targets)
@@ -103,7 +100,7 @@ def _exported_for(directory: Path) -> Iterator[str]:
                 yield read_manifest(folder)["target"]
 
 
-def _owners(kind: str, names: Sequence[str], *, every: bool) -> list[Owned]:
+def _owners(command: Command, names: Sequence[str], *, every: bool) -> list[Owned]:
     """Options of targets; with ``every``, also those that a target has for its other families.
 
     Options of other families reuse the names of the target's own, so a command that runs need not
@@ -115,7 +112,7 @@ def _owners(kind: str, names: Sequence[str], *, every: bool) -> list[Owned]:
 
         tool = exporter(name)
         tools = [tool.for_family(family) for family in tool.families] if every else [tool]
-        return [option for each in tools for option in getattr(each, kind)]
+        return [option for each in tools for option in each.options_of(command)]
 
     return options_of({name: partial(load, name) for name in names})
 
@@ -126,7 +123,7 @@ def targets(
 ) -> None:
     """List the targets, or one target's options."""
     from n3ic import plugins
-    from n3ic.targets.base import exporter
+    from n3ic.targets.base import Command, exporter
 
     names = plugins.names("n3ic.exporters") if target is None else (target,)
     found = [exporter(name) for name in names]
@@ -139,7 +136,7 @@ def targets(
                     "families": e.families,
                     "shunts": e.shunts,
                     "options": [asdict(o) for o in e.options],
-                    "verify_options": [asdict(o) for o in e.verify_options],
+                    "verify_options": [asdict(o) for o in e.options_of("verify")],
                 }
                 for e in found
             }
@@ -153,11 +150,10 @@ def targets(
         print_result(
             f"  gives {'class or shunt' if e.shunts else 'a class: models that shunt are refused'}"
         )
-        for kind in ("export", "verify", "bench", "simulate"):
-            options = getattr(e, "options" if kind == "export" else f"{kind}_options")
-            for o in options:
+        for command in get_args(Command):
+            for o in e.options_of(command):
                 choices = f" ({'|'.join(o.choices)})" if o.choices else ""
-                print_result(f"  {kind} --{o.name} {o.default!r}{choices}: {o.help}")
+                print_result(f"  {command} --{o.name} {o.default!r}{choices}: {o.help}")
 
 
 def export(
@@ -360,6 +356,10 @@ def simulate(
     manifest = read_manifest(directory)
     if manifest["target"] != target:
         raise UsageError(f"{directory} is an export for {manifest['target']}, not {target}")
+    card = exporter(target).simulated_card
+    if card is None:
+        raise UsageError(f"target {target} has no simulated card")
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
         place = trusted_copy(directory, Path(name), run_changed=run_changed)
-        exporter(target).simulate(place, given or {}, print_result)
+        options = parse_options(card.options, given or {}, "a simulated card")
+        card.run(place, options, print_result)

@@ -400,19 +400,23 @@ def import_model(
         raise UsageError(f"{out} exists: name another file with --out")
     suffix = source.suffix.lower()
     names = plugins.names("n3ic.exporters")
-    able = {n: exporter(n).reads for n in names if exporter(n).reads}
+    importers = {n: one for n in names if (one := exporter(n).importer)}
     if target is None:
-        matching = [n for n, suffixes in able.items() if suffix in suffixes]
+        matching = [n for n, one in importers.items() if suffix in one.suffixes]
         if not matching:
-            known = sorted({s for suffixes in able.values() for s in suffixes})
+            known = sorted({s for one in importers.values() for s in one.suffixes})
             raise UsageError(f"no format has the suffix {suffix!r}; known: {', '.join(known)}")
         candidates = matching
+    elif exporter(target).importer is None:
+        raise UsageError(
+            f"networks cannot be imported from {target}: give --from one of {', '.join(importers)}"
+        )
     else:
         candidates = [target]
     reasons = []
     for name in candidates:
         try:
-            model = exporter(name).read(source)
+            model = importers[name].read(source)
         except N3icError as error:
             reasons.append(f"as {name}: {error}")
             continue

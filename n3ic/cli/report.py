@@ -97,8 +97,8 @@ def report(
         print_result(f"{source}: {', '.join(shapes)}")
         for line in rows_text(rows):
             print_result(line)
-        for of_run in tables_of(metrics or {}):
-            show_table(of_run)
+        for figures in tables_of(metrics or {}):
+            show_table(figures)
         if every:
             _say_figures(found)
     failed = failure(found)

@@ -8,27 +8,33 @@ artefacts, compares their results with the model's, and words the errors.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
 from typing_extensions import TypeVar
 
 from n3ic import plugins
-from n3ic.errors import ExportError, UsageError
+from n3ic.errors import ExportError
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier, Inference
-from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.plugins import Plugin
+from n3ic.targets.capabilities import (
+    Benchmark,
+    CardSimulation,
+    Importer,
+    TargetMeter,
+    VerificationDefaults,
+)
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Device, Fit
-from n3ic.targets.figures import Bench, Figure, Report
+from n3ic.targets.figures import Figure, Report
 
 if TYPE_CHECKING:
     from n3ic.targets.colocation import CoLocatedNetwork, CoLocation
@@ -49,29 +55,8 @@ class Execution:
     figures: tuple[Figure, ...] = field(default=())
 
 
-Frame = tuple[bytes, int, int]
-"""Captured bytes, length on the wire, time in units of the meter's specification."""
-
-
-@dataclass(frozen=True)
-class MeteredCapture:
-    """Results of a target's own meter and network on a capture.
-
-    Attributes:
-        flows: a row for each flow in the order of decision, its values as text: ``row``,
-            ``source``, ``source_port``, ``destination``, ``destination_port``, ``protocol``,
-            ``first_us``, ``last_us``, ``packets``, ``decided``, ``class`` (the name of the
-            verdict), ``margin``, the score of each class, each register, each feature, and ``bits``
-            (the network's input, bit 0 first).
-        counters: ``packets``, ``late``, ``evicted``, and packets put aside by reason; missing
-            ones are 0. A target that reads time stamps from captures also has ``back`` and
-            ``ahead``, the stamps that go back or jump.
-    """
-
-    flows: tuple[tuple[str, ...], ...]
-    counters: Mapping[str, int]
-
-
+Command = Literal["export", "verify", "bench", "simulate"]
+"""A command that takes options of a target."""
 ModelT = TypeVar("ModelT", bound=Classifier, default=BinaryModel)
 
 
@@ -79,23 +64,18 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     """A target: how a model becomes a program, and how that program is run here.
 
     An entry point in the group ``n3ic.exporters`` names an instance. Subclasses keep a
-    ``device.toml`` and their templates beside their module, and import no PyTorch.
+    ``device.toml`` and their templates beside their module, and import no PyTorch. What not every
+    target has is None here: see :mod:`n3ic.targets.capabilities`.
 
     Attributes:
         name: name, as in ``--target NAME``.
         summary: one line for ``n3ic targets``.
         options: options of the export.
-        verify_options: options of the verification.
-        bench_options: options of the benchmark.
-        simulate_options: options of the simulated card.
-        vectors: number of random vectors that ``verify`` runs by default.
-        quick_vectors: number of random vectors at export time.
-        reads: suffixes of the files that :meth:`read` imports; empty for none.
+        verification: how its artefacts are verified.
         products: path patterns of files that building an export creates in its directory;
             ``verify`` neither compares nor runs them.
         shunts: whether the artefacts give *class or shunt* by the model's threshold. The result of
             :meth:`run` then holds verdicts. Other targets take only models without a threshold.
-        links: link types of the captures that its meter reads; empty for all.
         family: the family of models that it writes.
         other_families: exporters of other families for the same target: by family, an
             :class:`Exporter` as ``module:name``; see :meth:`for_family`. Each of their options
@@ -103,25 +83,45 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         refusals: by family, why its models are not written, in words.
         simplifies: whether an export by default leaves out what makes no difference to the scores;
             False if a running device may load other weights of the trained shape.
-        evicts: whether a full flow cache of its meter evicts flows as the specification says. If
-            not, captures are compared with room for all their flows.
     """
 
     options: ClassVar[tuple[Option, ...]] = ()
-    verify_options: ClassVar[tuple[Option, ...]] = ()
-    bench_options: ClassVar[tuple[Option, ...]] = ()
-    simulate_options: ClassVar[tuple[Option, ...]] = ()
-    vectors: ClassVar[int] = 10_000
-    quick_vectors: ClassVar[int] = 500
-    reads: ClassVar[tuple[str, ...]] = ()
+    verification: ClassVar[VerificationDefaults] = VerificationDefaults()
     products: ClassVar[tuple[str, ...]] = ()
     shunts: ClassVar[bool] = False
-    links: ClassVar[tuple[int, ...]] = ()
     simplifies: ClassVar[bool] = True
-    evicts: ClassVar[bool] = True
     family: ClassVar[str] = BinaryModel.family
     other_families: ClassVar[Mapping[str, str]] = {}
     refusals: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def meter(self) -> TargetMeter | None:
+        """Its own meter; None if it has none."""
+        return None
+
+    @property
+    def importer(self) -> Importer | None:
+        """Its importer; None if networks cannot be imported from its format."""
+        return None
+
+    @property
+    def benchmark(self) -> Benchmark | None:
+        """Its benchmark; None if it has none."""
+        return None
+
+    @property
+    def simulated_card(self) -> CardSimulation | None:
+        """Its simulated card; None if it has none."""
+        return None
+
+    def options_of(self, command: Command) -> tuple[Option, ...]:
+        """The options that it adds to a command; empty if it lacks what the command needs."""
+        if command == "export":
+            return self.options
+        if command == "verify":
+            return self.verification.options
+        capability = self.benchmark if command == "bench" else self.simulated_card
+        return () if capability is None else capability.options
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -235,24 +235,6 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """
         return None
 
-    def received(self, frames: Iterable[Frame], spec: MeterSpec) -> Iterable[Frame]:
-        """The frames of a capture that reach the target's meter, if some are lost on the way.
-
-        The reference meter gets the same frames.
-        """
-        return frames
-
-    def meter(
-        self, directory: Path, model: ModelT, options: Options, capture: Path
-    ) -> MeteredCapture | None:
-        """Run the artefacts' meter and network on a plain capture; None if they have no meter.
-
-        Raises:
-            MissingDependencyError: a tool that this needs is not installed; the error names it.
-            VerifyError: the artefacts do not build or run.
-        """
-        return None
-
     def colocate(self, members: Sequence[CoLocatedNetwork]) -> CoLocation:
         """Describe how several networks share the device; by default they run in turn.
 
@@ -269,47 +251,13 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         )
         return colocate(members, "one after the other", sum, problems=problems)
 
-    def read(self, path: Path) -> BinaryModel:
-        """Import a network of this target's format.
-
-        Raises:
-            UsageError: this target's format cannot be imported.
-            ModelError: the file is not a binary network; the error says why.
-        """
-        raise UsageError(f"networks cannot be imported from {self.name}")
-
-    def bench(self, model: ModelT, options: Mapping[str, OptionValue]) -> Bench:
-        """Measure the target beside its alternatives, after checking that all agree.
-
-        Raises:
-            UsageError: this target has no benchmark, or not one with these options.
-            MissingDependencyError: a tool that this needs is not installed; the error names it.
-            VerifyError: the target's results differ from the model's.
-        """
-        raise UsageError(f"target {self.name} has no benchmark here")
-
-    def simulate(
-        self,
-        directory: Path,
-        options: Mapping[str, OptionValue],
-        say: Callable[[str], None],
-    ) -> None:
-        """Run a simulated card between network interfaces until interrupted.
-
-        Raises:
-            UsageError: this target has no simulated card, or an option is unknown.
-            MissingDependencyError: this machine lacks a tool or ``/dev/net/tun``.
-            N3icError: this process is not root, or a device with that name exists.
-        """
-        raise UsageError(f"target {self.name} has no simulated card")
-
     def parse_options(self, given: Mapping[str, OptionValue], *, verify: bool = False) -> Options:
         """Merge defaults and given options, and check them.
 
         Raises:
             UsageError: an option is unknown or has an invalid value.
         """
-        known = (*self.options, *(self.verify_options if verify else ()))
+        known = (*self.options, *(self.verification.options if verify else ()))
         return parse_options(known, given, f"target {self.name}")
 
 

@@ -122,7 +122,9 @@ def export(
         result = None
         if verify:
             state = state_of(directory, tool)
-            result = verify_artefacts(directory, tool, network, parsed, tool.quick_vectors)
+            result = verify_artefacts(
+                directory, tool, network, parsed, tool.verification.quick_vectors
+            )
             if result.failures:
                 raise VerifyError(str(result))
             # Measured figures differ between runs, but the same model must give the same bytes.

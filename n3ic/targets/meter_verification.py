@@ -18,7 +18,8 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.passes import Simplified
 from n3ic.options import Options
-from n3ic.targets.base import Exporter, MeteredCapture
+from n3ic.targets.base import Exporter
+from n3ic.targets.capabilities import MeteredCapture
 
 if TYPE_CHECKING:
     from n3ic.meter.reference import FlowRecord
@@ -73,46 +74,43 @@ def check_metering(
         VerifyError: the artefacts do not build or run.
     """
     spec = network.source.meter
-    if spec is not None and not tool.evicts:
+    meter = tool.meter
+    if meter is None or spec is None:
+        if captures:
+            raise UsageError(f"{directory}: this export meters no packets, and takes no captures")
+        return Metering()
+    if not meter.evicts:
         spec = replace(spec, cache_flows=_ROOM)
     found = Metering()
     with tempfile.TemporaryDirectory(prefix="n3ic-captures-") as name:
         for title, path, link, frames in _captures(spec, Path(name), packets, seed, captures):
-            if tool.links and link not in tool.links:
+            if meter.links and link not in meter.links:
                 if title in map(str, captures):
                     from n3ic.meter.capture import link_text
 
-                    known = ", ".join(map(link_text, tool.links))
+                    known = ", ".join(map(link_text, meter.links))
                     raise UsageError(
                         f"{title}: link type {link_text(link)}; {tool.name} meters {known}"
                     )
                 continue
             try:
-                got = tool.meter(directory, network.model, options, path)
+                got = meter.run(directory, network.model, options, path)
             except MissingDependencyError as error:
                 return Metering(missing=str(error))
-            if got is None:
-                break
-            if spec is not None:
-                frames = tool.received(frames, spec)
-            want = reference_flows(network, link, frames, spec)
+            want = reference_flows(network, link, meter.received(frames, spec), spec)
             wrong = _difference(network, got, want)
             found = Metering(
                 found.packets + want.counters["packets"],
                 found.flows + len(want.flows),
                 (*found.failures, *([f"{title}: {wrong}"] if wrong else [])),
             )
-    if captures and not found.packets:
-        raise UsageError(f"{directory}: this export meters no packets, and takes no captures")
     return found
 
 
 def _captures(
-    spec: MeterSpec | None, scratch: Path, packets: int, seed: int, given: Sequence[Path]
+    spec: MeterSpec, scratch: Path, packets: int, seed: int, given: Sequence[Path]
 ) -> Iterator[tuple[str, Path, int, Iterable[Frame]]]:
     """Name, plain file, link type and packets of each capture."""
-    if spec is None:
-        return
     from n3ic.meter.capture import Capture, plain_capture
     from n3ic.targets.fuzz_traffic import fuzz_captures
 

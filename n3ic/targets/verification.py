@@ -227,7 +227,7 @@ def verify_directory(
                     N3icWarning,
                     stacklevel=2,
                 )
-            count = tool.vectors if vectors is None else vectors
+            count = tool.verification.vectors if vectors is None else vectors
             place = copy if integrity.changed else fresh
             result = verify_artefacts(
                 place, tool, network, parsed, count, rows=rows, captures=captures, seed=seed

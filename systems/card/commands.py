@@ -26,7 +26,7 @@ from n3ic.cli.console import (
     table,
 )
 from n3ic.cli.outputs import check_picture, free_files, write_picture, write_plan
-from n3ic.errors import CardError, UsageError
+from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
     from n3ic.systems.card.changes import Verb
@@ -98,6 +98,7 @@ def plan(
 ) -> None:
     """Divide a card: chains into regions, space by DRF, time by DRFQ."""
     from n3ic.systems.card.picture import plan_figure
+    from n3ic.systems.card.planner import check_guaranteed
 
     free_files(out, picture, replace=replace)
     check_picture(picture, "--picture")
@@ -107,7 +108,7 @@ def plan(
     else:
         show(planned)
     if not best_effort:
-        _check_guaranteed(card, planned, "plan with")
+        check_guaranteed(planned, str(card))
     write_plan(planned, out, picture, partial(plan_figure, planned), quiet=json)
 
 
@@ -220,7 +221,7 @@ def export(
     """Write a card as one image, and run every network through it."""
     from n3ic.systems.card.export import export_card
 
-    planned = _planned(card, target, best_effort)
+    planned = _plan(card, target, best_effort=best_effort)
     with spinner("writing and verifying"):
         done = export_card(planned, out, replace=replace, packets=packets, verify=not no_verify)
     if done.missing:
@@ -237,7 +238,7 @@ def verify(
     from n3ic.systems.card.export import check_directory, verify_card
 
     check_directory(directory)
-    planned = _planned(card, None, best_effort=True)
+    planned = _plan(card)
     with spinner("verifying"):
         check = verify_card(planned, directory, packets)
     print_result(f"{directory}: {_checked(check)}")
@@ -297,42 +298,17 @@ def _change(verb: Verb, who: str, model: Path | None, to: str, directory: Path, 
 
     check_directory(directory)
     change = change_of(read_card(card), verb, who, model)
-    planned = _planned(card, None, best_effort=True)
+    planned = _plan(card)
     with spinner("changing"):
         done = change_card(planned, directory, change, to)
     print_result(done)
 
 
-def _planned(card: Path, target: str | None, best_effort: bool) -> CardPlan:
-    """Plan a card before it is written.
+def _plan(card: Path, target: str | None = None, *, best_effort: bool = True) -> CardPlan:
+    from n3ic.systems.card.planner import plan_described
 
-    Raises:
-        UsageError: the card is for another target.
-        CardError: the plan cannot guarantee the wanted rates.
-    """
-    planned = _plan(card, target)
-    if not best_effort:
-        _check_guaranteed(card, planned, "add")
-    return planned
-
-
-def _plan(card: Path, target: str | None = None) -> CardPlan:
-    from n3ic.systems.card.parser import read_card
-    from n3ic.systems.card.planner import plan_card
-
-    described = read_card(card)
-    if target not in (None, described.device.target):
-        raise UsageError(f"{card} is for target {described.device.target!r}, not {target!r}")
     with spinner("planning") as progress, _solver_to_standard_error():
-        return plan_card(described, progress)
-
-
-def _check_guaranteed(card: Path, planned: CardPlan, otherwise: str) -> None:
-    if planned.problems:
-        raise CardError(
-            f"{card}: {len(planned.problems)} graphs cannot be guaranteed what they want: "
-            f"{planned.problems[0]}; ask for less, or {otherwise} --best-effort"
-        )
+        return plan_described(card, target, best_effort=best_effort, say=progress)
 
 
 def _checked(check: CardCheck) -> str:

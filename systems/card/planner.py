@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.errors import CardError, UsageError
 from n3ic.systems.card.chains import ChainPlacement, chain_order, place
 from n3ic.systems.card.demand import CardDemand, demand_of
 from n3ic.systems.card.description import Card
 from n3ic.systems.card.drf import Floats, dominant_resource_fairness
 from n3ic.systems.card.export import joint_costs
 from n3ic.systems.card.models import check_models
+from n3ic.systems.card.parser import read_card
 from n3ic.systems.card.plan import CardPlan, GraphPlan, PlannedRegion, TenantShare
 from n3ic.systems.card.resources import Budget, TaskCost, budget_of, costs_of, uncounted
 from n3ic.systems.card.routing import flows_of, latency_of, paths_of
@@ -39,6 +42,47 @@ def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> CardPl
     costs = joint_costs(card, costs_of(card, budget, say))
     say("dividing the card")
     return plan(card, budget, costs)
+
+
+def plan_described(
+    source: str | Path | Card,
+    target: str | None = None,
+    *,
+    best_effort: bool,
+    say: Callable[[str], None] = lambda _: None,
+) -> CardPlan:
+    """Read and plan a card.
+
+    Args:
+        source: a ``card.toml``, or a description that was read.
+        target: target that the card must be for; None for its own.
+        best_effort: whether a plan may miss wanted rates.
+        say: called with progress messages.
+
+    Raises:
+        UsageError: the card is for another target.
+        CardError: as :func:`plan_card`; or a wanted rate cannot be guaranteed.
+    """
+    card = source if isinstance(source, Card) else read_card(source)
+    if target not in (None, card.device.target):
+        raise UsageError(f"{source} is for target {card.device.target!r}, not {target!r}")
+    planned = plan_card(card, say)
+    if not best_effort:
+        check_guaranteed(planned, card.name if isinstance(source, Card) else str(source))
+    return planned
+
+
+def check_guaranteed(planned: CardPlan, name: str) -> None:
+    """Check that a plan guarantees all wanted rates.
+
+    Raises:
+        CardError: it does not; the error begins with the card's name.
+    """
+    if planned.problems:
+        raise CardError(
+            f"{name}: {len(planned.problems)} graphs cannot be guaranteed what they want: "
+            f"{planned.problems[0]}; ask for less, or add --best-effort"
+        )
 
 
 def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:

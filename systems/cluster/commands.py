@@ -18,9 +18,7 @@ from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
-    from n3ic.model.network import BinaryModel
     from n3ic.systems.cluster.nodes import ClusterDescription
-    from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement
     from n3ic.systems.cluster.plan import ClusterPlan
     from n3ic.systems.cluster.udp import Address
 
@@ -69,6 +67,7 @@ def plan(
 ) -> None:
     """Place the layers of a model on nodes: whole, by neurons or by inputs."""
     from n3ic.systems.cluster.picture import plan_figure
+    from n3ic.systems.cluster.placement import splits_of
     from n3ic.systems.cluster.planner import plan_cluster
 
     free_files(out, picture, replace=replace)
@@ -80,7 +79,7 @@ def plan(
             _cluster(cluster, nodes, target, link),
             digest,
             goal.value,
-            _splits(split, len(sizes) - 1),
+            None if split is None else splits_of(split, len(sizes) - 1),
         )
     if json:
         print_json(found.to_dict())
@@ -140,45 +139,36 @@ def run(
     json: JsonFlag = False,
 ) -> None:
     """Run a model on a ring of nodes, and compare every row with the single model."""
-    from n3ic.data.flows import read_features
-    from n3ic.systems.cluster.launch import RingOptions, ring
+    from n3ic.systems.cluster.launch import RingOptions
     from n3ic.systems.cluster.link import LinkTiming
-    from n3ic.systems.cluster.measurement import compare, rows_to_compare
-    from n3ic.systems.cluster.simulated_cards import simulated_cards
+    from n3ic.systems.cluster.run import networks_of, run_model
     from n3ic.systems.cluster.udp import FaultInjection
 
-    loaded = _model(model)
+    loaded = networks_of(model)
+    options = RingOptions(
+        dask=dask,
+        cards=_addresses(card or [], "--card"),
+        addresses=_addresses(address or [], "--address"),
+        timing=LinkTiming(limit=limit),
+        faults=FaultInjection(loss, seed),
+    )
     targets = _targets(simulate or [])
-    cards, addresses = _addresses(card or [], "--card"), _addresses(address or [], "--address")
-    placement = _placement(loaded, plan, nodes, split, {*targets, *cards})
-    if flows is None:
-        words = rows_to_compare(loaded, rows or 200, seed)
-    else:
-        words = loaded.encode(read_features(flows, loaded))[:rows]
-    with (
-        spinner("starting the nodes") as progress,
-        simulated_cards(loaded, placement, targets, loss=loss, seed=seed) as found,
-    ):
-        options = RingOptions(
-            dask=dask,
-            cards=cards | found.addresses,
-            addresses=addresses | found.neighbours,
-            timing=LinkTiming(limit=limit),
-            faults=FaultInjection(loss, seed),
+    with spinner("starting the nodes") as progress:
+        done = run_model(
+            loaded,
+            flows,
+            nodes=nodes,
+            plan=plan,
+            split=split,
+            rows=rows,
+            options=options,
+            simulated=targets,
+            say=progress,
         )
-        with ring(loaded, placement, options) as running:
-            # Counters are read within the block, because stopped processes no longer answer.
-            progress("computing")
-            measured = compare(running.session, loaded, words)
-            counters = running.counters()
-            resent = running.session.station.resent
-    counters |= found.counters
-    lost = sum(c["lost"] for c in counters.values())
-    again = resent + sum(c["resent"] for c in counters.values())
     if json:
-        traffic = {"loss": loss, "lost": lost, "resent": again}
-        print_json(measured.to_dict() | traffic | {"placement": placement.to_dict()})
+        print_json(done.to_dict())
         return
+    placement, measured = done.placement, done.measured
     table(
         f"{loaded.name}: {loaded.shape_text} over {placement.nodes} nodes",
         ["layer", "split", "shares"],
@@ -200,7 +190,7 @@ def run(
         f"{one / ring_rate:,.1f} times as fast" if one > ring_rate else "slower than the ring"
     )
     print_result(f"one process without a ring, same rows, measured: {one:,.0f} rows/s, {compared}")
-    print_result(f"nodes discarded {lost:,} datagrams on purpose; {again:,} were resent")
+    print_result(f"nodes discarded {done.lost:,} datagrams on purpose; {done.resent:,} were resent")
 
 
 def simulate(
@@ -263,31 +253,6 @@ def simulate(
     )
 
 
-def _model(path: Path) -> BinaryModel:
-    from n3ic.model.network import BinaryModel
-    from n3ic.runs.folder import models_of
-    from n3ic.systems.cluster.merged_model import merge_models
-
-    found = {task: BinaryModel.load(file) for task, file in models_of(path).items()}
-    return next(iter(found.values())) if len(found) == 1 else merge_models(found)
-
-
-def _placement(
-    model: BinaryModel, plan: Path | None, nodes: int | None, split: str, cards: set[int]
-) -> ModelPlacement:
-    from n3ic.systems.cluster.placement import even_placement
-    from n3ic.systems.cluster.plan import read_placement
-
-    if plan is not None:
-        placed = read_placement(plan)
-        if nodes not in (None, placed.nodes):
-            raise UsageError(f"--nodes {nodes}: the plan {plan} has {placed.nodes}")
-        placed.check_model(model)
-        return placed
-    splits = _splits(split, len(model.layers))
-    return even_placement(model, nodes or 4, splits, single=cards)
-
-
 def _targets(words: Sequence[str]) -> dict[int, str]:
     found = {}
     for word in words:
@@ -328,21 +293,6 @@ def _cluster(path: Path | None, nodes: int, target: str, link: str) -> ClusterDe
     from n3ic.systems.cluster.nodes import equal_nodes, read_nodes
 
     return equal_nodes(nodes, target, link) if path is None else read_nodes(path)
-
-
-def _splits(text: str | None, layers: int) -> list[LayerSplit] | None:
-    from n3ic.systems.cluster import placement
-
-    if text is None:
-        return None
-    names = text.split(",")
-    known = [s.value for s in placement.LayerSplit]
-    for name in names:
-        if name not in known:
-            raise UsageError(f"--split: expected {', '.join(known)}, got {name!r}")
-    if len(names) not in (1, layers):
-        raise UsageError(f"--split: expected one or {layers} of them, got {len(names)}")
-    return [placement.LayerSplit(n) for n in (names * layers if len(names) == 1 else names)]
 
 
 def show(found: ClusterPlan) -> None:

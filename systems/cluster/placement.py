@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-from n3ic.errors import ClusterError
+from n3ic.errors import ClusterError, UsageError
 from n3ic.model.bits import WORD_BITS
 from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.protocol import MAX_NODES
@@ -233,6 +233,26 @@ def even_shares(size: int, nodes: Sequence[int]) -> tuple[Share, ...]:
         for node, (start, end) in zip(nodes, pairwise(bounds), strict=True)
         if start < end
     )
+
+
+def splits_of(names: str | Sequence[str], layers: int) -> list[LayerSplit]:
+    """Read the splits of layers.
+
+    Args:
+        names: names of splits, one for all layers or one for each; a text has commas between them.
+        layers: number of layers.
+
+    Raises:
+        UsageError: a name is unknown, or the number of names is wrong.
+    """
+    parts = names.split(",") if isinstance(names, str) else [*names]
+    known = [s.value for s in LayerSplit]
+    for name in parts:
+        if name not in known:
+            raise UsageError(f"--split: expected {', '.join(known)}, got {name!r}")
+    if len(parts) not in (1, layers):
+        raise UsageError(f"--split: expected one or {layers} of them, got {len(parts)}")
+    return [LayerSplit(n) for n in (parts * layers if len(parts) == 1 else parts)]
 
 
 def even_placement(

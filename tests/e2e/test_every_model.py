@@ -159,7 +159,7 @@ def imported_qonnx(table):
     """A graph of few bits a weight that a tool of QONNX wrote."""
     pytest.importorskip("onnx")
     graphs = Path(__file__).parents[1] / "exporters" / "onnx" / "graphs"
-    return exporter("onnx").read(graphs / "qonnx-few-bits.onnx")
+    return exporter("onnx").importer.read(graphs / "qonnx-few-bits.onnx")
 
 
 def queues(table):
@@ -176,7 +176,7 @@ def imported(table, tmp_path_factory):
     """An ONNX graph that was read back."""
     pytest.importorskip("onnx")
     folder = tmp_path_factory.mktemp("onnx") / "out"
-    return exporter("onnx").read(
+    return exporter("onnx").importer.read(
         export(own(table), "onnx", folder, verify=False).path / "model.onnx"
     )
 

@@ -10,6 +10,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.options import Option
 from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.capabilities import VerificationDefaults
 from n3ic.targets.device import Device, Fit, Memory, Placement, Problem
 from n3ic.targets.figures import Figure, Report
 
@@ -23,7 +24,7 @@ class Toy(Exporter):
         Option("limit", "largest model", 10_000, minimum=1),
         Option("mode", "how", "good", choices=("good", "broken", "absent", "disk-full")),
     )
-    verify_options = (Option("slow", "more", False),)
+    verification = VerificationDefaults((Option("slow", "more", False),))
     device = Device("a toy card", 1.0, (Memory("RAM", 10_000),), {}, {}, "invented")
 
     def check(self, model, options):

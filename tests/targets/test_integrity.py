@@ -56,7 +56,7 @@ def test_vectors_are_as_many_as_the_target_says_and_those_of_seed_0(path, toy, m
         return run(directory, model, options, words)
 
     monkeypatch.setattr(toy, "run", watched, raising=False)
-    assert verify_directory(path).vectors == len(seen[0]) == toy.vectors
+    assert verify_directory(path).vectors == len(seen[0]) == toy.verification.vectors
     verify_directory(path, vectors=400)
     verify_directory(path, vectors=400, seed=0)
     verify_directory(path, vectors=400, seed=1)

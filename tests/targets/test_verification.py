@@ -15,6 +15,7 @@ from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import boundary_features
 from n3ic.targets import verification
 from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.capabilities import VerificationDefaults
 from n3ic.targets.decoding import Decoded, DecodedLayer
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.meter_verification import Metering
@@ -37,7 +38,7 @@ class Honest(Exporter):
 
     name = "honest"
     summary = "a target"
-    vectors = 100
+    verification = VerificationDefaults(vectors=100)
 
     def check(self, model, options):
         raise NotImplementedError

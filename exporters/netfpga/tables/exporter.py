@@ -31,6 +31,7 @@ from n3ic.families.tables.vectors import tables_vectors
 from n3ic.model.bits import Words
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.capabilities import VerificationDefaults
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Device, Fit, Problem
 from n3ic.targets.figures import Figure, Report
@@ -89,10 +90,10 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
         *front.OPTIONS,
         shell.SYNTH,
     )
-    verify_options: ClassVar[tuple[Option, ...]] = shell.VERIFY_OPTIONS
+    verification: ClassVar[VerificationDefaults] = VerificationDefaults(
+        shell.VERIFY_OPTIONS, vectors=5_000
+    )
     shunts: ClassVar[bool] = True
-    vectors: ClassVar[int] = 5_000
-    quick_vectors: ClassVar[int] = 500
 
     @cached_property
     def device(self) -> Device:

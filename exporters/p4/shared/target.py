@@ -24,6 +24,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.options import Options
 from n3ic.targets.base import Execution, Exporter, ModelT
+from n3ic.targets.capabilities import VerificationDefaults
 from n3ic.targets.colocation import CoLocatedNetwork, CoLocation, colocate, over_budget
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure
@@ -47,8 +48,9 @@ class P4Program(Exporter[ModelT]):
     """
 
     shunts: ClassVar[bool] = True
-    vectors: ClassVar[int] = 2_000
-    quick_vectors: ClassVar[int] = 200
+    verification: ClassVar[VerificationDefaults] = VerificationDefaults(
+        vectors=2_000, quick_vectors=200
+    )
     crossed: ClassVar[int]
 
     @abstractmethod

@@ -20,6 +20,7 @@ from n3ic.exporters.p4.tables.target import P4TablesTarget, tables_figures
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.readback import compared
 from n3ic.options import Option, Options
+from n3ic.targets.capabilities import VerificationDefaults
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement
 from n3ic.targets.figures import Figure, Report
@@ -34,7 +35,7 @@ class P4TablesExporter(P4TablesTarget):
     name: ClassVar[str] = "p4"
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), one match-action table each"
     options: ClassVar[tuple[Option, ...]] = P4Exporter.options
-    verify_options: ClassVar[tuple[Option, ...]] = P4Exporter.verify_options
+    verification: ClassVar[VerificationDefaults] = P4Exporter.verification
     budget: ClassVar[Mapping[str, str]] = {
         "statements": "{need:,.0f} bits of indices and additions, p4c compiles {limit:,.0f} "
         "in minutes",

@@ -6,12 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from n3ic.errors import needed
+from n3ic.errors import in_python, needed
 
 if TYPE_CHECKING:
     from n3ic.studies.shunt.result import ShuntStudy
 
 
+@in_python()
 @needed("n3ic.shunt")
 def shunt(
     model: str | Path,

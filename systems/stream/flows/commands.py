@@ -56,42 +56,31 @@ def run(
     ] = False,
 ) -> None:
     """Meter packets, decide flows and write them to sinks, until the source ends or Ctrl-C."""
-    from contextlib import ExitStack
-
     from n3ic.cli.console import print_json, print_note
     from n3ic.errors import UsageError
     from n3ic.meter.records import left_out
     from n3ic.runs.folder import open_models
-    from n3ic.systems.stream.flows.decide import StreamModel
-    from n3ic.systems.stream.flows.pipeline import FlowStream, StreamSettings
-    from n3ic.systems.stream.flows.sink import STANDARD_OUTPUT, open_sink
-    from n3ic.systems.stream.flows.source import open_source
+    from n3ic.systems.stream.flows.pipeline import StreamSettings
+    from n3ic.systems.stream.flows.run import run_stream
+    from n3ic.systems.stream.flows.sink import STANDARD_OUTPUT
     from n3ic.systems.stream.flows.terminal import lines, live_view
 
     places = sink or [STANDARD_OUTPUT]
     if json and STANDARD_OUTPUT in places:
         raise UsageError("--json and the flows share standard output: name a file with --sink")
-    if len({*places}) < len(places):
-        raise UsageError("--sink: the same place is named twice")
     path, models, _ = open_models(model)
     if len(models) > 1:
         raise UsageError(f"{path} holds {len(models)} models; name one with --model")
-    chosen = StreamModel(next(iter(models.values())), features)
-    with ExitStack() as stack:
-        found = open_source(source, chosen.model)
-        stack.callback(found.close)
-        stream = FlowStream(
-            found,
-            chosen,
-            [open_sink(place, chosen) for place in places],
+    with live_view(not json and STANDARD_OUTPUT not in places) as watch:
+        figures = run_stream(
+            source,
+            next(iter(models.values())),
+            places,
             StreamSettings(state, commit, replace, seconds),
+            features=features,
+            metrics=metrics,
+            watch=watch,
         )
-        if metrics:
-            from n3ic.systems.stream.flows.metrics import serving
-
-            stack.enter_context(serving(metrics, stream.figures))
-        with live_view(not json and STANDARD_OUTPUT not in places) as watch:
-            figures = stream.run(watch)
     if json:
         print_json(figures.to_dict())
         return

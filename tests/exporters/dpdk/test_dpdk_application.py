@@ -20,6 +20,7 @@ from n3ic.errors import DataError, MissingDependencyError, N3icWarning, VerifyEr
 from n3ic.exporters.dpdk import application, bench
 from n3ic.exporters.dpdk.application import PROGRAM, eal_words, require_dpdk
 from n3ic.exporters.dpdk.exporter import EXPORTER
+from n3ic.exporters.dpdk.exporter import received as received_frames
 from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.families.spn.random_models import random_spn
 from n3ic.families.tables.random_models import random_tables
@@ -197,7 +198,7 @@ def test_damaged_captures_give_what_flow_exec_gives(seed, program, directory, tm
         done = subprocess.run([*words, "--decisions", out], capture_output=True, timeout=TIMEOUT_S)
         assert done.returncode == 0, done.stderr.decode()
         again = tmp_path / "again.pcapng"
-        received = [(d, n, max(0, t)) for d, n, t in EXPORTER.received(frames, spec)]
+        received = [(d, n, max(0, t)) for d, n, t in received_frames(frames, spec)]
         again.write_bytes(pcapng(LINK_ETHERNET, received, spec.tick_ns, "<"))
         rows = application.flow_rows(MODEL, out.read_bytes())
         assert rows == run_flow_exec(directory / "host", MODEL, again).flows

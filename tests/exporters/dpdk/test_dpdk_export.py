@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import n3ic
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.dpdk import application, bench
-from n3ic.exporters.dpdk.exporter import EXPORTER, DpdkExporter
+from n3ic.exporters.dpdk.exporter import EXPORTER, DpdkExporter, received
 from n3ic.meter.compiled import STAMPS
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
@@ -50,7 +51,7 @@ def test_a_network_without_a_meter_is_a_library(tmp_path):
     assert (done.path / "host" / "bnn.c").exists()
     assert "no application" in (done.path / "README.md").read_text("utf-8")
     with pytest.raises(UsageError, match="no meter"):
-        EXPORTER.bench(model, {})
+        n3ic.bench("dpdk", model)
 
 
 def test_without_dpdk_the_network_is_verified_and_the_application_is_said_to_be_missing(
@@ -64,7 +65,7 @@ def test_without_dpdk_the_network_is_verified_and_the_application_is_said_to_be_
     assert "apt-get install dpdk" in found.unmetered
     assert set(found.decoded) == {"host/weights.bin", "host/bnn.c"}
     with pytest.raises(MissingDependencyError, match=r"make is not installed: .*libpcap-dev"):
-        EXPORTER.bench(MODEL, {})
+        n3ic.bench("dpdk", MODEL)
 
 
 def test_a_changed_weight_is_read_back(tmp_path):
@@ -90,8 +91,8 @@ def test_it_takes_the_families_of_the_host():
 def test_net_pcap_knows_neither_what_was_cut_off_nor_nanoseconds():
     spec = replace(standard_spec(), tick_ns=100)
     frames = [(b"abc", 1500, 12_345), (b"", 4, 19)]
-    assert [*EXPORTER.received(frames, spec)] == [(b"abc", 3, 12_340), (b"", 0, 10)]
-    assert [*EXPORTER.received([(b"a", 1, 7)], replace(spec, tick_ns=10**9))] == [(b"a", 1, 7)]
+    assert [*received(frames, spec)] == [(b"abc", 3, 12_340), (b"", 0, 10)]
+    assert [*received([(b"a", 1, 7)], replace(spec, tick_ns=10**9))] == [(b"a", 1, 7)]
 
 
 def statistics(**changes):

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
+import n3ic
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.host import bench
-from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.kernel import blob
 from n3ic.kernel.library import KernelLibrary
 from n3ic.model.bits import unpack
@@ -84,5 +84,5 @@ def test_what_is_not_installed_is_named(compiler: object, monkeypatch: pytest.Mo
 
 
 def test_it_has_no_options() -> None:
-    with pytest.raises(UsageError, match="--rows"):
-        EXPORTER.bench(MODEL, {"rows": 5})
+    with pytest.raises(UsageError, match="no option rows"):
+        n3ic.bench("host", MODEL, rows=5)

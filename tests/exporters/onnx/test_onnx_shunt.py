@@ -28,13 +28,13 @@ def graph_of(target, folder):
 
 @pytest.mark.parametrize("target", ["onnx", "qonnx"])
 def test_the_threshold_comes_back(target, tmp_path):
-    again = exporter(target).read(graph_of(target, tmp_path / "out"))
+    again = exporter(target).importer.read(graph_of(target, tmp_path / "out"))
     assert again.shunt == 2
     words = margin_vectors(MODEL)
     assert np.array_equal(again.infer(words).verdicts, MODEL.infer(words).verdicts)
     plain = MODEL.with_shunt(0)
     exporter(target).write(plain, exporter(target).parse_options({}), tmp_path)
-    assert exporter(target).read(tmp_path / "model.onnx").shunt == 0
+    assert exporter(target).importer.read(tmp_path / "model.onnx").shunt == 0
     outputs = [v.name for v in graph.read(tmp_path / "model.onnx").graph.output]
     assert "verdict" not in outputs
 
@@ -54,7 +54,7 @@ def test_a_changed_verdict_is_refused(tmp_path):
         with pytest.raises(VerifyError, match="verdict must be its class"):
             shunt_of(model, constants)
         with pytest.raises(ModelError, match="verdict must be its class"):
-            exporter("onnx").read(tmp_path / "changed.onnx")
+            exporter("onnx").importer.read(tmp_path / "changed.onnx")
 
     def other_class(model):
         constant(model, "no_class").CopyFrom(

@@ -129,4 +129,4 @@ def test_an_entry_that_is_a_step_off_gives_other_scores(tmp_path: Path) -> None:
 def test_the_import_says_that_it_reads_binary_networks_only(tmp_path: Path) -> None:
     out = export(some_tables(5), "onnx", tmp_path / "e", verify=False).path
     with pytest.raises(ModelError, match="look-up-tables, but imports only binary networks"):
-        ONNX.read(out / "model.onnx")
+        ONNX.importer.read(out / "model.onnx")

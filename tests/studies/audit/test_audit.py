@@ -16,9 +16,9 @@ from n3ic.errors import DataError, UsageError
 from n3ic.studies.audit import ablation
 from n3ic.studies.audit.ablation import losses
 from n3ic.studies.audit.audit import AuditRequest, audit
-from n3ic.studies.audit.commands import _recipe
 from n3ic.studies.audit.marks import kind_of, marks_of
 from n3ic.studies.audit.separability import FOLDS, CodedRows, best_cut, bins, separability_by
+from n3ic.studies.audit.study import recipe_for
 from n3ic.training.recipe import Recipe, Training
 from tests.support.public_layouts import LAYOUTS, made
 
@@ -353,6 +353,6 @@ def test_a_network_without_the_column_that_tells_the_class_loses(tmp_path, small
     (one,) = losses(right, "networks", ("payload", "bytes"), [("payload",)])
     assert one.rows == 216  # validation rows: a tenth of nine tenths
     assert one.lost > 0.2 and not one.free
-    assert _recipe("published", data_set("unsw-nb15")).name == "published"
+    assert recipe_for("published", data_set("unsw-nb15")).name == "published"
     with pytest.raises(UsageError, match="no recipe 'x'"):
-        _recipe("x", own)
+        recipe_for("x", own)

@@ -177,7 +177,7 @@ def asked(table, out, axes=None, **more):
     found = sweep(
         "tomography",
         axes or {"hidden": ((8,), (4,))},
-        table=table,
+        data=table,
         options={"queue": "0"},
         overrides=QUICK,
         jobs=1,

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions ``n3ic.plan_card``, ``n3ic.export_card`` and ``n3ic.verify_card``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from n3ic.errors import in_python, needed
+
+if TYPE_CHECKING:
+    from n3ic.systems.card.description import Card
+    from n3ic.systems.card.export import CardCheck, ExportedCard
+    from n3ic.systems.card.plan import CardPlan
+
+
+@in_python()
+@needed("n3ic.plan_card")
+def plan_card(
+    card: str | Path | Card = "card.toml", *, target: str | None = None, best_effort: bool = False
+) -> CardPlan:
+    """Divide a card among its tenants: chains into regions, space by DRF, time by DRFQ.
+
+    Args:
+        card: the card's description, a ``card.toml``; or one that was read.
+        target: target that the card must be for; None for the description's.
+        best_effort: accept a plan that cannot guarantee all wanted rates.
+
+    Returns:
+        The plan: regions, shares of the tenants, guaranteed rates in inferences/s, latencies in ns.
+
+    Raises:
+        CardError: the description is malformed, the device does not support a task, or a wanted
+            rate cannot be guaranteed.
+        UsageError: the card is for another target.
+        MissingDependencyError: scipy, whose solver plans, is missing.
+    """
+    from n3ic.systems.card.planner import plan_described
+
+    return plan_described(card, target, best_effort=best_effort)
+
+
+@in_python()
+@needed("n3ic.export_card")
+def export_card(
+    card: str | Path | Card,
+    out: str | Path,
+    *,
+    target: str | None = None,
+    packets: int = 6,
+    verify: bool = True,
+    best_effort: bool = False,
+    replace: bool = False,
+) -> ExportedCard:
+    """Write a card as one image, and run every network through it; write all or nothing.
+
+    Args:
+        card: the card's description, a ``card.toml``; or one that was read.
+        out: the directory.
+        target: target that the card must be for; None for the description's.
+        packets: packets of each graph in the verification.
+        verify: run every network before the directory appears.
+        best_effort: accept a plan that cannot guarantee all wanted rates.
+        replace: replace an existing export of a card.
+
+    Returns:
+        The directory and its verification; without one, the tool that is missing.
+
+    Raises:
+        CardError: as :func:`plan_card`.
+        UsageError: the target writes no cards, or ``out`` exists.
+        VerifyError: the image's results differ from the networks'.
+    """
+    from n3ic.systems.card import export
+    from n3ic.systems.card.planner import plan_described
+
+    plan = plan_described(card, target, best_effort=best_effort)
+    return export.export_card(plan, Path(out), replace=replace, packets=packets, verify=verify)
+
+
+@in_python()
+@needed("n3ic.verify_card")
+def verify_card(
+    directory: str | Path, card: str | Path | Card = "card.toml", *, packets: int = 24
+) -> CardCheck:
+    """Compare an exported card with a fresh export, and run every network through it.
+
+    Args:
+        directory: the exported card.
+        card: the card's description, a ``card.toml``; or one that was read.
+        packets: packets of each graph.
+
+    Raises:
+        UsageError: the directory is not an exported card.
+        VerifyError: a file is missing, changed or unknown, or a result differs.
+    """
+    from n3ic.systems.card import export
+    from n3ic.systems.card.planner import plan_described
+
+    export.check_directory(Path(directory))
+    return export.verify_card(plan_described(card, best_effort=True), Path(directory), packets)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The function ``n3ic.stream``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
+
+from n3ic.errors import ArgumentError, in_python, needed
+
+if TYPE_CHECKING:
+    from n3ic.api import ModelLike
+    from n3ic.systems.stream.flows.figures import StreamFigures
+    from n3ic.systems.stream.flows.sink import StreamSink
+    from n3ic.systems.stream.flows.sinks.callback import TakesFlows
+
+Sink = Union[str, Path, "TakesFlows", "StreamSink"]
+
+
+@in_python()
+@needed("n3ic.stream")
+def stream(
+    source: str | Path,
+    model: ModelLike | None = None,
+    sink: Sink | Sequence[Sink] = "-",
+    *,
+    state: str | Path | None = None,
+    commit: float = 5.0,
+    features: bool = False,
+    replace: bool = False,
+    seconds: float | None = None,
+    metrics: str = "",
+    watch: Callable[[StreamFigures], object] | None = None,
+) -> StreamFigures:
+    """Meter packets, decide flows and write them to sinks, until the source ends or Ctrl-C.
+
+    Args:
+        source: a capture, ``-`` for standard input, a network interface, ``af_xdp:INTERFACE``,
+            ``dpdk:DEVICE``, ``shunted:SOCKET``, ``xdp:INTERFACE``, ``udp:ADDRESS:PORT`` or
+            ``kafka://HOST:PORT/TOPIC``.
+        model: a model, its file, a run of one network, or a fitted estimator; None for the newest
+            run. For packets it must carry its meter.
+        sink: where decided flows go, one or several: ``FILE.jsonl``, ``FILE.parquet``, ``-`` for
+            standard output, ``ipfix://HOST:PORT``, ``kafka://HOST:PORT/TOPIC``,
+            ``nats://HOST:PORT/SUBJECT``, or an object with ``write(batch)``, which gets each
+            :class:`~n3ic.systems.stream.batch.FlowBatch`.
+        state: folder of the stream's state, from which the same call resumes; None keeps no state.
+        commit: seconds between two states.
+        features: write the model's features as well.
+        replace: replace existing files of the sinks.
+        seconds: stop after this many seconds; None for no limit.
+        metrics: address to serve figures for Prometheus on, such as ``127.0.0.1:9109``.
+        watch: called with the figures a few times a second.
+
+    Returns:
+        Counts of packets, flows, verdicts and losses, and latencies in microseconds.
+
+    Raises:
+        UsageError: a source or sink is unknown, or the model carries no meter.
+        DataError: the source cannot be opened, or the state is of another stream.
+        N3icError: the source or a sink failed; everything before the last state is kept.
+    """
+    from n3ic.api import model_of
+    from n3ic.runs.folder import newest_run
+    from n3ic.systems.stream.flows.pipeline import StreamSettings
+    from n3ic.systems.stream.flows.run import run_stream
+
+    return run_stream(
+        str(source),
+        model_of(newest_run() if model is None else model),
+        _sinks(sink),
+        StreamSettings(None if state is None else Path(state), commit, replace, seconds),
+        features=features,
+        metrics=metrics,
+        watch=watch or (lambda _: None),
+    )
+
+
+def _sinks(sink: Any) -> list[str | StreamSink]:
+    """One sink or several, with a name for each object that takes flows."""
+    from n3ic.systems.stream.flows.sink import StreamSink
+    from n3ic.systems.stream.flows.sinks.callback import CallbackSink
+
+    several = sink if isinstance(sink, list | tuple) else [sink]
+    sinks: list[str | StreamSink] = []
+    for number, one in enumerate(several):
+        if isinstance(one, str | Path):
+            sinks.append(str(one))
+        elif isinstance(one, StreamSink):
+            sinks.append(one)
+        elif callable(getattr(one, "write", None)):
+            sinks.append(CallbackSink(one, f"callback {number}" if number else "callback"))
+        else:
+            raise ArgumentError(
+                "sink: expected a file, a place such as kafka://HOST:PORT/TOPIC, or an object with "
+                f"write(batch), got {one!r:.60}"
+            )
+    return sinks
