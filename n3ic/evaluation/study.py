@@ -46,6 +46,11 @@ class StudyResult(Displayed):
         """What follows from them or limits them, a line each."""
         return ()
 
+    @property
+    def commands(self) -> Mapping[str, str]:
+        """Commands for a shell by what they belong to, such as the row of a table."""
+        return {}
+
     def figure(self) -> Figure | None:
         """The picture; None if there is nothing to draw.
 
@@ -63,8 +68,10 @@ class StudyResult(Displayed):
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def view(self) -> View:
-        """The title, the tables and the conclusions."""
-        return View(self.title, self.tables, self.conclusions)
+        """The title, the tables, the commands and the conclusions."""
+        commands = TextTable("commands", ("", "command"), tuple(self.commands.items()), left=2)
+        tables = (*self.tables, commands) if commands.rows else self.tables
+        return View(self.title, tables, self.conclusions)
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,7 @@ def page_text(result: StudyResult, picture: str = "") -> str:
         picture: file name of the picture beside the page; empty for none.
     """
     from n3ic.util.markdown import escaped, table
+    from n3ic.util.names import visible
 
     lines = [f"# {escaped(result.title)}", ""]
     lines += [*(f"- {escaped(line)}" for line in result.conclusions), ""]
@@ -122,6 +130,8 @@ def page_text(result: StudyResult, picture: str = "") -> str:
         head = escaped(each.title[:1].upper() + each.title[1:])
         lines += [f"## {head}", ""] if head else []
         lines += [*table(each.head, each.rows, "l" * each.left + "r"), ""]
+    commands = [visible(f"{command}  # {name}") for name, command in result.commands.items()]
+    lines += ["```sh", *commands, "```", ""] if commands else []
     lines += [f"![{escaped(result.title)}]({picture})", ""] if picture else []
     return "\n".join(lines).rstrip() + "\n"
 
