@@ -153,7 +153,7 @@ def _number(value: object) -> bytes:
 
 
 def write_result(
-    result: StudyResult, out: Path | None = None, picture: Path | None = None
+    result: StudyResult, out: Path | None = None, picture: Path | None = None, kind: str = ""
 ) -> tuple[Path, ...]:
     """Write a result and its picture, each atomically, in the format of the file's suffix.
 
@@ -162,6 +162,7 @@ def write_result(
         out: a page (``.md``), ``.csv`` or ``.json``; None for none.
         picture: ``.png`` or ``.svg``, which a page shows if it lies in the same folder; None for
             none.
+        kind: the suffix whose format ``out`` has; empty for its own.
 
     Returns:
         The files written: without a figure, no picture.
@@ -177,9 +178,10 @@ def write_result(
             write(figure, stream, "svg" if picture.suffix == ".svg" else "png")
         written.append(picture)
     if out is not None:
-        if out.suffix == CSV:
+        kind = kind or out.suffix
+        if kind == CSV:
             write_atomic(out, csv_text(result))
-        elif out.suffix == JSON:
+        elif kind == JSON:
             write_atomic(out, json_text(result.to_dict()))
         else:
             write_atomic(out, page_text(result, *(path.name for path in written)))

@@ -71,6 +71,8 @@ def test_a_result_is_written_in_the_format_of_the_suffix(tmp_path):
     write_result(found, table)
     (row,) = csv.DictReader(table.open())
     assert row == {"name": "'=1|,", "flows": "3", "share": "", "few": "True"}
+    write_result(found, tmp_path / "x.txt", kind=".csv")
+    assert (tmp_path / "x.txt").read_bytes() == table.read_bytes()
     write_result(found, data)
     assert json.loads(data.read_text()) == {"flows": 3, "name": "a|b"}
     pytest.importorskip("matplotlib")
