@@ -26,7 +26,7 @@ class Written(Protocol):
 def show_result(
     result: StudyResult, *, json: bool, beside: Mapping[str, Any] | None = None
 ) -> None:
-    """Print the result of a study: as JSON, or its tables and conclusions.
+    """Print the result of a study: as JSON, or its tables, conclusions and commands.
 
     Args:
         result: the result.
@@ -38,7 +38,7 @@ def show_result(
         return
     for each in result.tables:
         show_table(each)
-    for line in result.conclusions:
+    for line in (*result.conclusions, *(f"{n}: {c}" for n, c in result.commands.items())):
         print_result(line)
 
 

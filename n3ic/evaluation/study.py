@@ -46,6 +46,11 @@ class StudyResult(Displayed):
         """What follows from them or limits them, a line each."""
         return ()
 
+    @property
+    def commands(self) -> Mapping[str, str]:
+        """Commands for a shell by what they belong to, such as the row of a table."""
+        return {}
+
     def figure(self) -> Figure | None:
         """The picture; None if there is nothing to draw.
 
@@ -63,8 +68,10 @@ class StudyResult(Displayed):
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def view(self) -> View:
-        """The title, the tables and the conclusions."""
-        return View(self.title, self.tables, self.conclusions)
+        """The title, the tables, the commands and the conclusions."""
+        commands = TextTable("commands", ("", "command"), tuple(self.commands.items()), left=2)
+        tables = (*self.tables, commands) if commands.rows else self.tables
+        return View(self.title, tables, self.conclusions)
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,7 @@ def page_text(result: StudyResult, picture: str = "") -> str:
         picture: file name of the picture beside the page; empty for none.
     """
     from n3ic.util.markdown import escaped, table
+    from n3ic.util.names import visible
 
     lines = [f"# {escaped(result.title)}", ""]
     lines += [*(f"- {escaped(line)}" for line in result.conclusions), ""]
@@ -122,6 +130,8 @@ def page_text(result: StudyResult, picture: str = "") -> str:
         head = escaped(each.title[:1].upper() + each.title[1:])
         lines += [f"## {head}", ""] if head else []
         lines += [*table(each.head, each.rows, "l" * each.left + "r"), ""]
+    commands = [visible(f"{command}  # {name}") for name, command in result.commands.items()]
+    lines += ["```sh", *commands, "```", ""] if commands else []
     lines += [f"![{escaped(result.title)}]({picture})", ""] if picture else []
     return "\n".join(lines).rstrip() + "\n"
 
@@ -143,7 +153,7 @@ def _number(value: object) -> bytes:
 
 
 def write_result(
-    result: StudyResult, out: Path | None = None, picture: Path | None = None
+    result: StudyResult, out: Path | None = None, picture: Path | None = None, kind: str = ""
 ) -> tuple[Path, ...]:
     """Write a result and its picture, each atomically, in the format of the file's suffix.
 
@@ -152,6 +162,7 @@ def write_result(
         out: a page (``.md``), ``.csv`` or ``.json``; None for none.
         picture: ``.png`` or ``.svg``, which a page shows if it lies in the same folder; None for
             none.
+        kind: the suffix whose format ``out`` has; empty for its own.
 
     Returns:
         The files written: without a figure, no picture.
@@ -167,9 +178,10 @@ def write_result(
             write(figure, stream, "svg" if picture.suffix == ".svg" else "png")
         written.append(picture)
     if out is not None:
-        if out.suffix == CSV:
+        kind = kind or out.suffix
+        if kind == CSV:
             write_atomic(out, csv_text(result))
-        elif out.suffix == JSON:
+        elif kind == JSON:
             write_atomic(out, json_text(result.to_dict()))
         else:
             write_atomic(out, page_text(result, *(path.name for path in written)))

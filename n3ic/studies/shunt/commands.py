@@ -4,23 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner, table
+from n3ic.cli.console import print_note, print_result, spinner
+from n3ic.cli.outputs import free_files, show_result
 from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
-from n3ic.evaluation.study import Study
-from n3ic.util.files import free_path, write_atomic
-from n3ic.util.markdown import percent
+from n3ic.evaluation.study import Study, write_result
 
 if TYPE_CHECKING:
     from n3ic.studies.shunt.result import ShuntStudy
-
-_BRIEF = (0, 1, 2, 3, 4, 6, 7)  # columns shown for several networks
 
 
 def register(app: typer.Typer, words: Sequence[str]) -> None:
@@ -78,8 +74,8 @@ def shunt(
     promised accuracy holds for flows that duplicate no training row.
     """
     from n3ic.runs.folder import models_of, newest_run
-    from n3ic.studies.shunt.files import check_place, points_csv, write_figure
-    from n3ic.studies.shunt.result import ThresholdObjective
+    from n3ic.studies.shunt.files import check_place
+    from n3ic.studies.shunt.result import ShuntStudies, ThresholdObjective
     from n3ic.studies.shunt.study import study_shunting
 
     aim = ThresholdObjective(accuracy, host_load, margin, confidence)
@@ -93,23 +89,19 @@ def shunt(
         check_place(write, count, replace=replace)
     if plot is not None and count > 1:
         raise UsageError(f"{model} holds {count} networks: draw one of them with --task")
-    for path in (csv, plot):
-        if path is not None:
-            free_path(path, replace)
+    free_files(csv, plot, replace=replace)
     with spinner("splitting rows and training boosted trees"):
         studies = study_shunting(
             model, data, dataset=dataset, task=task, aim=aim, other_rows=other_rows
         )
-    if json:
-        print_json({name: study.to_dict() for name, study in studies.items()})
-    else:
-        show(studies, str(model))
-    if csv is not None:
-        write_atomic(csv, points_csv(studies))
-        print_note(f"wrote {csv}")
-    if plot is not None:
-        write_figure(next(iter(studies.values())), f"{model}", plot)
-        print_note(f"wrote {plot}")
+    found = ShuntStudies(str(model), studies)
+    show_result(found, json=json)
+    if not json and any(study.chosen is None for study in studies.values()):
+        print_result(
+            "choose a threshold with --accuracy, --host-load or --margin, and keep it with --write"
+        )
+    for path in write_result(found, csv, plot, kind=".csv"):
+        print_note(f"wrote {path}")
     if write is not None:
         _write(studies, write, replace)
 
@@ -125,37 +117,6 @@ def _write(studies: Mapping[str, ShuntStudy], path: Path, replace: bool) -> None
         for name, study in studies.items()
     )
     print_note(f"{'replaced' if there else 'wrote'} {path}: {chosen}")
-
-
-def show(studies: Mapping[str, ShuntStudy], where: str) -> None:
-    """Print a network's thresholds and the results of the chosen one; a line each for several."""
-    if len(studies) == 1 or any(study.chosen is None for study in studies.values()):
-        for name, study in studies.items():
-            _show(study, f"{where}{f' ({name})' if name else ''}")
-        return
-    from n3ic.studies.shunt.result import POINT_COLUMNS, point_cells
-
-    rows = []
-    for name, study in studies.items():
-        pairs = zip(study.validation, study.test, strict=True)
-        (pair,) = (pair for pair in pairs if pair[0].threshold == study.chosen)
-        alone = (percent(study.figures[stage].accuracy) for stage in ("card", "host"))
-        cells = point_cells(*pair, study.aim.confidence, chosen=False)
-        rows.append([name, *(cells[i] for i in _BRIEF), *alone])
-    aim = next(iter(studies.values())).aim
-    columns = ["network", *(POINT_COLUMNS[i] for i in _BRIEF), "card alone", "trees alone"]
-    table(f"{where}: for {aim}", columns, rows)
-
-
-def _show(study: ShuntStudy, where: str) -> None:
-    points, *stages = study.tables
-    show_table(changed(points, title=f"{where}: {points.title}"))
-    for found in stages:
-        show_table(found)
-    if study.chosen is None:
-        print_result(
-            "choose a threshold with --accuracy, --host-load or --margin, and keep it with --write"
-        )
 
 
 def _of_run(model: Path, data: Path | None, dataset: str | None) -> Mapping[str, ShuntStudy]:

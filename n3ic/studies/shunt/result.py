@@ -4,23 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from n3ic.data.split import SplitProtocol
 from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation
+from n3ic.evaluation.study import StudyResult
 from n3ic.model.classifier import Classifier
 from n3ic.studies.shunt.guarantee import ClaimRow, at_least
 from n3ic.studies.shunt.points import ShuntPoint
-from n3ic.util.display import Displayed, TextTable, View
+from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _SHOWN = 24  # thresholds in a table; the CSV and the JSON have all
 POINT_COLUMNS = (
     *("threshold", "validated: on card", "right at least", "test: on card", "accuracy"),
     *("deduplicated", "host, on the rest", "end to end", "deduplicated"),
 )
+_BRIEF = (0, 1, 2, 3, 4, 6, 7)  # columns shown for several networks
 _STAGES = {
     "card": "card alone",
     "host": "boosted trees alone",
@@ -71,7 +76,7 @@ class ThresholdObjective:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShuntStudy(Displayed):
+class ShuntStudy(StudyResult):
     """Results of shunting for one network.
 
     Attributes:
@@ -104,21 +109,38 @@ class ShuntStudy(Displayed):
     figures: Mapping[str, Evaluation]
     claims: tuple[ClaimRow, ...] = ()
 
-    def view(self) -> View:
-        """The title and the tables to display."""
+    @property
+    def title(self) -> str:
+        """The network, its threshold and what the threshold does on test rows."""
         point = next((p for p in self.test if p.threshold == self.chosen), None)
-        said = "no threshold chosen"
-        if point is not None:
-            said = (
-                f"threshold {point.threshold}: {percent(point.share)} of {self.rows['test']:,} "
-                f"test rows decided on the card, end to end {percent(point.end_to_end)} right"
-            )
-        return View(f"{self.model.name}: {said}", self.tables)
+        if point is None:
+            return f"{self.model.name}: no threshold chosen"
+        return (
+            f"{self.model.name}: threshold {point.threshold}: {percent(point.share)} of "
+            f"{self.rows['test']:,} test rows decided on the card, end to end "
+            f"{percent(point.end_to_end)} right"
+        )
 
     @property
     def tables(self) -> tuple[TextTable, ...]:
         """The thresholds, and the results of the chosen one if there is one."""
         return _tables(self)
+
+    def figure(self, source: str = "") -> Figure:
+        """Accuracy on test rows over the share that the card decides.
+
+        Args:
+            source: the run or model file in words; empty for the network's name.
+        """
+        from n3ic.studies.shunt.picture import shunting_figure
+
+        rows = f"{source or self.model.name}, {self.rows['test']:,} test rows"
+        return shunting_figure(self.test, rows, self.chosen)
+
+    def records(self) -> list[dict[str, object]]:
+        """Every threshold on validation rows, then on test rows."""
+        both = (("validation", self.validation), ("test", self.test))
+        return [{"rows": rows, **asdict(point)} for rows, points in both for point in points]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -137,6 +159,69 @@ class ShuntStudy(Displayed):
             "claims": [row.to_dict() for row in self.claims],
             "figures": {name: e.to_dict() for name, e in self.figures.items()},
         }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShuntStudies(StudyResult):
+    """Results of shunting for each network of a run.
+
+    Attributes:
+        source: the run or model file in words.
+        studies: studies by network; a single one has the empty name.
+    """
+
+    source: str
+    studies: Mapping[str, ShuntStudy]
+
+    @property
+    def title(self) -> str:
+        """The run or model file."""
+        return f"Shunting of {self.source}"
+
+    @property
+    def tables(self) -> tuple[TextTable, ...]:
+        """Tables of a single network; a row for each of several with thresholds."""
+        studies = self.studies
+        if len(studies) > 1 and all(study.chosen is not None for study in studies.values()):
+            return (_overview(self.source, studies),)
+        out = []
+        for name, study in studies.items():
+            first, *others = study.tables
+            where = f"{self.source}{f' ({name})' if name else ''}"
+            out += [replace(first, title=f"{where}: {first.title}"), *others]
+        return tuple(out)
+
+    def figure(self) -> Figure | None:
+        """The picture of a single network; None for several."""
+        if len(self.studies) > 1:
+            return None
+        return next(iter(self.studies.values())).figure(self.source)
+
+    def records(self) -> list[dict[str, object]]:
+        """Every threshold of every network."""
+        return [
+            {"network": name, **record}
+            for name, study in self.studies.items()
+            for record in study.records()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, by network."""
+        return {name: study.to_dict() for name, study in self.studies.items()}
+
+
+def _overview(source: str, studies: Mapping[str, ShuntStudy]) -> TextTable:
+    """A row for each network, at its chosen threshold."""
+    rows = []
+    for name, study in studies.items():
+        pairs = zip(study.validation, study.test, strict=True)
+        (pair,) = (pair for pair in pairs if pair[0].threshold == study.chosen)
+        alone = (percent(study.figures[stage].accuracy) for stage in ("card", "host"))
+        cells = point_cells(*pair, study.aim.confidence, chosen=False)
+        rows.append((name, *(cells[i] for i in _BRIEF), *alone))
+    aim = next(iter(studies.values())).aim
+    head = ("network", *(POINT_COLUMNS[i] for i in _BRIEF), "card alone", "trees alone")
+    return TextTable(f"{source}: for {aim}", head, tuple(rows))
 
 
 def _tables(study: ShuntStudy) -> tuple[TextTable, ...]:

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import re
-import shutil
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_origin
+from typing import Annotated, Any, get_origin
 
 import typer
 
-from n3ic.cli.console import print_json, print_note, print_result, training_bar
+from n3ic.cli.console import print_note, training_bar
+from n3ic.cli.outputs import show_result
 from n3ic.cli.recipe_options import case_options
 from n3ic.cli.rows import case_and_rows, takes_rows
 from n3ic.cli.train import (
@@ -27,11 +26,6 @@ from n3ic.cli.train import (
 from n3ic.errors import UsageError
 from n3ic.evaluation.study import Study
 from n3ic.options import OptionValue
-
-if TYPE_CHECKING:
-    from n3ic.studies.sweep.result import Sweep
-
-_WIDE = 80
 
 
 def register(app: typer.Typer, words: Sequence[str]) -> None:
@@ -112,11 +106,7 @@ def sweep(
     request = SweepRequest(base, axes, name, _options(told), out, replace)
     with training_bar(quiet=json) as progress:
         found = sweep_use_case(request, progress)
-    if json:
-        print_json({**found.to_dict(), "path": str(found.path)})
-        return
-    for line in sweep_text(found):
-        print_result(line)
+    show_result(found, json=json, beside={"path": str(found.path)})
     print_note(f"{found.path}: report.md, points.csv, front.png")
 
 
@@ -173,45 +163,6 @@ def _options(text: str) -> dict[str, OptionValue]:
         if not equals:
             raise UsageError(f"--target: NAME:OPTION=VALUE,... expected, got {part!r:.60}")
         out[name] = value
-    return out
-
-
-def sweep_text(found: Sweep, width: int = 0) -> list[str]:
-    """Format a sweep as lines of at most 80 characters, or of the terminal's width if that is less.
-
-    Args:
-        found: the sweep.
-        width: width of the lines; 0 for the terminal's, at most 80. Commands stay on one line.
-    """
-    from n3ic.studies.sweep.result import command_text
-
-    wide = width or min(_WIDE, shutil.get_terminal_size((_WIDE, 24)).columns)
-    shown = found.table
-    every = [shown.head, *shown.rows]
-    widths = [max(len(row[i]) for row in every) for i in range(len(shown.head))]
-    # The second column takes what the others leave, and wraps.
-    widths[1] = max(8, wide - sum(w for i, w in enumerate(widths) if i != 1) - 2 * len(widths) + 2)
-    lines = textwrap.wrap(shown.title, wide)
-    for row in every:
-        lines += _lines(row, widths)
-    if beside := found.beside:
-        lines += textwrap.wrap(beside.title, wide)
-        for head, *cells in beside.rows:
-            said = (f"{name} {cell}" for name, cell in zip(beside.head[1:], cells, strict=True))
-            lines += textwrap.wrap(f"{head}: {'; '.join(said)}", wide)
-    lines += textwrap.wrap(found.legend, wide)
-    commands = [f"{i}: {command_text(p)}" for i, p in enumerate(found.points, 1) if p.command]
-    return [*lines, *commands]
-
-
-def _lines(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Format a row, with its second cell on as many lines as it needs."""
-    wrapped = textwrap.wrap(cells[1], widths[1]) or [""]
-    out = []
-    for i, text in enumerate(wrapped):
-        row = (cells[0], text, *cells[2:]) if i == 0 else ("", text, *[""] * (len(cells) - 2))
-        columns = zip(row, widths, ">" + "<" + ">" * (len(cells) - 2), strict=True)
-        out.append("  ".join(f"{cell:{side}{width}}" for cell, width, side in columns).rstrip())
     return out
 
 

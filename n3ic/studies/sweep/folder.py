@@ -21,7 +21,7 @@ from n3ic.util.files import (
 )
 from n3ic.util.json_text import json_text
 
-SWEEP, POINTS, PAGE, PICTURE = "sweep.json", "points.csv", "report.md", "front"
+SWEEP, POINTS, PAGE, PICTURE = "sweep.json", "points.csv", "report.md", "front.png"
 FORMAT, VERSION = "n3ic-sweep", 2
 _MAX_BYTES = 1 << 20
 _OWN = re.compile(r"point-[0-9a-f]{64}\.json|sweep\.json|points\.csv|report\.md|front\.png")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from n3ic.runs.pictures.accuracy import draw_accuracy
@@ -11,7 +12,7 @@ from n3ic.util.pictures import legend, new_page, plain, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from n3ic.studies.sweep.result import Sweep
+    from n3ic.runs.pictures.accuracy import SizePoint
 
 _AXES = {
     "bytes": "bytes in total, cuts included",
@@ -23,23 +24,26 @@ _NARROW = 4  # ratio of the largest to the smallest size below which the axis is
 
 
 @styled
-def front_figure(sweep: Sweep) -> Figure:
+def front_figure(
+    subject: str, costs: Sequence[str], sizes: Sequence[SizePoint], others: Sequence[SizePoint]
+) -> Figure:
     """Draw the accuracy on validation rows against each known cost, with its Pareto front.
 
     Args:
-        sweep: the sweep to draw.
+        subject: the sweep in words.
+        costs: names of the costs.
+        sizes: the sweep's points.
+        others: points of other families, which have bytes alone.
     """
-    costs = [cost for cost, front in sweep.fronts.items() if front]
     figure = new_page(4.6 * len(costs) + 0.6, 4.8)
     grid = figure.subplots(1, len(costs), squeeze=False, sharey=True)
     for axes, cost in zip(grid[0], costs, strict=True):
-        others = [p for point in sweep.points for p in point.beside.values()]
-        order = [p.series for p in (*sweep.sizes(), *others)]
-        draw_accuracy(axes, sweep.sizes(), cost, front=True, order=order)
+        order = [p.series for p in (*sizes, *others)]
+        draw_accuracy(axes, sizes, cost, front=True, order=order)
         if cost == "bytes" and others:
             draw_accuracy(axes, others, cost, order=order)
         axes.set_xlabel(_AXES[cost])
-        every = [p.size[cost] for p in sweep.sizes() if cost in p.size]
+        every = [p.size[cost] for p in sizes if cost in p.size]
         if max(every) < _NARROW * min(every):  # a logarithmic axis would have hardly a tick
             axes.set_xscale("linear")
             axes.xaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
@@ -48,6 +52,6 @@ def front_figure(sweep: Sweep) -> Figure:
     # Accuracy ends at 100 %; a margin of 2 % keeps its marks inside the frame.
     grid[0][0].set_ylim(low, min(high, 100 + 0.02 * (100 - low)))
     grid[0][0].set_ylabel("accuracy on validation rows, %")
-    figure.suptitle(plain(sweep.title, 90))
+    figure.suptitle(plain(subject, 90))
     legend(figure)
     return figure

@@ -3,20 +3,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from n3ic.evaluation.study import StudyResult
 from n3ic.runs.pictures.accuracy import SizePoint, pareto_front
 from n3ic.studies.sweep.request import SIZES, SweepNetwork, places_text
-from n3ic.util.display import Displayed, TextTable, View
+from n3ic.util.display import TextTable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COSTS: Mapping[str, str] = {"bytes": "bytes", "sites": "sites e", "latency_ns": "latency e"}
 """Costs of a point and the heads of their columns; ``e`` is for estimated."""
@@ -79,6 +81,11 @@ class SweepPoint:
         return tuple(dict.fromkeys("-".join(map(str, shape)) for shape in every))
 
     @property
+    def command_text(self) -> str:
+        """The command that trains it, for a shell; empty without one."""
+        return shlex.join(self.command) if self.command else ""
+
+    @property
     def validation(self) -> tuple[float, ...]:
         """Accuracy on validation rows, by seed; the median over several networks."""
         return self._by_seed("validation", np.median)
@@ -124,19 +131,19 @@ class SweepPoint:
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep(Displayed):
+class Sweep(StudyResult):
     """Results of a sweep.
 
     Attributes:
         path: its folder.
-        title: use case, split and data in words.
+        subject: use case, split and data in words.
         points: points from the smallest to the largest.
         source: source of the estimates in words.
         left_out: a line about each network that was not trained.
     """
 
     path: Path
-    title: str
+    subject: str
     points: tuple[SweepPoint, ...]
     source: str
     left_out: tuple[str, ...] = ()
@@ -192,38 +199,45 @@ class Sweep(Displayed):
         return (*costs, spread_text(point.validation), test)
 
     @property
-    def table(self) -> TextTable:
-        """One row per point."""
-        rows = [(str(i), p.varied, *self.cells(p)) for i, p in enumerate(self.points, 1)]
-        head = ("", "network", *COSTS.values(), "validation %", "test %")
-        return TextTable(self.title, head, tuple(rows), left=2)
+    def title(self) -> str:
+        """Use case, split and data, and numbers of networks."""
+        return f"{self.subject}, {len(self.points)} networks, {len(self.chosen)} on fronts"
 
     @property
-    def legend(self) -> str:
-        """The meaning of the table's signs."""
-        return (
+    def tables(self) -> tuple[TextTable, ...]:
+        """A row per point, and other families within the same budgets."""
+        rows = [(str(i), p.varied, *self.cells(p)) for i, p in enumerate(self.points, 1)]
+        head = ("", "network", *COSTS.values(), "validation %", "test %")
+        points = TextTable(self.subject, head, tuple(rows), left=2)
+        return (points, self.beside) if self.beside else (points,)
+
+    @property
+    def commands(self) -> dict[str, str]:
+        """The command that trains each point, by its number."""
+        return {str(i): p.command_text for i, p in enumerate(self.points, 1) if p.command}
+
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """The meaning of the table's signs, and what was left out."""
+        legend = (
             "* on the Pareto front of the accuracy on validation rows against this cost. Test "
             "rows, on which nothing is chosen, are shown for these only. Bytes count all parts, "
             f"cuts included. LUT sites and latency in ns are estimated (e): {self.source}."
         )
+        return (legend, *self.left_out)
 
-    def view(self) -> View:
-        """Return the title and the tables that are displayed."""
-        commands = tuple((str(i), command_text(p)) for i, p in enumerate(self.points, 1))
-        return View(
-            f"{self.path}: {self.title}, {len(self.points)} networks, {len(self.chosen)} on fronts",
-            (
-                self.table,
-                *([self.beside] if self.beside else []),
-                TextTable("commands", ("", "command"), commands, left=2),
-            ),
-            (self.legend, *self.left_out),
-        )
+    def figure(self) -> Figure:
+        """Accuracy on validation rows against each known cost."""
+        from n3ic.studies.sweep.picture import front_figure
+
+        others = [p for point in self.points for p in point.beside.values()]
+        costs = [cost for cost, front in self.fronts.items() if front]
+        return front_figure(self.subject, costs, self.sizes(), others)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; figures on test rows only for points on fronts."""
         return {
-            "title": self.title,
+            "title": self.subject,
             "estimates": self.source,
             "left_out": list(self.left_out),
             "points": [self._plain(p) for p in self.points],
@@ -246,34 +260,25 @@ class Sweep(Displayed):
             "models": {task: [f.sha256 for f in runs] for task, runs in point.runs.items()},
         }
 
-    def to_csv(self) -> str:
-        """Format one line per point, for a spreadsheet."""
-        text = io.StringIO()
-        out = csv.writer(text, lineterminator="\n")
-        out.writerow(
-            (
-                *("network", "shapes", *COSTS, "front", "seeds"),
-                *(f"{rows}_{what}" for rows in ("validation", "test") for what in ("mean", "std")),
-                "command",
-            )
-        )
-        for point in self.points:
-            plain = self._plain(point)
-            figures = [plain[rows] or {} for rows in ("validation", "test")]
-            out.writerow(
-                (
-                    *(point.varied, " ".join(point.shapes), *(plain[c] for c in COSTS)),
-                    *(" ".join(plain["front"]), len(point.validation)),
-                    *(f.get(what) for f in figures for what in ("mean", "std")),
-                    command_text(point),
-                )
-            )
-        return text.getvalue()
+    def records(self) -> list[dict[str, object]]:
+        """A line per point, for a spreadsheet."""
+        return [self._record(point, self._plain(point)) for point in self.points]
 
-
-def command_text(point: SweepPoint) -> str:
-    """Format the command that trains a point, for a shell."""
-    return shlex.join(point.command) if point.command else ""
+    @staticmethod
+    def _record(point: SweepPoint, plain: Mapping[str, Any]) -> dict[str, object]:
+        return {
+            "network": point.varied,
+            "shapes": " ".join(point.shapes),
+            **{cost: plain[cost] for cost in COSTS},
+            "front": " ".join(plain["front"]),
+            "seeds": len(point.validation),
+            **{
+                f"{rows}_{what}": (plain[rows] or {}).get(what)
+                for rows in ("validation", "test")
+                for what in ("mean", "std")
+            },
+            "command": point.command_text,
+        }
 
 
 def spread_text(shares: Sequence[float]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from n3ic import __version__
 from n3ic.errors import ExportError, UsageError
+from n3ic.evaluation.study import write_result
 from n3ic.model.classifier import Classifier
 from n3ic.model.passes import simplify
 from n3ic.options import Options
@@ -19,18 +20,14 @@ from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.report import memory_of
 from n3ic.studies.sweep.folder import PAGE, PICTURE, POINTS, SweepFolder, sweep_folder
-from n3ic.studies.sweep.picture import front_figure
 from n3ic.studies.sweep.request import SweepNetwork, SweepRequest, places_text, sweep_networks
-from n3ic.studies.sweep.result import SeedFigures, Sweep, command_text, points_of
+from n3ic.studies.sweep.result import SeedFigures, Sweep, points_of
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.figures import NANOSECONDS, Figure
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.training_data import TrainingData, read_training_data
-from n3ic.util.files import write_atomic
-from n3ic.util.markdown import escaped, table
-from n3ic.util.names import path_component, visible
+from n3ic.util.names import path_component
 from n3ic.util.parallel import parallel_map
-from n3ic.util.pictures import png
 
 
 def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = None) -> Sweep:
@@ -100,9 +97,8 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
         source = ", ".join(filter(None, by))
         sweep = Sweep(out, title, points_of(done), source, tuple(left_out))
         progress.stage("drawing")
-        write_atomic(out / POINTS, sweep.to_csv())
-        write_atomic(out / f"{PICTURE}.png", png(front_figure(sweep)))
-        write_atomic(out / PAGE, page_text(sweep))
+        write_result(sweep, out / POINTS)
+        write_result(sweep, out / PAGE, out / PICTURE)
     return sweep
 
 
@@ -209,16 +205,3 @@ def _estimates(model: Classifier, target: str, options: Options) -> tuple[Figure
         return tool.estimate(simplify(model).model, own)
     except ExportError:
         return ()
-
-
-def page_text(sweep: Sweep) -> str:
-    """Format a sweep as a Markdown page."""
-    shown = sweep.table
-    lines = [f"# Sweep: {escaped(shown.title)}", "", *table(shown.head, shown.rows, "rlr")]
-    if beside := sweep.beside:
-        lines += ["", escaped(beside.title), "", *table(beside.head, beside.rows, "rl")]
-    lines += ["", escaped(sweep.legend), "", f"![accuracy against cost]({PICTURE}.png)", ""]
-    commands = [f"{command_text(p)}  # {i}" for i, p in enumerate(sweep.points, 1) if p.command]
-    lines += ["```sh", *map(visible, commands), "```", ""] if commands else []
-    lines += [f"- {escaped(said)}" for said in sweep.left_out]
-    return "\n".join(lines).rstrip() + "\n"

@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 
 import n3ic
+from n3ic.cli.outputs import show_result
 from n3ic.data.dataset import data_set
 from n3ic.data.split import split
 from n3ic.errors import DataError, UsageError
+from n3ic.evaluation.study import csv_text, write_result
 from n3ic.model.network import BinaryModel
 from n3ic.studies.shunt import study as shunting
-from n3ic.studies.shunt.commands import show
-from n3ic.studies.shunt.files import points_csv, write_figure, write_models
+from n3ic.studies.shunt.files import write_models
 from n3ic.studies.shunt.guarantee import at_least
-from n3ic.studies.shunt.result import ThresholdObjective
+from n3ic.studies.shunt.result import ShuntStudies, ThresholdObjective
 from n3ic.studies.shunt.study import study_shunting
 
 pytest.importorskip("sklearn")
@@ -211,14 +212,14 @@ def study_table(flows):
 def test_the_table_and_the_picture(run, flows, tmp_path):
     studies = n3ic.shunt(run, flows, host_load=0.2)
     (study,) = studies.values()
-    lines = list(csv.DictReader(io.StringIO(points_csv(studies).decode())))
+    lines = list(csv.DictReader(io.StringIO(csv_text(ShuntStudies("run", studies)).decode())))
     assert len(lines) == len(study.validation) + len(study.test)
     assert {line["rows"] for line in lines} == {"validation", "test"}
     first = next(line for line in lines if line["rows"] == "test")
     assert float(first["accuracy"]) == study.test[0].accuracy
     pytest.importorskip("matplotlib")
     for name in ("a.png", "b.png"):
-        write_figure(study, "runs/$a_$ $", tmp_path / name)
+        write_result(ShuntStudies("runs/$a_$ $", studies), picture=tmp_path / name)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
@@ -237,7 +238,7 @@ def test_several_networks_are_studied_and_written_together(
     assert list(studies) == ["first", "second"]
     assert studies["first"].validation != studies["second"].validation
     write_models(studies, tmp_path / "shunting", replace=False)
-    show(studies, "both")
+    show_result(ShuntStudies("both", studies), json=False)
     shown = capsys.readouterr().out
     assert "both: for a host load of 30.0 % at most" in shown
     assert [name in shown for name in ("first", "second", "third")] == [True, True, False]

@@ -8,14 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from n3ic import sweep
+from n3ic.cli.console import show_table
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.datasets.ns3_tomography.table import queue_tables
 from n3ic.errors import UsageError
+from n3ic.evaluation.study import csv_text, page_text
 from n3ic.runs.progress import TrainingProgress
 from n3ic.studies.sweep import training
-from n3ic.studies.sweep.commands import _options, _whole_numbers, sweep_text, swept
+from n3ic.studies.sweep.commands import _options, _whole_numbers, swept
 from n3ic.studies.sweep.folder import SweepFolder
 from n3ic.studies.sweep.request import BUDGETS, SweepNetwork, SweepRequest, sweep_networks
 from n3ic.studies.sweep.result import SeedFigures, Sweep, points_of
@@ -147,21 +150,25 @@ def test_fronts_are_chosen_on_validation_rows_and_test_rows_told_of_them_alone()
     assert (spread["mean"], spread["std"]) == pytest.approx((0.85, 0.05 * 2**0.5))
     tree = told[0]["beside"]["tree, packed"]
     assert tree["bytes"] == 103 and tree["validation"]["mean"] == pytest.approx(0.75)
-    assert "103 B: 75.00 +- 7.07" in "\n".join(sweep_text(found)) + training.page_text(found)
-    text = "\n".join(sweep_text(found))
-    assert "99.00" not in text + found.to_csv() + found._repr_html_() + training.page_text(found)
-    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert "103 B: 75.00 +- 7.07" in page_text(found)
+    lines = csv_text(found).decode()
+    assert "99.00" not in lines + found._repr_html_() + page_text(found)
+    rows = list(csv.DictReader(io.StringIO(lines)))
     assert [r["command"] for r in rows] == [f"n3ic train '{i} x'" for i in (2, 0, 1, 3)]
     assert (rows[3]["test_mean"], rows[1]["front"]) == ("", "bytes sites")
 
 
 def test_a_sweep_stands_in_80_columns_and_names_are_escaped():
     found = made(*[(10**6 + i, 10**6, 1e6, (0.8, 1.0), (0.5, 0.6)) for i in range(12)])
-    lines = [line for line in sweep_text(found, 80) if "n3ic train" not in line]
+    out = io.StringIO()
+    screen = Console(file=out, width=80, force_terminal=True, color_system=None)
+    for each in found.tables:
+        show_table(each, screen)
+    lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert any("1,000,005*" in line for line in lines)
     assert "<i>" not in found._repr_html_()
-    assert repr(found).startswith("<Sweep s: title, 12 networks, 1 on fronts")
+    assert repr(found).startswith("<Sweep title, 12 networks, 1 on fronts")
 
 
 def test_several_networks_add_up_and_their_median_counts():
