@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The README's table of accuracies, on seeds to which nobody can have tuned.
+"""The table of accuracies of docs/explanation/accuracy.md, on seeds to which nobody tuned.
 
 The seeds of a release come from the digest of the commit whose code trains, which is known only
 once that code is final. The test rows are used once for each seed:
