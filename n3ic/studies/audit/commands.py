@@ -104,8 +104,8 @@ def audit(
             found = _with_losses(found, table, source, losses, network, seed, tell)
     written = write_result(found, out, picture)
     show_result(found, json=json)
-    for path in written:
-        print_note(f"wrote {path}")
+    for file in written:
+        print_note(f"wrote {file}")
 
 
 def _names(text: str) -> tuple[str, ...]:
