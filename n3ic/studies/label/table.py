@@ -63,7 +63,7 @@ class Patterns:
 
 
 @dataclass(frozen=True, repr=False)
-class Labels(StudyResult):
+class LabelCounts(StudyResult):
     """The labels of some captures.
 
     Attributes:
@@ -108,7 +108,7 @@ class Labels(StudyResult):
         return {**asdict(self), "path": str(self.path)}
 
 
-def write_labels(flows: Iterable[NamedFlow], out: Path, patterns: Patterns | None) -> Labels:
+def write_labels(flows: Iterable[NamedFlow], out: Path, patterns: Patterns | None) -> LabelCounts:
     """Write the flows that have a name or a fingerprint.
 
     Args:
@@ -143,4 +143,4 @@ def write_labels(flows: Iterable[NamedFlow], out: Path, patterns: Patterns | Non
             ]
         )  # fmt: skip
     write_atomic(out, text.getvalue())
-    return Labels(out, **counts, labels=dict(found.most_common()))
+    return LabelCounts(out, **counts, labels=dict(found.most_common()))
