@@ -83,8 +83,8 @@ def report(
         from n3ic.usecases.html_report.page import html_report
 
         with spinner("looking at flows"):
-            of_run = study("shunt").of_run if shunt else None
-            studies = of_run(source, data, dataset=dataset) if of_run else None
+            studied = study("shunt").of_run if shunt else None
+            studies = studied(source, data, dataset=dataset) if studied else None
             page = html_report(
                 source, models, metrics, rows, data=data, dataset=dataset, studies=studies
             )

@@ -1,14 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line in a folder of the test's own."""
+"""The command line in a folder of the test's own, as for systems."""
 
-from functools import partial
+from tests.systems.conftest import typed_in_a_folder
 
-import pytest
-
-from tests.support.command_line import typed
-
-
-@pytest.fixture(name="n3ic")
-def typed_in_a_folder(tmp_path):
-    """``n3ic`` of a line of text, run in ``tmp_path``; see :func:`command_line.typed`."""
-    return partial(typed, cwd=tmp_path)
+__all__ = ["typed_in_a_folder"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from n3ic.cli.console import print_json, print_result, table, training_bar
+from n3ic.cli.console import print_note, training_bar
 from n3ic.cli.data import (
     CacheFlows,
     IdleTimeout,
@@ -21,6 +21,7 @@ from n3ic.cli.data import (
     packets_of,
     tunnels_of,
 )
+from n3ic.cli.outputs import show_result
 from n3ic.cli.plugin_options import with_options
 from n3ic.cli.recipe_options import recipe_options, recipe_overrides
 from n3ic.cli.train import HELP_RECIPE, RECIPE
@@ -90,7 +91,13 @@ def decide(
     from n3ic.meter.labels import read_labels
     from n3ic.meter.sequences import with_sequence
     from n3ic.meter.standard import standard_spec
-    from n3ic.studies.decide.comparison import FIGURES, DecisionRequest, compare_decisions
+    from n3ic.studies.decide.comparison import (
+        FIGURES,
+        PLOT,
+        REPORT,
+        DecisionRequest,
+        compare_decisions,
+    )
     from n3ic.usecases.base import use_case
     from n3ic.usecases.request import TrainRequest
     from n3ic.util.files import free_path
@@ -119,20 +126,8 @@ def decide(
     )
     with training_bar(quiet=json) as progress:
         found = compare_decisions(request, progress)
-    if json:
-        print_json({**_figures(out / FIGURES), "path": str(out)})
-        return
-    table(f"{found.title}, {protocol} split", found.head, found.rows(), left=0)
-    for reason, count in found.left_out.items():
-        print_result(f"left out: {count:,} flows: {reason}")
-    print_result(f"{out}: decision.md, decision.png, {FIGURES}, a model for each line and for all")
-
-
-def _figures(path: Path) -> dict[str, object]:
-    import json
-
-    found: dict[str, object] = json.loads(path.read_bytes())
-    return found
+    show_result(found, json=json, beside={"path": str(out)})
+    print_note(f"{out}: {REPORT}, {PLOT}, {FIGURES}, a model for each line and for all")
 
 
 STUDY = Study(register)

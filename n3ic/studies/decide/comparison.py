@@ -21,6 +21,7 @@ from n3ic.data.table import FlowTable
 from n3ic.data.user_table import with_positive
 from n3ic.errors import DataError, UsageError
 from n3ic.evaluation.metrics import Evaluation, evaluate
+from n3ic.evaluation.study import StudyResult, write_result
 from n3ic.meter.extract import extract
 from n3ic.meter.labels import Labels
 from n3ic.meter.rows import FLOW_KEY
@@ -30,21 +31,24 @@ from n3ic.runs.experiment import TrainingResult, train
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.recipe import Recipe
-from n3ic.util.files import new_directory, write_atomic
-from n3ic.util.json_text import json_text
+from n3ic.util.display import TextTable
+from n3ic.util.files import new_directory
 from n3ic.util.markdown import percent
-from n3ic.util.markdown import table as markdown_table
-from n3ic.util.pictures import PALE, legend, look, new_figure, plain, save, styled
+from n3ic.util.pictures import PALE, legend, look, new_figure, plain, styled
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
 FORMAT, VERSION = "n3ic-decision", 1
-FIGURES, REPORT, PLOT = "decision.json", "decision.md", "decision"
+FIGURES, REPORT, PLOT = "decision.json", "decision.md", "decision.png"
 AT_END = 0  # number of packets that means the flow's end
 ALL = -1  # stands for the schedule of all numbers of packets
 _KEY = (*FLOW_KEY, LABEL)
+_HEAD = (
+    "decided at packet", "flows that reach it", "median wait of these", "accuracy", "macro F1",
+    "one network for all points: accuracy / F1",
+)  # fmt: skip
 _BASELINES = ("majority", "tree_depth_9", "float_mlp", "hist_gradient_boosting")
 
 
@@ -134,8 +138,8 @@ class DecisionPoint:
         }
 
 
-@dataclass(frozen=True)
-class Decisions:
+@dataclass(frozen=True, eq=False, repr=False)
+class Decisions(StudyResult):
     """Results of a comparison.
 
     Attributes:
@@ -143,7 +147,7 @@ class Decisions:
         classes: class names.
         flows: number of flows of each network, over training, validation and test.
         left_out: number of flows that are in no table, by reason.
-        path: the folder, with a model of the first seed for each point.
+        request: what was compared; its folder has a model of the first seed for each point.
         synthetic: whether a generator made the flows.
     """
 
@@ -151,34 +155,30 @@ class Decisions:
     classes: tuple[str, ...]
     flows: int
     left_out: Mapping[str, int]
-    path: Path
+    request: DecisionRequest
     synthetic: bool = False
 
     @property
-    def title(self) -> str:
+    def path(self) -> Path:
+        """The folder."""
+        return self.request.out
+
+    @property
+    def subject(self) -> str:
         """The numbers of flows and classes in words."""
         kind = "synthetic flows" if self.synthetic else "flows"
         return f"{self.flows:,} {kind} of {len(self.classes)} classes"
 
     @property
-    def head(self) -> list[str]:
-        """Names of the columns of :meth:`rows`."""
-        return [
-            *(
-                "decided at packet",
-                "flows that reach it",
-                "median wait of these",
-                "accuracy",
-                "macro F1",
-                "one network for all points: accuracy / F1",
-            ),
-            *(f"{name.replace('_', ' ')}: accuracy / F1" for name in _BASELINES),
-        ]
+    def title(self) -> str:
+        """What was compared, on which flows."""
+        return f"Accuracy by the packet at which a flow is decided: {self.subject}"
 
-    def rows(self) -> list[list[str]]:
+    @property
+    def tables(self) -> tuple[TextTable, ...]:
         """One row per point: means over the seeds, with deviations for the networks."""
-        return [
-            [
+        rows = tuple(
+            (
                 point.name,
                 percent(point.reached),
                 _time(point.wait_us),
@@ -186,9 +186,41 @@ class Decisions:
                 _spread([e.macro_f1 for e in point.test]),
                 _both(point.one),
                 *(_both(point.baselines.get(name, ())) for name in _BASELINES),
-            ]
+            )
             for point in self.points
-        ]
+        )
+        head = (*_HEAD, *(f"{name.replace('_', ' ')}: accuracy / F1" for name in _BASELINES))
+        return (TextTable(f"{self.subject}, {self.request.protocol} split", head, rows, left=0),)
+
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """What the rows share, and the flows that are left out."""
+        request = self.request
+        return (
+            f"the same flows for every line, recipe {request.recipe.name}, means over "
+            f"{request.seeds} seeds",
+            *(f"left out: {count:,} flows: {reason}" for reason, count in self.left_out.items()),
+        )
+
+    def figure(self) -> Figure:
+        """Accuracy on the test flows over the packet at which a flow is decided."""
+        return decision_figure(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        request = self.request
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "flows": self.flows,
+            "synthetic": self.synthetic,
+            "classes": list(self.classes),
+            "left_out": dict(self.left_out),
+            "recipe": request.recipe.to_dict(),
+            "protocol": request.protocol,
+            "seeds": list(range(request.seed, request.seed + request.seeds)),
+            "points": [point.to_dict() for point in self.points],
+        }
 
 
 def compare_decisions(
@@ -206,7 +238,7 @@ def compare_decisions(
         MissingDependencyError: libpcap, a C compiler or a training library is missing.
     """
     progress = progress or TrainingProgress()
-    written = [FIGURES, REPORT, f"{PLOT}.png", *map(_model_name, (*request.packets, ALL))]
+    written = [FIGURES, REPORT, PLOT, *map(_model_name, (*request.packets, ALL))]
     with new_directory(request.out, replace=request.replace, written=written) as directory:
         with tempfile.TemporaryDirectory(prefix="n3ic-decision-") as scratch:
             tables, left_out = _metered(request, Path(scratch), progress)
@@ -225,9 +257,10 @@ def compare_decisions(
                 points.append(DecisionPoint(n, reached, wait, test, others))
         first = next(iter(tables.values()))[0]
         found = Decisions(
-            tuple(points), first.classes, len(first), left_out, request.out, first.synthetic
+            tuple(points), first.classes, len(first), left_out, request, first.synthetic
         )
-        _write(found, request, directory)
+        write_result(found, directory / FIGURES)
+        write_result(found, directory / REPORT, directory / PLOT)
     return found
 
 
@@ -335,37 +368,6 @@ def _model_name(packets: int) -> str:
     return names.get(packets, f"packet-{packets}.n3ic")
 
 
-def _write(found: Decisions, request: DecisionRequest, directory: Path) -> None:
-    figures = {
-        "format": FORMAT,
-        "version": VERSION,
-        "flows": found.flows,
-        "synthetic": found.synthetic,
-        "classes": list(found.classes),
-        "left_out": dict(found.left_out),
-        "recipe": request.recipe.to_dict(),
-        "protocol": request.protocol,
-        "seeds": list(range(request.seed, request.seed + request.seeds)),
-        "points": [point.to_dict() for point in found.points],
-    }
-    write_atomic(directory / FIGURES, json_text(figures))
-    lines = [
-        "# Accuracy by the packet at which a flow is decided",
-        "",
-        f"{found.title}, the same for every line, split by "
-        f"the protocol `{request.protocol}`; recipe `{request.recipe.name}`; means over "
-        f"{request.seeds} seeds.",
-        "",
-        *markdown_table(found.head, found.rows(), "r"),
-        "",
-        *(f"- left out: {count:,} flows, {reason}" for reason, count in found.left_out.items()),
-        "",
-        f"![accuracy]({PLOT}.png)",
-    ]
-    write_atomic(directory / REPORT, "\n".join(lines) + "\n")
-    save(decision_figure(found), directory, PLOT)
-
-
 @styled
 def decision_figure(found: Decisions) -> Figure:
     """Accuracy on the test flows over the packet at which a flow is decided."""
@@ -389,7 +391,7 @@ def decision_figure(found: Decisions) -> Figure:
     axes.set_xlabel("packet at which a flow is decided")
     axes.set_ylabel("accuracy on test flows, %")
     axes.grid(color=PALE)
-    axes.set_title(plain(found.title, 60))
+    axes.set_title(plain(found.subject, 60))
     legend(figure)
     return figure
 

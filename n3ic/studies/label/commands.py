@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from n3ic.cli.console import print_json, print_result, table
+from n3ic.cli.outputs import show_result
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.evaluation.study import Study
-
-_SHOWN = 20
 
 
 def register(app: typer.Typer, words: Sequence[str]) -> None:
@@ -57,20 +54,7 @@ def label(
     free_path(out, replace)
     patterns = Patterns.read(classes) if classes else None
     paths = [source.path for source in find_captures(captures)]
-    found: Counter[str] = Counter()
-    counts = write_labels(named_flows(paths), out, patterns, found)
-    if json:
-        print_json({**counts, "labels": dict(found.most_common()), "path": str(out)})
-        return
-    table(
-        f"labels of {sum(found.values()):,} of {counts['flows']:,} flows",
-        ["label", "flows"],
-        [[name, f"{n:,}"] for name, n in found.most_common(_SHOWN)],
-    )
-    if len(found) > _SHOWN:
-        print_result(f"and {len(found) - _SHOWN:,} more labels")
-    hellos = f"{counts['hellos']:,} hellos ({counts['quic']:,} of QUIC)"
-    print_result(f"{hellos}, {counts['dns']:,} names by DNS alone -> {out}")
+    show_result(write_labels(named_flows(paths), out, patterns), json=json)
 
 
 STUDY = Study(register, group="data")

@@ -6,19 +6,22 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from n3ic.data.files import read_bytes
 from n3ic.errors import DataError
+from n3ic.evaluation.study import StudyResult
+from n3ic.util.display import TextTable
 from n3ic.util.files import write_atomic
 
 if TYPE_CHECKING:
     from n3ic.studies.label.names import NamedFlow
 
+_SHOWN = 20
 COLUMNS = (
     "source", "source_port", "destination", "destination_port", "protocol", "start", "end",
     "label", "server_name", "dns_name", "alpn", "ja4",
@@ -59,23 +62,63 @@ class Patterns:
         return next((label for pattern, label in self.rules if fnmatchcase(name, pattern)), "")
 
 
-def write_labels(
-    flows: Iterable[NamedFlow], out: Path, patterns: Patterns | None, found: Counter[str]
-) -> dict[str, int]:
+@dataclass(frozen=True, repr=False)
+class LabelCounts(StudyResult):
+    """The labels of some captures.
+
+    Attributes:
+        path: the CSV file.
+        flows: number of flows.
+        hellos: how many of them had a hello.
+        quic: how many of those hellos came over QUIC.
+        dns: how many flows had a name from DNS but no hello.
+        labels: number of flows by label, the most frequent first.
+    """
+
+    path: Path
+    flows: int
+    hellos: int
+    quic: int
+    dns: int
+    labels: Mapping[str, int]
+
+    @property
+    def title(self) -> str:
+        """How many flows have a label."""
+        return f"labels of {sum(self.labels.values()):,} of {self.flows:,} flows"
+
+    @property
+    def tables(self) -> tuple[TextTable, ...]:
+        """The most frequent labels."""
+        rows = tuple((name, f"{n:,}") for name, n in [*self.labels.items()][:_SHOWN])
+        return (TextTable(self.title, ("label", "flows"), rows),)
+
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """How many labels are not shown, and where the names come from."""
+        more = len(self.labels) - _SHOWN
+        hellos = f"{self.hellos:,} hellos ({self.quic:,} of QUIC)"
+        return (
+            *([f"and {more:,} more labels"] if more > 0 else []),
+            f"{hellos}, {self.dns:,} names by DNS alone -> {self.path}",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**asdict(self), "path": str(self.path)}
+
+
+def write_labels(flows: Iterable[NamedFlow], out: Path, patterns: Patterns | None) -> LabelCounts:
     """Write the flows that have a name or a fingerprint.
 
     Args:
         flows: the flows.
         out: the CSV file to write; it is written completely or not at all.
         patterns: the classes of names; None makes the name itself the label.
-        found: the flows counted by label, updated in place.
-
-    Returns:
-        How many ``flows`` there were, how many had a hello (``hellos``), how many of those over
-        ``quic``, and how many had a name from ``dns`` but no hello.
     """
     from n3ic.studies.label.names import text_of
 
+    found: Counter[str] = Counter()
     counts = {"flows": 0, "hellos": 0, "quic": 0, "dns": 0}
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -100,4 +143,4 @@ def write_labels(
             ]
         )  # fmt: skip
     write_atomic(out, text.getvalue())
-    return counts
+    return LabelCounts(out, **counts, labels=dict(found.most_common()))

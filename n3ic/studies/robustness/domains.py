@@ -8,8 +8,7 @@ trained on its other rows, and the labelled flows of a new site are drawn from t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from n3ic.data.time_scale import powers
 from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import evaluate
 from n3ic.evaluation.out_of_distribution import OodMonitor, Traffic
+from n3ic.evaluation.study import StudyResult
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
@@ -29,7 +29,7 @@ from n3ic.runs.refresh import refreshed
 from n3ic.studies.robustness.domain_tables import Sites
 from n3ic.studies.robustness.shift_row import shift_row
 from n3ic.training.recipe import Recipe
-from n3ic.util.display import Displayed, TextTable, View, listed
+from n3ic.util.display import TextTable, listed
 from n3ic.util.markdown import percent
 
 AUGMENT = 16.0
@@ -120,7 +120,7 @@ class DomainCell:
 
 
 @dataclass(frozen=True, repr=False)
-class DomainStudy(Displayed):
+class DomainStudy(StudyResult):
     """The figures of every site's models on every site.
 
     Attributes:
@@ -139,14 +139,14 @@ class DomainStudy(Displayed):
     cells: tuple[DomainCell, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
 
-    def view(self) -> View:
-        """The title and the tables to display."""
+    @property
+    def title(self) -> str:
+        """The sites, and the accuracy at home and elsewhere."""
         away = [c.accuracy for c in self.cells if c.trained != c.tested and not c.new_labels]
         home = [c.accuracy for c in self.cells if c.trained == c.tested]
-        said = [f"{percent(float(np.mean(of)))} right {where}"
-                for of, where in ((home, "at home"), (away, "elsewhere")) if of]  # fmt: skip
-        line = f"{len(self.sites)} sites, {len(self.columns)} shared columns: {', '.join(said)}"
-        return View(line, self.tables, self.notes)
+        shares = [f"{percent(float(np.mean(of)))} right {where}"
+                  for of, where in ((home, "at home"), (away, "elsewhere")) if of]  # fmt: skip
+        return f"{len(self.sites)} sites, {len(self.columns)} shared columns: {', '.join(shares)}"
 
     @property
     def tables(self) -> tuple[TextTable, ...]:
@@ -182,10 +182,6 @@ class DomainStudy(Displayed):
             TextTable(title, head, rows, left=2),
             *((TextTable("Left out", ("",), noted),) if noted else ()),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 def _mean(cells: Sequence[DomainCell], name: str) -> float | None:
