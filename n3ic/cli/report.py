@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic import plugins
 from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner
 from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from n3ic.targets.batch import ExportOutcome
     from n3ic.targets.overview import TargetRow
 
-_PARTS = "n3ic.report_parts"
-"""Functions of a run, flows and their data set; each returns further parts by network."""
 _WIDE = 80
 _NO_BREAK = "\u00a0"  # keeps a number and its unit on one line
 _EQUALITY = 12  # width of the last column; the column before it gets the rest
@@ -58,9 +55,6 @@ def report(
     dataset: Annotated[
         str | None, typer.Option(help="With --html: data set that reads them.")
     ] = None,
-    shunt: Annotated[
-        bool, typer.Option("--shunt", help="With --html: study shunting, with boosted trees.")
-    ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing page.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print every figure as JSON.")] = False,
 ) -> None:
@@ -72,8 +66,8 @@ def report(
 
     if html is not None:
         free_path(html, replace)
-    elif data is not None or dataset is not None or shunt:
-        raise UsageError("--data, --dataset and --shunt go with --html")
+    elif data is not None or dataset is not None:
+        raise UsageError("--data and --dataset go with --html")
     source, models, metrics = open_models(run)
     if run is None:
         print_note(f"run: {source}")
@@ -85,11 +79,7 @@ def report(
         from n3ic.usecases.html_report.page import html_report
 
         with spinner("looking at flows"):
-            study = plugins.load(_PARTS, "shunt") if shunt else None
-            studies = study(source, data, dataset=dataset) if study else None
-            page = html_report(
-                source, models, metrics, rows, data=data, dataset=dataset, studies=studies
-            )
+            page = html_report(source, models, metrics, rows, data=data, dataset=dataset)
         write_atomic(html, page)
         print_note(f"wrote {html}")
     if json:

@@ -197,9 +197,6 @@ def simulate(
         Path | None, typer.Argument(help="A plan from n3ic cluster plan; default: kernels.")
     ] = None,
     rows: Annotated[int, typer.Option(help="Rows of a plan's model.", min=1, max=10_000)] = 64,
-    cores: Annotated[
-        int, typer.Option(help="Cores shared by the plan's process nodes.", min=0, max=1024)
-    ] = 0,
     kernel: Annotated[
         list[str] | None,
         typer.Option(
@@ -223,9 +220,6 @@ def simulate(
     weak: Annotated[
         bool, typer.Option("--weak", help="Scale the problems with the number of nodes.")
     ] = False,
-    skew: Annotated[
-        float, typer.Option(help="Exponent of Zipf's law of sparse columns.", min=0, max=4)
-    ] = 0.0,
     straggler: Annotated[
         float, typer.Option(help="Slow-down factor of the last node.", min=1, max=1000)
     ] = 1.0,
@@ -251,11 +245,11 @@ def simulate(
     if calibrate is not None:
         simulation.calibrate(calibrate)
     elif plan is not None:
-        simulation.planned(plan, rows, cores, json)
+        simulation.planned(plan, rows, json)
     elif speedups:
         simulation.speedups(json)
     else:
-        problems = simulation.problems(kernel or [], size, graph, skew, seed)
+        problems = simulation.problems(kernel or [], size, graph, seed)
         card = simulation.card(target, link, figures)
         counts = simulation.counts(nodes)
         simulation.kernels(problems, counts, card, weak, straggler, mpi, json, plot)

@@ -27,9 +27,7 @@ _CLAIM_NODES = (4, 16)
 _CLAIM_RANKS = 16
 
 
-def problems(
-    names: Sequence[str], size: int, graph: str, skew: float, seed: int
-) -> tuple[KernelProblem, ...]:
+def problems(names: Sequence[str], size: int, graph: str, seed: int) -> tuple[KernelProblem, ...]:
     """Return the requested problems.
 
     Raises:
@@ -41,8 +39,7 @@ def problems(
     if graph not in GRAPHS:
         raise UsageError(f"--graph: expected one of {', '.join(GRAPHS)}, got {graph!r}")
     return tuple(
-        KernelProblem(name, size=size, graph=GRAPHS[graph], skew=skew, seed=seed)
-        for name in names or KERNELS
+        KernelProblem(name, size=size, graph=GRAPHS[graph], seed=seed) for name in names or KERNELS
     )
 
 
@@ -83,7 +80,7 @@ def calibrate(path: Path) -> None:
     )
 
 
-def planned(path: Path, rows: int, cores: int, json: bool) -> None:
+def planned(path: Path, rows: int, json: bool) -> None:
     """Simulate a planned model: a single row, and many rows in flight."""
     from n3ic.systems.cluster.costs import estimate_cost
     from n3ic.systems.cluster.node import ROW_SLOTS
@@ -93,13 +90,12 @@ def planned(path: Path, rows: int, cores: int, json: bool) -> None:
     from n3ic.systems.cluster.simulation.placed_model import row_workload
 
     placement, cluster = read_plan(path)
-    # Processes on shared cores compete for them; cards have pipelines of their own.
-    nodes = tuple(replace(n, core=0) if cores and n.serial else n for n in sim_nodes(cluster))
+    nodes = sim_nodes(cluster)
     with spinner("simulating"):
         # One slot: a row alone on the ring, for the latency; the second run fills all slots.
-        alone = simulate_rows([row_workload(placement, 0, nodes)], nodes, slots=1, cores=cores)
+        alone = simulate_rows([row_workload(placement, 0, nodes)], nodes, slots=1)
         work = [row_workload(placement, row, nodes) for row in range(rows)]
-        many = simulate_rows(work, nodes, slots=ROW_SLOTS, cores=cores)
+        many = simulate_rows(work, nodes, slots=ROW_SLOTS)
     estimate = estimate_cost(placement, cluster)
     found = {
         "kind": "simulated",

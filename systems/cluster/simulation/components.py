@@ -38,7 +38,6 @@ class SimNode:
         together: maximum packets per datagram.
         serial: whether packets and operations take turns on one thread.
         slice_bits: weights of one neuron that are counted together.
-        core: processor whose cores run the node; -1 if it has its own circuits.
     """
 
     name: str
@@ -55,7 +54,6 @@ class SimNode:
     together: int = 1
     serial: bool = False
     slice_bits: int = SLICE_BITS
-    core: int = -1
 
     def slices(self, inputs: int) -> int:
         """Return the number of operations of a neuron with ``inputs`` inputs."""

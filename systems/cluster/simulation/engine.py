@@ -39,21 +39,14 @@ _PIECES = 64  # maximum trains of a node's data in an exchange
 
 @dataclass
 class _Server:
-    """Serves one job after another; ``cores`` are shared with other servers."""
+    """Serves one job after another."""
 
     free: float = 0.0
     busy: float = 0.0
-    cores: list[float] | None = None
 
     def enter(self, now: float, seconds: float) -> float:
         """Return the time at which work that arrives now is done."""
-        start = max(now, self.free)
-        if self.cores is not None and seconds:
-            # The core that is free first; work starts when both the server and the core are free.
-            i = min(range(len(self.cores)), key=self.cores.__getitem__)
-            start = max(start, self.cores[i])
-            self.cores[i] = start + seconds
-        self.free = start + seconds
+        self.free = max(now, self.free) + seconds
         self.busy += seconds
         return self.free
 
@@ -84,7 +77,6 @@ def simulate(
     *,
     train: int | None = None,
     barrier: bool = False,
-    cores: int = 0,
 ) -> RingTrace:
     """Simulate a workload.
 
@@ -94,28 +86,24 @@ def simulate(
         train: packets per train; None chooses by the number of packets.
         barrier: whether to use the compute-centric model (exchange, barrier, kernel, barrier)
             instead of the data-centric one.
-        cores: number of cores that all nodes with ``core`` 0 share; 0 for no limit.
     """
     chosen = train or max(1, _hops(workload, len(nodes)) // _EVENTS)
-    simulation = _Simulation(nodes, chosen, cores)
+    simulation = _Simulation(nodes, chosen)
     if barrier:
         return simulation.by_barriers(workload)
     return simulation.by_tasks([workload], 1)
 
 
-def simulate_rows(
-    rows: Sequence[Workload], nodes: Sequence[SimNode], *, slots: int, cores: int = 0
-) -> RingTrace:
+def simulate_rows(rows: Sequence[Workload], nodes: Sequence[SimNode], *, slots: int) -> RingTrace:
     """Simulate rows that overlap; packets of a row that fit one datagram move together.
 
     Args:
         rows: workload of each row.
         nodes: the coordinator, then the nodes in ring order.
         slots: maximum rows in flight.
-        cores: as in :func:`simulate`.
     """
     together = min(MAX_PACKETS, *(n.together for n in nodes))
-    return _Simulation(nodes, together, cores).by_tasks(rows, slots)
+    return _Simulation(nodes, together).by_tasks(rows, slots)
 
 
 def _hops(workload: Workload, nodes: int) -> int:
@@ -128,14 +116,13 @@ def _hops(workload: Workload, nodes: int) -> int:
 
 
 class _Simulation:
-    def __init__(self, nodes: Sequence[SimNode], train: int, cores: int) -> None:
+    def __init__(self, nodes: Sequence[SimNode], train: int) -> None:
         import simpy
 
         self.env = simpy.Environment()
         self.nodes = tuple(nodes)
         self.train = train
-        shared = [0.0] * cores if cores else None
-        self.handlers = [_Server(cores=shared if n.core >= 0 else None) for n in nodes]
+        self.handlers = [_Server() for _ in nodes]
         # A process has one thread for packets and weights: its kernel is the same server as its
         # handlers.
         self.kernels = [

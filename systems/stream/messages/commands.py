@@ -165,7 +165,6 @@ def send(
         str, typer.Option(help="Bytes of a message in a packet, a multiple of 4.")
     ] = "1024",
     rate: Annotated[str, typer.Option(help="Most bits per second, as 100M; 0: no limit.")] = "0",
-    repeat: Annotated[int, typer.Option(help="Send all files this many times.", min=1)] = 1,
     json: JsonFlag = False,
 ) -> None:
     """Send files as messages of many packets over UDP.
@@ -186,11 +185,10 @@ def send(
         ) as out,
         counting_bar(f"sending to {to}", "messages") as told,
     ):
-        for _ in range(repeat):
-            for payload in payloads:
-                packets += out.send(number, payload)
-                number += 1
-                told(number - first)
+        for payload in payloads:
+            packets += out.send(number, payload)
+            number += 1
+            told(number - first)
     found = {"messages": number - first, "packets": packets, "first": first}
     if json:
         print_json(found)
@@ -205,16 +203,12 @@ def receive(
     listen: Annotated[str, typer.Option(help="Own address: HOST:PORT.")] = "127.0.0.1:9700",
     way: Annotated[str, typer.Option(help="Way to the device: copy, gather or pull.")] = "pull",
     device: Device = "",
-    messages: Annotated[
-        int, typer.Option(help="End after this many messages, lost ones included; 0: never.", min=0)
-    ] = 0,
     timeout: Annotated[
         float, typer.Option(help="Seconds from a message's first packet to its last.", min=0.001)
     ] = 2.0,
     rows: Annotated[
         int, typer.Option(help="Messages that may be incomplete or computed at once.", min=1)
     ] = 8,
-    slots: Annotated[int, typer.Option(help="Packet buffers.", min=1, max=1 << 20)] = 4096,
     packet: Annotated[str, typer.Option(help="Bytes of the largest packet.")] = "2048",
     pages: PageKind = "huge",
     device_memory: DeviceMemory = "",
@@ -231,10 +225,8 @@ def receive(
     options = ReceiverOptions(
         address=_address(listen, "--listen"),
         way=way,
-        messages=messages,
         timeout_s=timeout,
         rows=rows,
-        slots=slots,
         packet_bytes=parse_bytes(packet, "--packet"),
         pages=page_kind(pages),
         seed=seed,

@@ -83,14 +83,6 @@ def test_a_process_does_one_after_the_other():
     assert serial > pipelined + 5  # handlers and kernel no longer overlap
 
 
-def test_processes_that_share_a_core_wait_for_it():
-    flows = [PacketTrain(i, 0, ((i, 100.0),)) for i in (1, 2, 3, 4)]
-    nodes = [NODE, *[replace(NODE, serial=True, core=0)] * 4]
-    alone = simulate(one_stage(4, *flows), nodes).seconds
-    shared = simulate(one_stage(4, *flows), nodes, cores=2).seconds
-    assert shared == pytest.approx(2 * alone)
-
-
 def test_a_straggler_holds_up_everybody_at_a_barrier():
     slow = [NODE, NODE, NODE, NODE.slowed(3)]
     flows = [PacketTrain(i, 0, ((i, 100.0),)) for i in (1, 2, 3)]
