@@ -16,7 +16,6 @@ import typer
 from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner
 from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
-from n3ic.evaluation.study import study
 from n3ic.util.files import free_path, write_atomic
 
 if TYPE_CHECKING:
@@ -56,9 +55,6 @@ def report(
     dataset: Annotated[
         str | None, typer.Option(help="With --html: data set that reads them.")
     ] = None,
-    shunt: Annotated[
-        bool, typer.Option("--shunt", help="With --html: study shunting, with boosted trees.")
-    ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing page.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print every figure as JSON.")] = False,
 ) -> None:
@@ -70,8 +66,8 @@ def report(
 
     if html is not None:
         free_path(html, replace)
-    elif data is not None or dataset is not None or shunt:
-        raise UsageError("--data, --dataset and --shunt go with --html")
+    elif data is not None or dataset is not None:
+        raise UsageError("--data and --dataset go with --html")
     source, models, metrics = open_models(run)
     if run is None:
         print_note(f"run: {source}")
@@ -83,11 +79,7 @@ def report(
         from n3ic.usecases.html_report.page import html_report
 
         with spinner("looking at flows"):
-            studied = study("shunt").of_run if shunt else None
-            studies = studied(source, data, dataset=dataset) if studied else None
-            page = html_report(
-                source, models, metrics, rows, data=data, dataset=dataset, studies=studies
-            )
+            page = html_report(source, models, metrics, rows, data=data, dataset=dataset)
         write_atomic(html, page)
         print_note(f"wrote {html}")
     if json:

@@ -84,15 +84,12 @@ class Study:
         register: adds its command to a :class:`typer.Typer`; the typed words tell which options are
             needed. None without a command.
         group: the group of commands that has its command, such as ``data``; empty for none.
-        of_run: results by network of a run or model file, on flows and the data set that reads
-            them, for the report. None if the report has none.
         bench: measures with ``n3ic bench NAME``, on a capture or generated packets, and returns a
             :class:`~n3ic.targets.figures.Bench`. None if it is no benchmark.
     """
 
     register: Callable[[Any, Sequence[str]], None] | None = None
     group: str = ""
-    of_run: Callable[..., Mapping[str, StudyResult]] | None = None
     bench: Callable[[str | Path | None], Any] | None = None
 
 

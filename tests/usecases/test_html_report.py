@@ -19,8 +19,6 @@ from n3ic.evaluation.held_out import held_out
 from n3ic.evaluation.importance import FeatureImportance
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
-from n3ic.studies.shunt.points import ShuntPoint
-from n3ic.studies.shunt.result import ShuntStudy, ThresholdObjective
 from n3ic.targets.overview import SourcedNumber, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows
 from n3ic.usecases.html_report import page
@@ -315,27 +313,6 @@ def test_a_set_has_a_part_for_each_network(run, monkeypatch):
     found = Page(html_report(folder, models, metrics | {"queue": per_task}, ROWS))
     assert found.wrong == [] and "50.0 %" in found.text and "62.5 %" in found.text
     assert len(found.all("img")) == 6 and "script" not in {tag for tag, _ in found.tags}
-
-
-def test_a_study_of_shunting_is_shown_where_there_is_one(run):
-    folder, model, metrics = run
-    point = ShuntPoint(3, 50, 0.5, 0.875, None, None, 0.8, 0.7, None)
-    study = ShuntStudy(
-        model,
-        ThresholdObjective(margin=3),
-        "random",
-        0,
-        True,
-        (EVIL,),
-        {"validation": 9, "test": 9},
-        (point,),
-        (point,),
-        3,
-        {},
-    )
-    assert "* 3" not in Page(html_report(folder, {"": model}, metrics, ROWS)).text
-    found = Page(html_report(folder, {"": model}, metrics, ROWS, studies={"": study}))
-    assert found.wrong == [] and "* 3" in found.text and "87.5 %" in found.text
 
 
 def test_the_flows_are_those_that_they_are_said_to_be():

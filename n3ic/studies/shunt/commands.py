@@ -119,10 +119,4 @@ def _write(studies: Mapping[str, ShuntStudy], path: Path, replace: bool) -> None
     print_note(f"{'replaced' if there else 'wrote'} {path}: {chosen}")
 
 
-def _of_run(model: Path, data: Path | None, dataset: str | None) -> Mapping[str, ShuntStudy]:
-    from n3ic.studies.shunt.study import study_shunting
-
-    return study_shunting(model, data, dataset=dataset)
-
-
-STUDY = Study(register, of_run=_of_run)
+STUDY = Study(register)

@@ -23,7 +23,7 @@ from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.usecases.html_report.charts import ROC, Chart
 from n3ic.usecases.html_report.flows import ExplainedFlow, confidence, explained_flows
-from n3ic.util.display import HTML, Displayed, TextTable
+from n3ic.util.display import HTML, TextTable
 from n3ic.util.markdown import percent
 from n3ic.util.names import visible
 from n3ic.util.templates import render_html
@@ -55,7 +55,7 @@ class NetworkSection:
         by_class: precision and recall of each class there; None if unknown.
         charts: ROC, calibration and importance on held-out rows.
         picture: the run's ROC beside its baselines as a data URL.
-        sureness: the charts' figures as tables, and those of the network's study.
+        sureness: the charts' figures as tables.
         flows: explained decisions.
         no_flows: why there are none.
     """
@@ -132,7 +132,6 @@ def html_report(
     *,
     data: str | Path | None = None,
     dataset: str | None = None,
-    studies: Mapping[str, Displayed] | None = None,
 ) -> str:
     """The page as text.
 
@@ -143,12 +142,11 @@ def html_report(
         rows: rows of the targets, see :func:`~n3ic.targets.overview.overview`.
         data: files of labelled flows; None for the data set's embedded sample.
         dataset: name of the data set that reads them; None for the network's own.
-        studies: further views of each network, by task, such as its study of shunting.
     """
     flows, why = _flows(source, data, dataset)
     run = Run(source, metrics or {}, models_of(source))
     parts = tuple(
-        _network(source, task, model, run.metrics, flows.get(task), why, (studies or {}).get(task))
+        _network(source, task, model, run.metrics, flows.get(task), why)
         for task, model in models.items()
     )
     shown = next(iter(flows.values())).table.view() if flows else None
@@ -258,7 +256,6 @@ def _network(
     metrics: Mapping[str, Any],
     flows: LabelledFlows | None,
     why: str,
-    study: Displayed | None,
 ) -> NetworkSection:
     found: HeldOut | None = None
     if flows is not None:
@@ -284,7 +281,7 @@ def _network(
         by_class=_by_class(counts, model.classes) if counts else None,
         charts=charts,
         picture=picture,
-        sureness=(*tables, *(study.view().tables if study else ())),
+        sureness=tuple(tables),
         flows=explained_flows(found, 1 if task else _FLOWS) if found else (),  # sets are long
         no_flows=why or "No flows to look at.",
     )

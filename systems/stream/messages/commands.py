@@ -203,16 +203,12 @@ def receive(
     listen: Annotated[str, typer.Option(help="Own address: HOST:PORT.")] = "127.0.0.1:9700",
     way: Annotated[str, typer.Option(help="Way to the device: copy, gather or pull.")] = "pull",
     device: Device = "",
-    messages: Annotated[
-        int, typer.Option(help="End after this many messages, lost ones included; 0: never.", min=0)
-    ] = 0,
     timeout: Annotated[
         float, typer.Option(help="Seconds from a message's first packet to its last.", min=0.001)
     ] = 2.0,
     rows: Annotated[
         int, typer.Option(help="Messages that may be incomplete or computed at once.", min=1)
     ] = 8,
-    slots: Annotated[int, typer.Option(help="Packet buffers.", min=1, max=1 << 20)] = 4096,
     packet: Annotated[str, typer.Option(help="Bytes of the largest packet.")] = "2048",
     pages: PageKind = "huge",
     device_memory: DeviceMemory = "",
@@ -229,10 +225,8 @@ def receive(
     options = ReceiverOptions(
         address=_address(listen, "--listen"),
         way=way,
-        messages=messages,
         timeout_s=timeout,
         rows=rows,
-        slots=slots,
         packet_bytes=parse_bytes(packet, "--packet"),
         pages=page_kind(pages),
         seed=seed,
