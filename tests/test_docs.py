@@ -92,7 +92,7 @@ def reader_s_terminal(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "languages", "commands"),
     [
-        ("README.md", "console", 7),
+        ("README.md", "console", 4),
         ("docs/tutorial/first-network.md", "console|python", 14),
         ("docs/tutorial/hardware-engineer.md", "console|python", 12),
     ],
