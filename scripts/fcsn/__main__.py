@@ -22,9 +22,9 @@ from typing import Annotated
 import typer
 
 from n3ic.cli.console import print_json, print_note, print_result, progress_bar, spinner, table
+from n3ic.cli.outputs import check_picture, free_files, write_picture
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.systems.cluster.figures import figures_of
-from n3ic.cli.outputs import check_picture, free_files, write_picture
 from n3ic.util.files import write_atomic
 from scripts.fcsn.calibration import measure_node
 from scripts.fcsn.experiments import (
