@@ -224,6 +224,7 @@ class FlowStream:
             self.figures.tick()
         if self._errors:
             raise self._errors[0]
+        self.figures.lost = Counter(point.lost) + Counter(self._lost())  # by the last write, too
         watch(self.figures)
 
     def _wait(

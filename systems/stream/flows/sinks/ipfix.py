@@ -201,6 +201,7 @@ class IpfixCollector(StreamSink):
     def __init__(self, address: tuple[str, int], messages: IpfixMessages) -> None:
         self._messages = messages
         self._told_s: float | None = None
+        self._unanswered = 0  # flows of the message before, which a collector that is gone refuses
         try:
             family, kind, _, _, place = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
             self._socket = socket.socket(family, kind)
@@ -221,6 +222,12 @@ class IpfixCollector(StreamSink):
         for message, flows in self._messages.flows(batch):
             self._send(message, flows)
 
+    def flush(self) -> Offset:
+        """See :meth:`StreamSink.flush`."""
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._lose(0)
+        return super().flush()
+
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
@@ -228,9 +235,16 @@ class IpfixCollector(StreamSink):
     def _send(self, message: bytes, flows: int) -> None:
         try:
             self._socket.send(message)
-        except OSError:
-            # The error may answer an earlier message, or mean a full buffer; UDP does not tell.
+        except ConnectionRefusedError:  # of the message before; this one was not sent
+            self._lose(flows)
+        except OSError:  # a full buffer
             self.lost += flows
+        else:
+            self._unanswered = flows
+
+    def _lose(self, flows: int) -> None:
+        self.lost += flows + self._unanswered
+        self._unanswered = 0
 
 
 def open_sink(text: str, model: StreamModel) -> StreamSink:
