@@ -34,9 +34,9 @@ def build(repository, folder):
         text=True,
     ).stdout
     for name in filter(None, listed.split("\0")):
-        if (repository / name).is_file():
+        if (repository / name).is_file() or (repository / name).is_symlink():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((repository / name).read_bytes())
+            shutil.copyfile(repository / name, source / name, follow_symlinks=False)
     script = (
         "import setuptools.build_meta as b\n"
         f"b.build_wheel({str(folder)!r}); b.build_sdist({str(folder)!r})"

@@ -8,12 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from n3ic.cli.report import report
 from n3ic.data.dataset import data_set
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
-from n3ic.targets import batch
 from tests.support.command_line import typed as n3ic
 
 pytest.importorskip("sklearn")
@@ -81,16 +79,6 @@ def test_the_model_is_replaced_in_place_only_when_asked(place):
     assert BinaryModel.load(place / "own.n3ic").shunt == 0
     assert "replaced own.n3ic" in n3ic(f"{words} --replace", place).stderr
     assert BinaryModel.load(place / "own.n3ic").shunt == 4
-
-
-@pytest.mark.slow
-def test_the_report_shows_the_study(place, monkeypatch):
-    monkeypatch.setattr(batch, "report_all", lambda *_: [])  # no export is needed to see it
-    given = {"data": place / "flows.csv", "dataset": None, "exports": place / "none"}
-    given |= {"every": False, "replace": False, "json": False}
-    report(run=place / "model.n3ic", html=place / "page.html", shunt=True, **given)
-    shown = (place / "page.html").read_text("utf-8")
-    assert "validation rows" in shown and "end to end" in shown
 
 
 @pytest.mark.parametrize(
