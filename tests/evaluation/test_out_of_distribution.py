@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import binom
 
@@ -26,6 +25,8 @@ from n3ic.model.passes import simplify
 from n3ic.systems.xdp import status, terminal
 from tests.support.command_line import n3ic as run
 from tests.support.small_flows import flows
+
+pd = pytest.importorskip("pandas", reason="needs pandas (pip install 'n3ic[train]')")
 
 
 def look(model, table):
