@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals that end a program: heard at once, or late where a library swallowed them."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,9 +13,14 @@ from n3ic.util.files import new_directory, write_atomic
 from n3ic.util.signals import ENDING, check, ending_signals, held
 
 
+def send(number):
+    """To this thread: the kernel may give a process's signal to one that a library started."""
+    signal.pthread_kill(threading.get_ident(), number)
+
+
 def swallow(number):
     try:
-        os.kill(os.getpid(), number)
+        send(number)
         for _ in range(1000):
             pass
     except:  # noqa: E722 - as the libraries do that this is about
@@ -53,7 +57,7 @@ def test_a_held_signal_comes_afterwards():
     done = []
     with ending_signals() as ending, pytest.raises(KeyboardInterrupt):
         with held():
-            os.kill(os.getpid(), signal.SIGTERM)
+            send(signal.SIGTERM)
             done.append(True)
         raise AssertionError("it did not come")
     assert done == [True] and ending.received == signal.SIGTERM
