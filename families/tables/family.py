@@ -109,7 +109,7 @@ class TablesFamily(Family):
         seed: int,
     ) -> TablesModel:
         """Learn new entries of the same tables."""
-        from n3ic.families.tables.learner import TablesTraining
+        from n3ic.families.tables.settings import TablesTraining
         from n3ic.families.tables.train import fit_tables
 
         settings = replace(TablesTraining(), cell_prior=_PRIOR)
