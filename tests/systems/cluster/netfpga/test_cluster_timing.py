@@ -106,10 +106,12 @@ def verilog_rows(folder, inputs, neurons, rows):
     card = Alone(folder, model=model, placed=placed, told=told)
     card.begin()
     words = pack(np.random.default_rng(1).random((1, inputs)) < 0.5)[0]
+    os.kill(card.rig.process.pid, signal.SIGSTOP)  # so that the rows come back to back
     for row in range(rows):
         for packet in bits_packets(words, task=TaskId.BITS, array=0, row=row, outputs=neurons):
             card.rig.send(frame(card.raw(packet)))
             card.sequence += 1
+    os.kill(card.rig.process.pid, signal.SIGCONT)
     packets = -(-neurons // PACKET_BITS)
     for _ in range(rows * packets):
         card.packet()
