@@ -153,14 +153,23 @@ class Daemon:
 
     def figures(self):
         """What Prometheus gets: values by name with labels."""
+        return self.answered_figures(self.figures_request())
+
+    def figures_request(self):
+        """A socket on which the figures were asked for."""
         where = str(self.settings["prometheus"])
         kind = socket.AF_UNIX if where.startswith("/") else socket.AF_INET
         host, _, port = where.rpartition(":")
-        with socket.socket(kind) as asked:
-            asked.settimeout(WAIT_S)
-            asked.connect(where if kind == socket.AF_UNIX else (host, int(port)))
-            asked.sendall(b"GET /metrics HTTP/1.1\r\nHost: n3icd\r\n\r\n")
-            answer = asked.makefile("rb").read()
+        request = socket.socket(kind)
+        request.settimeout(WAIT_S)
+        request.connect(where if kind == socket.AF_UNIX else (host, int(port)))
+        request.sendall(b"GET /metrics HTTP/1.1\r\nHost: n3icd\r\n\r\n")
+        return request
+
+    def answered_figures(self, request):
+        """The figures of an answer, which ends its connection."""
+        with request:
+            answer = request.makefile("rb").read()
         head, _, body = answer.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.0 200 OK")
         assert f"Content-Length: {len(body)}".encode() in head

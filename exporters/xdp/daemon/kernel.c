@@ -21,7 +21,6 @@
 #include "build.h"
 #include "text.h"
 
-#define PASSES 8 /* of a sweep over the table */
 #define LOG_BYTES (1 << 16)
 
 /* Names in the object and below the pins, and the sizes that this n3icd was built for. */
@@ -563,6 +562,7 @@ void kernel_close(struct kernel *k) {
         if (k->map[m] >= 0)
             close(k->map[m]);
     free(k->values);
+    free(k->sweep.flow);
     prepare(k);
 }
 
@@ -844,43 +844,49 @@ static int end(const struct kernel *k, uint64_t now, const struct idle_flow *flo
     return bpf_prog_test_run_opts(k->end, &run) ? -1 : (int)run.retval;
 }
 
+/* Notes the idle flows of the table, the oldest first; 0 where the kernel refuses. */
+static int search(struct kernel *k) {
+    struct idle_search asked = {.now = k->sweep.now};
+    struct sweep *s = &k->sweep;
+    LIBBPF_OPTS(bpf_test_run_opts, run, .ctx_in = &asked, .ctx_size_in = sizeof asked);
+
+    if (bpf_prog_test_run_opts(k->idle, &run) || k->found->count > IDLE_AT_ONCE)
+        return 0;
+    s->count = k->found->count;
+    s->next = 0;
+    s->flows = k->found->flows;
+    memcpy(s->flow, k->found->flow, s->count * sizeof *s->flow);
+    qsort(s->flow, s->count, sizeof *s->flow, by_age);
+    return kernel_counters(k, &s->counters);
+}
+
 int kernel_sweep(struct kernel *k) {
-    struct idle_search search = {.now = kernel_now(k)};
-    uint32_t total = 0, count;
+    struct sweep *s = &k->sweep;
 
-    for (int pass = 0; pass < PASSES; pass++) {
-        LIBBPF_OPTS(bpf_test_run_opts, run, .ctx_in = &search, .ctx_size_in = sizeof search);
-        struct idle_flow *flow;
+    if (s->running)
+        return 1;
+    if (!s->flow && !(s->flow = malloc(IDLE_AT_ONCE * sizeof *s->flow)))
+        return 0;
+    s->now = kernel_now(k);
+    s->running = search(k);
+    return s->running;
+}
 
-        if (bpf_prog_test_run_opts(k->idle, &run))
-            return -1;
-        count = k->found->count;
-        if (count > IDLE_AT_ONCE)
-            return -1;
-        if (!pass)
-            k->flows = k->found->flows;
-        if (!count)
-            break;
-        flow = malloc(count * sizeof *flow);
-        if (!flow)
-            return -1;
-        memcpy(flow, k->found->flow, count * sizeof *flow);
-        qsort(flow, count, sizeof *flow, by_age);
-        for (uint32_t i = 0; i < count; i += ENDS_AT_ONCE) {
-            int ended =
-                end(k, search.now, flow + i, count - i < ENDS_AT_ONCE ? count - i : ENDS_AT_ONCE);
+int kernel_sweep_step(struct kernel *k) {
+    struct sweep *s = &k->sweep;
+    uint32_t left = s->count - s->next, count = left < ENDS_AT_ONCE ? left : ENDS_AT_ONCE;
+    int ended = count ? end(k, s->now, s->flow + s->next, count) : 0;
 
-            if (ended < 0) {
-                free(flow);
-                return -1;
-            }
-            total += (uint32_t)ended;
-        }
-        free(flow);
-        if (count < IDLE_AT_ONCE)
-            break;
-    }
-    k->ended += total;
-    k->flows -= total < k->flows ? total : k->flows;
-    return kernel_counters(k, &k->swept) ? (int)total : -1;
+    if (ended < 0)
+        return s->running = 0;
+    k->ended += (uint64_t)ended;
+    s->next += count;
+    if (s->next < s->count)
+        return 1;
+    if (s->count == IDLE_AT_ONCE) /* there may be more, and not all flows were counted */
+        return s->running = search(k);
+    s->running = 0;
+    k->flows = s->flows; /* of one time with the counters, so that figures add up */
+    k->swept = s->counters;
+    return 1;
 }

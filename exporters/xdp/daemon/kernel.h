@@ -48,6 +48,16 @@ struct state {
     uint8_t digest[SLOTS][32]; /* of the resident networks */
 };
 
+/* Idle flows that one search of the table gave, and how many of them were asked to end. */
+struct sweep {
+    int running;
+    uint64_t now; /* by the program's clock; flows are idle at this time */
+    uint32_t count, next;
+    uint64_t flows; /* in the table at the search, with those that were idle */
+    struct counters counters;
+    struct idle_flow *flow;
+};
+
 struct kernel {
     char interface[IF_NAMESIZE], pins[256];
     uint32_t index;
@@ -56,6 +66,7 @@ struct kernel {
     uint32_t cpus, users, room;
     uint64_t flows; /* in the table at the last sweep */
     uint64_t ended; /* by sweeps */
+    struct sweep sweep;
     struct options options;
     struct state state;
     struct idle_found *found;
@@ -87,8 +98,13 @@ int kernel_unload(struct kernel *k, const char *pins);
  */
 int kernel_apply(struct kernel *k, const struct pack *p);
 
-/* Ends idle flows, with bounded work; -1 where the kernel refuses. */
+/*
+ * Begins to end idle flows, unless a sweep is running; 0 where the kernel refuses. A running sweep
+ * goes on with each step, which ends at most ENDS_AT_ONCE flows; 0 where the kernel refuses, which
+ * ends the sweep.
+ */
 int kernel_sweep(struct kernel *k);
+int kernel_sweep_step(struct kernel *k);
 
 /* Whether the program is still attached to the interface. */
 int kernel_is_attached(const struct kernel *k);

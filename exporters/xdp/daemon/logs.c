@@ -55,15 +55,11 @@ int file_open(struct log_file *f, const char *path) {
 }
 
 void file_write(struct log_file *f, const char *line, size_t size) {
-    struct stat before;
+    struct stat after;
     ssize_t done;
 
     if (f->fd < 0)
         return;
-    if (fstat(f->fd, &before)) {
-        f->lost++;
-        return;
-    }
     do
         done = write(f->fd, line, size);
     while (done < 0 && errno == EINTR);
@@ -73,7 +69,8 @@ void file_write(struct log_file *f, const char *line, size_t size) {
     }
     if (!f->lost++)
         say("%s: %s: flows are lost", f->path, done < 0 ? strerror(errno) : "the disk is full");
-    if (done > 0 && ftruncate(f->fd, before.st_size)) /* half a line is none */
+    /* Half a line is none. */
+    if (done > 0 && (fstat(f->fd, &after) || ftruncate(f->fd, after.st_size - done)))
         say("%s: %s", f->path, strerror(errno));
 }
 

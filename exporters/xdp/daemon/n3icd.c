@@ -5,6 +5,7 @@
  * Loads the program of an export or takes over the one that is pinned, ends idle flows, and reads
  * decided flows once, for any number of readers and sinks.
  */
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +35,8 @@
 #include "told.h"
 
 #define EVENTS 64
-#define PATIENCE_S 10 /* with a client that asks for something */
+#define DRAINED_AT_ONCE 2048 /* decided flows; then the loop looks at everything else */
+#define PATIENCE_S 10        /* with a client that asks for something */
 
 enum {
     TAG_RING,
@@ -57,9 +59,13 @@ struct daemon {
     struct ipfix ipfix;
     struct text line, answer;
     struct ring_buffer *ring;
+    struct reading reading;
     int epoll, timer, signals, lock;
     uint64_t events, damaged;
     uint32_t configured; /* sum of the configured pack */
+    uint32_t drained;    /* decided flows of this turn of the loop */
+    uint32_t ring_room;  /* the most decided flows that the ring holds */
+    int behind;          /* the ring may hold flows that were decided under the pack before */
     int sweeps_failed;
 };
 
@@ -72,14 +78,13 @@ static uint64_t now_s(void) {
 
 /* --- decided flows --------------------------------------------------------------------------- */
 
-static int take(void *given, void *data, size_t size) {
-    struct daemon *d = given;
+static void deliver(struct daemon *d, const void *data, size_t size) {
     struct told t;
 
     d->events++;
-    if (size < sizeof(struct event) || !told_make(&t, data, d->pack, d->before)) {
+    if (size < sizeof(struct event) || !told_make(&t, data, &d->reading, d->pack, d->before)) {
         d->damaged++;
-        return 0;
+        return;
     }
     text_clear(&d->line);
     told_json(&t, &d->line);
@@ -91,15 +96,35 @@ static int take(void *given, void *data, size_t size) {
     }
     syslog_send(&d->syslog, &t);
     ipfix_add(&d->ipfix, &t);
-    return 0;
 }
 
-/* Reads what is in the ring. */
-static void drain(struct daemon *d) {
-    ring_buffer__consume(d->ring);
+/* An error ends the reading behind this flow; the ring does not give it again. */
+static int on_decided(void *given, void *data, size_t size) {
+    struct daemon *d = given;
+
+    deliver(d, data, size);
+    return ++d->drained < DRAINED_AT_ONCE ? 0 : -ECANCELED;
+}
+
+/* Reads what is in the ring, with bounded work; 1 where it may hold more. */
+static int drain(struct daemon *d) {
+    int more;
+
+    d->drained = 0;
+    reading_begin(&d->reading);
+    more = ring_buffer__consume(d->ring) == -ECANCELED;
+    if (!more)
+        d->behind = 0;
     ipfix_flush(&d->ipfix);
     syslog_flush(&d->syslog);
     server_flush_all(&d->readers);
+    return more;
+}
+
+/* Reads what is in the ring now; what comes meanwhile may stay. */
+static void drain_all(struct daemon *d) {
+    for (uint32_t flows = 0; flows < d->ring_room && drain(d); flows += DRAINED_AT_ONCE)
+        ;
 }
 
 /* --- clients --------------------------------------------------------------------------------- */
@@ -167,7 +192,9 @@ static int put(struct daemon *d, struct pack *p) {
         free(line.bytes);
         return 0;
     }
-    drain(d); /* by the names that they were decided under */
+    if (d->behind)
+        drain_all(d); /* by the names that they were decided under */
+    d->behind = 1;
     pack_free(d->before);
     free(d->line.bytes);
     d->before = d->pack;
@@ -231,7 +258,7 @@ static int answer(struct daemon *d, int i) {
         control_answer(&d->control, i, done);
         return 1;
     case ASKED_UNLOAD:
-        drain(d);
+        drain_all(d);
         done = kernel_unload(&d->kernel, d->settings.pins);
         if (done)
             record_remove(&d->settings);
@@ -312,6 +339,8 @@ static enum mode mode_of(const struct settings *s) {
 /* Everything in order; sinks come before the kernel, so that a wrong setting attaches nothing. */
 static int open_all(struct daemon *d) {
     const struct settings *s = &d->settings;
+    struct bpf_map_info ring = {0};
+    uint32_t size = sizeof ring;
 
     d->pack = store_read(s, &d->configured);
     if (!d->pack || !pack_resolve(d->pack) || !lock(d) || !open_loop(d))
@@ -341,15 +370,26 @@ static int open_all(struct daemon *d) {
     store_tidy(s, d->configured);
     if (!record_write(s, &d->kernel, d->pack))
         say("%s: without a record, n3ic xdp does not find the program", s->interface);
-    d->ring = ring_buffer__new(d->kernel.map[MAP_EVENTS], take, d, NULL);
-    if (!d->ring) {
+    d->ring = ring_buffer__new(d->kernel.map[MAP_EVENTS], on_decided, d, NULL);
+    if (!d->ring || bpf_obj_get_info_by_fd(d->kernel.map[MAP_EVENTS], &ring, &size)) {
         say("the ring of events: %s", strerror(errno));
         return 0;
     }
+    d->ring_room = ring.max_entries / sizeof(struct event) + 1;
     return watch(d, ring_buffer__epoll_fd(d->ring), TAG_RING);
 }
 
 /* --- the loop -------------------------------------------------------------------------------- */
+
+/* A part of a sweep over idle flows. */
+static void sweep(struct daemon *d, int (*part)(struct kernel *)) {
+    if (!part(&d->kernel)) {
+        if (!d->sweeps_failed++)
+            say("idle flows do not end: %s", strerror(errno));
+    } else if (!d->kernel.sweep.running) {
+        d->sweeps_failed = 0;
+    }
+}
 
 /* Each second; 0 where the program is gone. */
 static int tick(struct daemon *d) {
@@ -361,16 +401,10 @@ static int tick(struct daemon *d) {
         say("%s: the interface is gone, or its program was taken off", d->kernel.interface);
         return 0;
     }
-    if (kernel_sweep(&d->kernel) < 0) {
-        if (!d->sweeps_failed++)
-            say("idle flows do not end: %s", strerror(errno));
-    } else {
-        d->sweeps_failed = 0;
-    }
+    sweep(d, kernel_sweep);
     ipfix_templates(&d->ipfix, d->pack, now);
     if (syslog_mend(&d->syslog))
         watch(d, d->syslog.fd, TAG_SYSLOG);
-    drain(d);
     for (int i = 0; i < CLIENTS; i++)
         if (d->figures.client[i].fd >= 0 && now > d->figures.client[i].since + PATIENCE_S)
             server_drop(&d->figures, &d->figures.client[i]);
@@ -431,9 +465,9 @@ static int run(struct daemon *d) {
     int status = 0, going = 1;
 
     ipfix_templates(&d->ipfix, d->pack, now_s());
-    drain(d); /* what was decided while no n3icd ran */
+    drain_all(d); /* what was decided while no n3icd ran */
     while (going) {
-        int count = epoll_wait(d->epoll, events, EVENTS, -1);
+        int count = epoll_wait(d->epoll, events, EVENTS, d->kernel.sweep.running ? 0 : -1);
 
         if (count < 0 && errno != EINTR) {
             say("waiting for events: %s", strerror(errno));
@@ -441,8 +475,10 @@ static int run(struct daemon *d) {
         }
         for (int i = 0; going && i < count; i++)
             going = on_event(d, events[i].data.u32, &status);
+        if (d->kernel.sweep.running)
+            sweep(d, kernel_sweep_step);
     }
-    drain(d);
+    drain_all(d);
     return status;
 }
 

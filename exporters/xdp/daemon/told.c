@@ -13,14 +13,23 @@
 
 const char *const told_ends[ENDS] = {N3ICD_ENDS};
 
-/* Nanoseconds from 1970 to the beginning of the program's clock. */
-static uint64_t booted(void) {
+void reading_begin(struct reading *r) {
     struct timespec real, up;
 
     clock_gettime(CLOCK_REALTIME, &real);
     clock_gettime(CLOCK_MONOTONIC, &up);
-    return (uint64_t)(real.tv_sec - up.tv_sec) * SECOND + (uint64_t)real.tv_nsec -
-           (uint64_t)up.tv_nsec;
+    r->booted_ns = (uint64_t)(real.tv_sec - up.tv_sec) * SECOND + (uint64_t)real.tv_nsec -
+                   (uint64_t)up.tv_nsec;
+    r->index = 0;
+}
+
+static const char *interface_name(struct reading *r, uint32_t index) {
+    if (!index || r->index != index) {
+        if (!if_indextoname(index, r->interface))
+            snprintf(r->interface, sizeof r->interface, "%" PRIu32, index);
+        r->index = index;
+    }
+    return r->interface;
 }
 
 static const char *class_name(const struct pack *p, const struct event *e) {
@@ -31,10 +40,10 @@ static const char *class_name(const struct pack *p, const struct event *e) {
                : NULL;
 }
 
-int told_make(struct told *t, const struct event *e, const struct pack *now,
+int told_make(struct told *t, const struct event *e, struct reading *r, const struct pack *now,
               const struct pack *before) {
     int family = e->key.address_bytes == 4 ? AF_INET : AF_INET6;
-    uint64_t start = booted();
+    uint64_t start = r->booted_ns;
 
     memset(t, 0, sizeof *t);
     t->event = e;
@@ -44,8 +53,7 @@ int told_make(struct told *t, const struct event *e, const struct pack *now,
         !inet_ntop(family, e->key.destination, t->destination, sizeof t->destination))
         return 0;
     t->why = told_ends[e->why];
-    if (!if_indextoname(e->interface, t->interface))
-        snprintf(t->interface, sizeof t->interface, "%" PRIu32, e->interface);
+    t->interface = interface_name(r, e->interface);
     t->first_ns = start + e->first * METER_TICK_NS;
     t->last_ns = start + e->last * METER_TICK_NS;
     t->decided_ns = start + e->decided * METER_TICK_NS;

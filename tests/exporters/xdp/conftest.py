@@ -45,8 +45,9 @@ def _make(folder, model, flags, wanted):
 
 @pytest.fixture(scope="session")
 def hasty_model(daemon_model):
-    """One whose flows end after a second, for tests that wait for it."""
-    return replace(daemon_model, meter=replace(daemon_model.meter, idle_timeout=SECOND))
+    """One whose many flows end after a second, for tests that wait for it."""
+    spec = replace(daemon_model.meter, idle_timeout=SECOND, cache_flows=65_536)
+    return replace(daemon_model, meter=spec)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@
 import json
 import signal
 import socket
+import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -433,3 +434,45 @@ def test_wrong_settings_attach_nothing(daemon, veth, line, why):
     done = running.run()
     assert (done.returncode, why in done.stderr) == (1, True), done.stderr
     assert not attached(veth[0])
+
+
+def decisions_of(path):
+    """Source ports of the flows in a daemon's file, without a line that is being written."""
+    lines = path.read_text().split("\n")[:-1]
+    return [json.loads(line)["source_port"] for line in lines]
+
+
+def test_figures_are_answered_before_a_full_ring_is_read(
+    daemon, veth, daemon_model, built, tmp_path
+):
+    unlimited = repacked(built, daemon_model, tmp_path / "p", limits=Limits(new_flows=0))
+    port, ports = free_port(), range(1000, 8000)
+    running = daemon(pack=unlimited, prometheus=f"127.0.0.1:{port}").start()
+    running.process.send_signal(signal.SIGSTOP)
+    send(veth[1], flows(ports))
+    request = running.figures_request()
+    running.process.send_signal(signal.SIGCONT)
+    name = f'{{interface="{veth[0]}"}}'
+    figures = running.answered_figures(request)
+    assert 0 < figures[f"n3ic_xdp_n3icd_events_total{name}"] < len(ports)
+    while running.figures()[f"n3ic_xdp_n3icd_events_total{name}"] < len(ports):
+        assert running.process.poll() is None
+    assert running.end() == 0
+
+
+@pytest.mark.slow
+def test_a_sweep_over_many_idle_flows_loses_none(daemon, hasty, hasty_model, veth, tmp_path):
+    """More of them than the ring has room for."""
+    unlimited = repacked(hasty, hasty_model, tmp_path / "p", limits=Limits(new_flows=0))
+    path, port, ports = tmp_path / "flows.json", free_port(), range(1000, 41000)
+    running = daemon(hasty, json=path, pack=unlimited, prometheus=f"127.0.0.1:{port}").start()
+    running.process.send_signal(signal.SIGSTOP)
+    send(veth[1], flows(ports, 1))
+    time.sleep(1.5)  # so that all are idle at the first sweep
+    running.process.send_signal(signal.SIGCONT)
+    while len(decisions := decisions_of(path)) < len(ports):
+        assert running.process.poll() is None
+        figures = running.figures()
+        assert figures[f'n3ic_xdp_events_lost_total{{interface="{veth[0]}"}}'] == 0
+    assert sorted(decisions) == list(ports)
+    assert running.end() == 0
