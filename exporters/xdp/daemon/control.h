@@ -13,10 +13,10 @@
 
 #include "server.h"
 
-enum asked { ASKED_NOTHING, ASKED_UPDATE, ASKED_UNLOAD };
+enum request_kind { REQUEST_NONE, REQUEST_UPDATE, REQUEST_UNLOAD };
 
 struct request {
-    enum asked what;
+    enum request_kind what;
     char head[64]; /* its line, as far as it came */
     size_t head_used;
     int any; /* a pack that was not made of another one */
@@ -34,7 +34,7 @@ struct control {
 void control_accept(struct control *c, uint64_t now_s);
 
 /* Reads what a client sent; what it asks once that is whole. */
-enum asked control_read(struct control *c, int i);
+enum request_kind control_read(struct control *c, int i);
 
 /* Answers a client, which goes. */
 void control_answer(struct control *c, int i, int done);

@@ -12,7 +12,7 @@ struct idle_flow {
     uint64_t last, touched;
 };
 
-struct idle_found {
+struct idle_flows {
     uint32_t count; /* of flows below; those that found no room are found the next time */
     uint32_t flows; /* that were looked at; not all where there was no room */
     struct idle_flow flow[IDLE_AT_ONCE];

@@ -52,13 +52,13 @@ struct kernel {
     char interface[IF_NAMESIZE], pins[256];
     uint32_t index;
     int program, end, idle, link[LINKS], map[MAPS];
-    int taken_over; /* it was pinned there already */
+    int is_taken_over; /* it was pinned there already */
     uint32_t cpus, users, room;
     uint64_t flows; /* in the table at the last sweep */
     uint64_t ended; /* by sweeps */
     struct options options;
     struct state state;
-    struct idle_found *found;
+    struct idle_flows *idle_flows;
     struct counters swept; /* at the last sweep */
     void *values;          /* room for those of all CPUs */
 };

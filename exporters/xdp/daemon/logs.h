@@ -3,7 +3,7 @@
 #ifndef N3ICD_LOGS_H
 #define N3ICD_LOGS_H
 
-#include "told.h"
+#include "flow_report.h"
 
 struct log_file {
     const char *path; /* empty: none */
@@ -29,7 +29,7 @@ struct syslog {
 int syslog_open(struct syslog *s, const char *path, uint32_t enterprise);
 
 /* A message of RFC 5424: class, margin and ends as its structured data. */
-void syslog_send(struct syslog *s, const struct told *t);
+void syslog_send(struct syslog *s, const struct flow_report *t);
 
 /* Sends what waits. */
 void syslog_flush(struct syslog *s);

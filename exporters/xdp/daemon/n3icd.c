@@ -23,6 +23,7 @@
 
 #include "build.h"
 #include "control.h"
+#include "flow_report.h"
 #include "ipfix.h"
 #include "kernel.h"
 #include "logs.h"
@@ -31,7 +32,6 @@
 #include "server.h"
 #include "settings.h"
 #include "store.h"
-#include "told.h"
 
 #define EVENTS 64
 #define PATIENCE_S 10 /* with a client that asks for something */
@@ -72,21 +72,21 @@ static uint64_t now_s(void) {
 
 /* --- decided flows --------------------------------------------------------------------------- */
 
-static int take(void *given, void *data, size_t size) {
-    struct daemon *d = given;
-    struct told t;
+static int report_event(void *context, void *data, size_t size) {
+    struct daemon *d = context;
+    struct flow_report t;
 
     d->events++;
-    if (size < sizeof(struct event) || !told_make(&t, data, d->pack, d->before)) {
+    if (size < sizeof(struct event) || !flow_report_fill(&t, data, d->pack, d->before)) {
         d->damaged++;
         return 0;
     }
     text_clear(&d->line);
-    told_json(&t, &d->line);
+    flow_report_write_json(&t, &d->line);
     if (d->line.cut) {
         d->damaged++;
     } else {
-        server_tell(&d->readers, d->line.bytes, d->line.used);
+        server_broadcast(&d->readers, d->line.bytes, d->line.used);
         file_write(&d->file, d->line.bytes, d->line.used);
     }
     syslog_send(&d->syslog, &t);
@@ -95,7 +95,7 @@ static int take(void *given, void *data, size_t size) {
 }
 
 /* Reads what is in the ring. */
-static void drain(struct daemon *d) {
+static void drain_ring(struct daemon *d) {
     ring_buffer__consume(d->ring);
     ipfix_flush(&d->ipfix);
     syslog_flush(&d->syslog);
@@ -104,7 +104,7 @@ static void drain(struct daemon *d) {
 
 /* --- clients --------------------------------------------------------------------------------- */
 
-static void greet(struct daemon *d) {
+static void accept_reader(struct daemon *d) {
     char bytes[256];
     struct text hello = {.bytes = bytes, .room = sizeof bytes};
     struct stat namespace;
@@ -116,7 +116,7 @@ static void greet(struct daemon *d) {
     server_accept(&d->readers, &hello, now_s());
 }
 
-static void figures(struct daemon *d, struct client *c) {
+static void answer_figures(struct daemon *d, struct client *c) {
     struct own_figures own = {
         .events = d->events,
         .damaged = d->damaged,
@@ -129,12 +129,12 @@ static void figures(struct daemon *d, struct client *c) {
 
     metrics_answer(&d->figures, c, &d->answer, &d->kernel, d->pack, &own);
     server_flush(&d->figures, c);
-    if (c->asked && !c->used)
+    if (c->is_answered && !c->used)
         server_drop(&d->figures, c);
 }
 
 /* What a reader says is thrown away; it goes when it closes its end. */
-static void hear(struct daemon *d, struct client *c) {
+static void read_reader(struct daemon *d, struct client *c) {
     char bytes[256];
     ssize_t got;
 
@@ -150,88 +150,90 @@ static void hear(struct daemon *d, struct client *c) {
 /* --- settings and packs ---------------------------------------------------------------------- */
 
 /* Says where a pack wants what only a new program gives. */
-static void compare(const struct daemon *d, const struct pack *p) {
-    const struct options *had = &d->kernel.options, *wanted = &p->options;
+static void report_fixed_options(const struct daemon *d, const struct pack *p) {
+    const struct options *current = &d->kernel.options, *requested = &p->options;
 
-    if (had->buckets != wanted->buckets || had->clock != wanted->clock)
-        say("%s: the pack wants another room or clock; those of the program hold until it is "
-            "loaded anew (--remove)",
+    if (current->buckets != requested->buckets || current->clock != requested->clock)
+        log_message(
+            "%s: the pack asks for another table size or clock; the program keeps its own until it "
+            "is taken off (--remove) and loaded again",
             d->kernel.interface);
 }
 
 /* Puts the values of a pack into the maps; the old ones stay where that fails. */
-static int put(struct daemon *d, struct pack *p) {
+static int apply_pack(struct daemon *d, struct pack *p) {
     struct text line = {0};
 
-    if (!pack_resolve(p) || !text_make(&line, told_room(p)) || !kernel_apply(&d->kernel, p)) {
+    if (!pack_resolve(p) || !text_make(&line, flow_report_room(p)) ||
+        !kernel_apply(&d->kernel, p)) {
         free(line.bytes);
         return 0;
     }
-    drain(d); /* by the names that they were decided under */
+    drain_ring(d); /* by the names that they were decided under */
     pack_free(d->before);
     free(d->line.bytes);
     d->before = d->pack;
     d->pack = p;
     d->line = line;
-    d->ipfix.told_s = 0;
+    d->ipfix.templates_sent_s = 0;
     record_pack(&d->settings, &d->kernel, p);
     return 1;
 }
 
 /* Reads the pack again and puts its values into the maps; the old ones stay where it is bad. */
-static void reload(struct daemon *d) {
+static void reload_pack(struct daemon *d) {
     uint32_t configured;
     struct pack *p = store_read(&d->settings, &configured);
 
     if (*d->settings.json)
         file_open(&d->file, d->settings.json);
-    if (p && put(d, p)) {
-        compare(d, p);
+    if (p && apply_pack(d, p)) {
+        report_fixed_options(d, p);
         d->configured = configured;
-        store_tidy(&d->settings, configured);
-        say("%s: %s is loaded", d->kernel.interface, d->settings.pack);
+        store_remove_updates(&d->settings, configured);
+        log_message("%s: %s is loaded", d->kernel.interface, d->settings.pack);
         return;
     }
     pack_free(p);
-    say("%s: %s is not loaded, the old values hold", d->kernel.interface, d->settings.pack);
+    log_message("%s: %s is not loaded; the old values stay", d->kernel.interface, d->settings.pack);
 }
 
 /* Takes a pack that a client sent; it holds over restarts. */
-static int update(struct daemon *d, struct request *r) {
+static int update_pack(struct daemon *d, struct request *r) {
     char *bytes = r->bytes;
     struct pack *p;
 
     r->bytes = NULL;
     if (!r->any && r->made_of != d->pack->sum) {
         free(bytes);
-        say("the pack was made of another one than holds now: do it again");
+        log_message("the pack was made from another pack than the loaded one: make it again");
         return 0;
     }
-    p = pack_take(bytes, r->size, "the pack");
-    if (!p || !pack_resolve(p) || !store_keep(&d->settings, d->configured, p)) {
+    p = pack_parse(bytes, r->size, "the pack");
+    if (!p || !pack_resolve(p) || !store_write_update(&d->settings, d->configured, p)) {
         pack_free(p);
         return 0;
     }
-    if (!put(d, p)) {
-        store_keep(&d->settings, d->configured, d->pack);
+    if (!apply_pack(d, p)) {
+        store_write_update(&d->settings, d->configured, d->pack);
         pack_free(p);
         return 0;
     }
-    compare(d, p);
+    report_fixed_options(d, p);
     return 1;
 }
 
 /* 0 where the loop is to end. */
-static int answer(struct daemon *d, int i) {
+static int answer_request(struct daemon *d, int i) {
     int done;
 
     switch (control_read(&d->control, i)) {
-    case ASKED_UPDATE:
-        done = update(d, &d->control.request[i]);
+    case REQUEST_UPDATE:
+        done = update_pack(d, &d->control.request[i]);
         control_answer(&d->control, i, done);
         return 1;
-    case ASKED_UNLOAD:
-        drain(d);
+    case REQUEST_UNLOAD:
+        drain_ring(d);
         done = kernel_unload(&d->kernel, d->settings.pins);
         if (done)
             record_remove(&d->settings);
@@ -250,18 +252,18 @@ static int make_folder_of(const char *socket) {
     snprintf(path, sizeof path, "%s", socket);
     slash = strrchr(path, '/');
     if (!slash || slash == path) {
-        say("%s: expected an absolute path of a socket", socket);
+        log_message("%s: expected an absolute path of a socket", socket);
         return 0;
     }
     *slash = 0;
     if (!mkdir(path, 0755) || errno == EEXIST)
         return 1;
-    say("%s: %s", path, strerror(errno));
+    log_message("%s: %s", path, strerror(errno));
     return 0;
 }
 
 /* One n3icd for an interface: a lock beside its socket, which a kill releases. */
-static int lock(struct daemon *d) {
+static int lock_interface(struct daemon *d) {
     char path[sizeof d->settings.socket + 8];
 
     if (!make_folder_of(d->settings.socket))
@@ -271,17 +273,18 @@ static int lock(struct daemon *d) {
     d->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (d->lock >= 0 && !flock(d->lock, LOCK_EX | LOCK_NB))
         return 1;
-    say("%s: %s", path, errno == EWOULDBLOCK ? "another n3icd runs there" : strerror(errno));
+    log_message("%s: %s", path,
+                errno == EWOULDBLOCK ? "another n3icd runs there" : strerror(errno));
     return 0;
 }
 
-static int watch(struct daemon *d, int fd, uint32_t tag) {
+static int watch_fd(struct daemon *d, int fd, uint32_t tag) {
     struct epoll_event e = {.events = tag == TAG_SYSLOG ? EPOLLOUT | EPOLLET : EPOLLIN,
                             .data = {.u32 = tag}};
 
     if (fd >= 0 && !epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e))
         return 1;
-    say("waiting for events: %s", strerror(errno));
+    log_message("cannot wait for events: %s", strerror(errno));
     return 0;
 }
 
@@ -299,10 +302,10 @@ static int open_loop(struct daemon *d) {
     d->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     return d->timer >= 0 && !timerfd_settime(d->timer, 0, &second, NULL) &&
-           watch(d, d->signals, TAG_SIGNAL) && watch(d, d->timer, TAG_TIMER);
+           watch_fd(d, d->signals, TAG_SIGNAL) && watch_fd(d, d->timer, TAG_TIMER);
 }
 
-static enum mode mode_of(const struct settings *s) {
+static enum mode parse_mode(const struct settings *s) {
     return !strcmp(s->mode, "native")    ? MODE_NATIVE
            : !strcmp(s->mode, "generic") ? MODE_GENERIC
            : !strcmp(s->mode, "tcx")     ? MODE_TCX
@@ -314,10 +317,10 @@ static int open_all(struct daemon *d) {
     const struct settings *s = &d->settings;
 
     d->pack = store_read(s, &d->configured);
-    if (!d->pack || !pack_resolve(d->pack) || !lock(d) || !open_loop(d))
+    if (!d->pack || !pack_resolve(d->pack) || !lock_interface(d) || !open_loop(d))
         return 0;
-    if (!text_make(&d->line, told_room(d->pack)) || !text_make(&d->answer, METRICS_ROOM)) {
-        say("no memory");
+    if (!text_make(&d->line, flow_report_room(d->pack)) || !text_make(&d->answer, METRICS_ROOM)) {
+        log_message("no memory");
         return 0;
     }
     if (!server_open(&d->readers, s->socket, d->epoll, TAG_READERS, s->queue) ||
@@ -329,48 +332,48 @@ static int open_all(struct daemon *d) {
         (*s->syslog && !syslog_open(&d->syslog, s->syslog, s->enterprise)) ||
         (*s->ipfix && !ipfix_open(&d->ipfix, s->ipfix, s->domain, s->enterprise, s->templates_s)))
         return 0;
-    if (*s->syslog && !watch(d, d->syslog.fd, TAG_SYSLOG))
+    if (*s->syslog && !watch_fd(d, d->syslog.fd, TAG_SYSLOG))
         return 0;
-    if (!kernel_open(&d->kernel, s->interface, s->pins, mode_of(s), s->object, s->idle, d->pack))
+    if (!kernel_open(&d->kernel, s->interface, s->pins, parse_mode(s), s->object, s->idle, d->pack))
         return 0;
-    if (d->kernel.taken_over) {
-        compare(d, d->pack);
+    if (d->kernel.is_taken_over) {
+        report_fixed_options(d, d->pack);
         if (!kernel_apply(&d->kernel, d->pack))
             return 0;
     }
-    store_tidy(s, d->configured);
+    store_remove_updates(s, d->configured);
     if (!record_write(s, &d->kernel, d->pack))
-        say("%s: without a record, n3ic xdp does not find the program", s->interface);
-    d->ring = ring_buffer__new(d->kernel.map[MAP_EVENTS], take, d, NULL);
+        log_message("%s: without a record, n3ic xdp does not find the program", s->interface);
+    d->ring = ring_buffer__new(d->kernel.map[MAP_EVENTS], report_event, d, NULL);
     if (!d->ring) {
-        say("the ring of events: %s", strerror(errno));
+        log_message("the ring of events cannot be opened: %s", strerror(errno));
         return 0;
     }
-    return watch(d, ring_buffer__epoll_fd(d->ring), TAG_RING);
+    return watch_fd(d, ring_buffer__epoll_fd(d->ring), TAG_RING);
 }
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
 /* Each second; 0 where the program is gone. */
-static int tick(struct daemon *d) {
+static int on_timer(struct daemon *d) {
     uint64_t times, now = now_s();
 
     if (read(d->timer, &times, sizeof times) < 0 && errno != EAGAIN)
         return 0;
     if (!kernel_is_attached(&d->kernel)) {
-        say("%s: the interface is gone, or its program was taken off", d->kernel.interface);
+        log_message("%s: the interface is gone, or its program was detached", d->kernel.interface);
         return 0;
     }
     if (kernel_sweep(&d->kernel) < 0) {
         if (!d->sweeps_failed++)
-            say("idle flows do not end: %s", strerror(errno));
+            log_message("idle flows cannot be ended: %s", strerror(errno));
     } else {
         d->sweeps_failed = 0;
     }
     ipfix_templates(&d->ipfix, d->pack, now);
     if (syslog_mend(&d->syslog))
-        watch(d, d->syslog.fd, TAG_SYSLOG);
-    drain(d);
+        watch_fd(d, d->syslog.fd, TAG_SYSLOG);
+    drain_ring(d);
     for (int i = 0; i < CLIENTS; i++)
         if (d->figures.client[i].fd >= 0 && now > d->figures.client[i].since + PATIENCE_S)
             server_drop(&d->figures, &d->figures.client[i]);
@@ -388,61 +391,61 @@ static int on_signal(struct daemon *d) {
     while (read(d->signals, &info, sizeof info) == sizeof info) {
         if (info.ssi_signo != SIGHUP)
             return 0;
-        reload(d);
+        reload_pack(d);
     }
     return 1;
 }
 
 static int on_event(struct daemon *d, uint32_t tag, int *status) {
     if (tag == TAG_RING) {
-        drain(d);
+        drain_ring(d);
     } else if (tag == TAG_TIMER) {
-        *status = !tick(d);
+        *status = !on_timer(d);
         return !*status;
     } else if (tag == TAG_SIGNAL) {
         return on_signal(d);
     } else if (tag == TAG_SYSLOG) {
         syslog_flush(&d->syslog);
     } else if (tag == TAG_READERS) {
-        greet(d);
+        accept_reader(d);
     } else if (tag == TAG_FIGURES) {
         server_accept(&d->figures, NULL, now_s());
     } else if (tag == TAG_CONTROL) {
         control_accept(&d->control, now_s());
     } else if (tag > TAG_CONTROL && tag <= TAG_CONTROL + CLIENTS) {
         if (d->control.server.client[tag - TAG_CONTROL - 1].fd >= 0)
-            return answer(d, (int)(tag - TAG_CONTROL - 1));
+            return answer_request(d, (int)(tag - TAG_CONTROL - 1));
     } else if (tag > TAG_FIGURES && tag <= TAG_FIGURES + CLIENTS) {
         struct client *c = &d->figures.client[tag - TAG_FIGURES - 1];
 
         if (c->fd >= 0)
-            figures(d, c);
+            answer_figures(d, c);
     } else if (tag > TAG_READERS && tag <= TAG_READERS + CLIENTS) {
         struct client *c = &d->readers.client[tag - TAG_READERS - 1];
 
         if (c->fd >= 0)
-            hear(d, c);
+            read_reader(d, c);
     }
     return 1;
 }
 
-static int run(struct daemon *d) {
+static int run_loop(struct daemon *d) {
     struct epoll_event events[EVENTS];
     int status = 0, going = 1;
 
     ipfix_templates(&d->ipfix, d->pack, now_s());
-    drain(d); /* what was decided while no n3icd ran */
+    drain_ring(d); /* what was decided while no n3icd ran */
     while (going) {
         int count = epoll_wait(d->epoll, events, EVENTS, -1);
 
         if (count < 0 && errno != EINTR) {
-            say("waiting for events: %s", strerror(errno));
+            log_message("cannot wait for events: %s", strerror(errno));
             return 1;
         }
         for (int i = 0; going && i < count; i++)
             going = on_event(d, events[i].data.u32, &status);
     }
-    drain(d);
+    drain_ring(d);
     return status;
 }
 
@@ -467,12 +470,12 @@ static void close_all(struct daemon *d) {
             close(*all[i]);
 }
 
-static int detach(const struct settings *s) {
+static int detach_program(const struct settings *s) {
     record_remove(s);
     return kernel_remove(s->interface, s->pins);
 }
 
-static int serve(struct daemon *d) {
+static int run_daemon(struct daemon *d) {
     int status = 1, opened;
 
     d->epoll = d->timer = d->signals = d->lock = d->file.fd = d->syslog.fd = d->ipfix.fd = -1;
@@ -486,15 +489,15 @@ static int serve(struct daemon *d) {
         d->kernel.map[m] = -1;
     opened = open_all(d);
     if (opened) {
-        say("%s: %s%s, room for %" PRIu32 " flows", d->kernel.interface,
-            d->kernel.taken_over ? "took over the pinned program, " : "",
-            d->kernel.state.tcx       ? "tcx, both directions"
-            : d->kernel.state.generic ? "generic XDP"
-                                      : "native XDP",
-            d->kernel.room);
-        status = run(d);
+        log_message("%s: %s%s, room for %" PRIu32 " flows", d->kernel.interface,
+                    d->kernel.is_taken_over ? "took over the pinned program, " : "",
+                    d->kernel.state.tcx       ? "tcx, both directions"
+                    : d->kernel.state.generic ? "generic XDP"
+                                              : "native XDP",
+                    d->kernel.room);
+        status = run_loop(d);
         if (!status && !strcmp(d->settings.on_exit, "detach"))
-            status = !detach(&d->settings);
+            status = !detach_program(&d->settings);
     }
     close_all(d);
     return status;
@@ -521,12 +524,12 @@ int main(int argc, char **argv) {
     if (!settings_read(&d.settings, argv[at], argc > at + 1 ? argv[at + 1] : NULL))
         return 1;
     if (remove)
-        return !detach(&d.settings);
+        return !detach_program(&d.settings);
     if (check) {
         struct pack *p = pack_read(d.settings.pack);
 
         pack_free(p);
         return !p;
     }
-    return serve(&d);
+    return run_daemon(&d);
 }

@@ -82,7 +82,7 @@ struct pack {
 /* Reads and checks a pack; NULL where it is not one for this program, which it says. */
 struct pack *pack_read(const char *path);
 /* The same with bytes from malloc that have a zero behind them; they are the pack's from now on. */
-struct pack *pack_take(char *text, size_t size, const char *path);
+struct pack *pack_parse(char *text, size_t size, const char *path);
 void pack_free(struct pack *p);
 
 /* Puts the indices of interfaces into its values; 0 where one is not there, which it says. */

@@ -16,7 +16,7 @@ struct client {
     char *queue;
     size_t first, used; /* of a ring */
     uint64_t lost;      /* lines that found no room since the last one that did */
-    int asked;          /* of figures: its request is answered */
+    int is_answered;    /* of figures: its request is answered */
     uint64_t since;     /* when it came, in seconds */
 };
 
@@ -37,7 +37,7 @@ void server_close(struct server *s);
 int server_accept(struct server *s, const struct text *hello, uint64_t now_s);
 
 /* Gives a line to each client; where its queue has no room, the client loses it. */
-void server_tell(struct server *s, const char *line, size_t size);
+void server_broadcast(struct server *s, const char *line, size_t size);
 
 /* Sends what waits, as much as the socket takes. */
 void server_flush(struct server *s, struct client *c);
@@ -45,6 +45,6 @@ void server_flush_all(struct server *s);
 void server_drop(struct server *s, struct client *c);
 
 /* Puts bytes into a client's queue; 0 where there is no room for all of them. */
-int client_put(struct server *s, struct client *c, const char *bytes, size_t size);
+int client_append(struct server *s, struct client *c, const char *bytes, size_t size);
 
 #endif

@@ -13,10 +13,10 @@
 struct pack *store_read(const struct settings *s, uint32_t *configured);
 
 /* Keeps a pack in place of the configured one with that sum; 0 where it cannot, which it says. */
-int store_keep(const struct settings *s, uint32_t configured, const struct pack *p);
+int store_write_update(const struct settings *s, uint32_t configured, const struct pack *p);
 
 /* Forgets kept packs of the interface, but for that of the configured one with that sum. */
-void store_tidy(const struct settings *s, uint32_t configured);
+void store_remove_updates(const struct settings *s, uint32_t configured);
 
 /* Writes the record of a program; 0 where it cannot, which it says. */
 int record_write(const struct settings *s, const struct kernel *k, const struct pack *p);

@@ -22,8 +22,8 @@ void text_json(struct text *t, const char *string);
 /* With a backslash before each of `special`, and line ends as \n: labels and parameters. */
 void text_escaped(struct text *t, const char *string, const char *special);
 
-/* One line to the standard error; `said` has it without its beginning. */
-extern char said[512];
-void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* One line to the standard error; `last_message` holds it without "n3icd: ". */
+extern char last_message[512];
+void log_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -28,7 +28,7 @@ int verdict_put(const struct kernel *k, const struct target *t, uint32_t action,
 int verdict_remove(const struct kernel *k, const struct target *t, int allowed);
 
 /* Calls a function with each verdict that holds. */
-typedef void verdict_seen(void *given, const struct target *t, const struct verdict *v);
-void verdict_each(const struct kernel *k, verdict_seen *seen, void *given);
+typedef void verdict_visitor(void *context, const struct target *t, const struct verdict *v);
+void verdict_each(const struct kernel *k, verdict_visitor *visit, void *context);
 
 #endif

@@ -15,13 +15,13 @@
 #define XSK_LARGEST 65536 /* bytes of a frame */
 
 struct xsk_frame {
-    const struct handed *about; /* NULL where the kernel had no room for it */
+    const struct handed *metadata; /* NULL where the kernel had no room for it */
     const uint8_t *bytes;
     uint32_t length;
 };
 
 /* Takes a frame, which is gone when it returns. */
-typedef void (*xsk_take)(void *to, const struct xsk_frame *frame);
+typedef void (*xsk_consumer)(void *to, const struct xsk_frame *frame);
 
 /* A ring of the kernel: `producer` and `consumer` count on, the entries follow each other. */
 struct xsk_ring {
@@ -47,7 +47,7 @@ struct xsk {
 int xsk_open(struct xsk *x, uint32_t interface, uint32_t queue, uint32_t chunks);
 
 /* Hands all frames that are there to a function; how many. */
-uint32_t xsk_read(struct xsk *x, xsk_take take, void *to);
+uint32_t xsk_read(struct xsk *x, xsk_consumer consume, void *to);
 
 /* Frames that the kernel had for the socket, and no room for; 0 where it refuses to say. */
 int xsk_lost(const struct xsk *x, uint64_t *lost);
