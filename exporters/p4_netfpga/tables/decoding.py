@@ -66,7 +66,7 @@ def decode_program(source: str, model: TablesModel, shunt_port: int | None = Non
             raise VerifyError(f"{_NAME}: table {table} takes the entry of table {of}")
         widths[int(table), int(s)] = int(width)
     if widths.keys() != words.keys() or len(_TAKE.findall(source)) != len(widths):
-        raise VerifyError(f"{_NAME}: entries are not widths once each")
+        raise VerifyError(f"{_NAME}: entries are not taken once each")
     if any(table >= len(wiring.bits) or s >= sums for table, s in words):
         raise VerifyError(f"{_NAME}: entries of a table or sum that is not there")
     for into, name, mask, shift in _SELECT.findall(source):
