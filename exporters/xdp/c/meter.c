@@ -124,7 +124,7 @@ static inline int join_fragment(struct packet *p) {
 
 /* --- locks ---------------------------------------------------------------------------------- */
 
-/* Waits for what another CPU holds. Global, so that the verifier follows the loop once. */
+/* Waits for a lock that another CPU holds. Global, so that the verifier follows the loop once. */
 __attribute__((noinline)) int wait_for_lock(uint32_t *busy) {
     if (!busy)
         return 0;
@@ -136,8 +136,9 @@ __attribute__((noinline)) int wait_for_lock(uint32_t *busy) {
 }
 
 /*
- * Takes a flow for this CPU. No lock of the kernel's: tables that forget have none, and calls would
- * not be allowed under it. The call is left for the rare case: a return may cost 10 ns.
+ * Locks a flow for this CPU. A lock of the kernel does not serve: maps that evict entries have
+ * none, and calls are not allowed under it. Only the rare case makes a call: a return may cost 10
+ * ns.
  */
 static inline int acquire_lock(uint32_t *busy) {
     return !__sync_val_compare_and_swap(busy, 0, 1) || wait_for_lock(busy);
@@ -198,7 +199,7 @@ __attribute__((noinline)) int classify(struct flow *f, uint32_t user) {
     return 0;
 }
 
-/* What is done with packets of a flow as it is now. */
+/* The index of the policy for packets of a flow in its present state. */
 static inline uint32_t policy_index(const struct flow *f) {
     if (!f->decided || f->verdict == NO_MODEL)
         return POLICY_UNDECIDED;
@@ -314,7 +315,7 @@ static inline void start_flow(struct flow *f, const struct arrival *a, struct co
     c->started++;
 }
 
-/* Ends a flow that a packet comes too late for, and begins the next one in its place. */
+/* Ends a flow that timed out or closed before this packet, and starts the next in its place. */
 static inline void restart_if_ended(struct flow *f, const struct key *k, const struct arrival *a,
                                     struct counters *c) {
     uint8_t flags = a->packet->tcp_flags;
@@ -449,7 +450,7 @@ struct order {
 
 enum { ACT_TAKEN = 1 << 16 }; /* a verdict took it away, and counted it */
 
-/* Treats a packet that was read: by a verdict that holds for it already, or by that of its flow. */
+/* Processes a packet: by a verdict that holds already, or else by the verdict of its flow. */
 static inline struct order process_packet(struct arrival *a, enum aside reason,
                                           const struct trailer *t, struct scratch *s,
                                           struct counters *c) {
@@ -493,7 +494,7 @@ static inline struct order process_packet(struct arrival *a, enum aside reason,
     return policy ? (struct order){policy->action, policy->argument} : (struct order){ACT_PASS, 0};
 }
 
-/* Whether a packet just passes by an order. */
+/* Whether an order lets a packet pass unchanged. */
 static inline int just_passes(struct order o, struct counters *c) {
     const struct config *g = bpf_map_lookup_elem(&config, &zeroth);
 

@@ -52,7 +52,7 @@ void control_accept(struct control *c, uint64_t now_s) {
         refuse_request(c, i, "not permitted: only root may send one");
 }
 
-/* A number of the line, with digits of a base alone; 0 where it is none. */
+/* Parses a number that has digits of the base alone; 0 if it is not one. */
 static int parse_number(const char *word, int base, uint32_t most, uint32_t *out) {
     unsigned long value;
 
@@ -64,7 +64,7 @@ static int parse_number(const char *word, int base, uint32_t most, uint32_t *out
     return value <= most;
 }
 
-/* Reads the line of a request; 0 where it is none. */
+/* Reads the line of a request; 0 if it is not one. */
 static int parse_head(struct request *r) {
     char *sum = r->head + 7, *size = strchr(sum, ' ');
     uint32_t bytes;
@@ -85,7 +85,7 @@ static int parse_head(struct request *r) {
     return 1;
 }
 
-/* Whether another client sends a pack: one has memory for it at a time. */
+/* Whether another client is sending a pack; only one at a time gets memory for it. */
 static int is_busy(const struct control *c) {
     for (int i = 0; i < CLIENTS; i++)
         if (c->request[i].bytes)
@@ -93,7 +93,7 @@ static int is_busy(const struct control *c) {
     return 0;
 }
 
-/* Takes bytes of the line; how many, or -1 where the request is none. */
+/* Reads bytes of the line; their number, or -1 if this is not a request. */
 static ssize_t read_head_bytes(struct control *c, int i, const char *bytes, size_t size) {
     struct request *r = &c->request[i];
 
@@ -155,7 +155,8 @@ enum request_kind control_read(struct control *c, int i) {
     return REQUEST_NONE;
 }
 
-/* --- who asks -------------------------------------------------------------------------------- */
+/* --- the client --------------------------------------------------------------------------------
+ */
 
 static int send_all(int fd, const char *bytes, size_t size) {
     while (size) {

@@ -10,7 +10,8 @@ static double interval_share(double above, double next) {
     return above > next ? above - next : 0;
 }
 
-/* What an interval adds: the shares p of training rows and q of flows, smoothed as counts. */
+/* The term of one interval in the index: the shares p of training rows and q of flows, smoothed as
+ * counts. */
 static double psi_term(double p, double q, uint64_t flows, uint32_t cells) {
     double trained = (p * RATE_UNIT + HALF) / (RATE_UNIT + HALF * cells);
     double live = (q * (double)flows + HALF) / ((double)flows + HALF * cells);

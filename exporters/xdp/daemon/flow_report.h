@@ -24,8 +24,8 @@ struct flow_report {
 };
 
 /*
- * Names what is in an event. `before` is the pack that was replaced last, or NULL: its networks
- * may have decided it. 0 where the event is damaged.
+ * Fills the names of what an event holds. `before` is the pack that was replaced last, or NULL: its
+ * networks may have decided it. 0 if the event is damaged.
  */
 int flow_report_fill(struct flow_report *t, const struct event *e, const struct pack *now,
                      const struct pack *before);
@@ -33,7 +33,7 @@ int flow_report_fill(struct flow_report *t, const struct event *e, const struct 
 /* One line of JSON, with its line end. */
 void flow_report_write_json(const struct flow_report *t, struct text *out);
 
-/* Room that the longest line may need. */
+/* Bytes that the longest line may need. */
 size_t flow_report_room(const struct pack *p);
 
 extern const char *const end_names[ENDS];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the program that looks for idle flows hands to user space: the value of its map. */
+/* Idle flows that the program found for user space: the value of its map. */
 #ifndef N3ICD_IDLE_H
 #define N3ICD_IDLE_H
 

@@ -104,7 +104,7 @@ static void send_message(struct ipfix *x) {
     append_uint(x, (uint64_t)time(NULL), 4);
     append_uint(x, x->sequence, 4);
     append_uint(x, x->domain, 4);
-    /* A collector is to see what was lost on the way, so that failures count, too. */
+    /* Failures count, too, so that a collector sees what was lost. */
     x->sequence += x->records;
     if (send(x->fd, x->message, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         x->lost += x->records;
@@ -182,7 +182,7 @@ static void append_template(struct ipfix *x, uint16_t id) {
         append_element(x, (struct element){(uint16_t)(FEATURES_FROM + i), 4}, x->enterprise);
 }
 
-/* Opens a set of a template for a record of so many bytes at most; a new message where need be. */
+/* Begins a record of at most `size` bytes, in a new set or message if it needs one. */
 static void begin_record(struct ipfix *x, uint16_t id, uint32_t size) {
     if (x->used > HEADER && x->used + 4 + size > MTU)
         send_message(x);

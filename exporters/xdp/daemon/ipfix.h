@@ -23,12 +23,12 @@ struct ipfix {
     uint64_t sent, lost;
 };
 
-/* Opens a socket to ADDRESS:PORT ([ADDRESS]:PORT for IPv6); 0 where it cannot, which it says. */
+/* Opens a socket to ADDRESS:PORT ([ADDRESS]:PORT for IPv6); 0 on failure, with a message. */
 int ipfix_open(struct ipfix *x, const char *where, uint32_t domain, uint32_t enterprise,
                uint32_t every_s);
 void ipfix_close(struct ipfix *x);
 
-/* Sends the templates where it is time; before the first flow, too. */
+/* Sends the templates when they are due, which they are before the first flow. */
 void ipfix_templates(struct ipfix *x, const struct pack *p, uint64_t now_s);
 void ipfix_add(struct ipfix *x, const struct flow_report *t);
 

@@ -56,7 +56,7 @@ static const struct {
     [MAP_STATE] = {"state", "state", sizeof(struct state)},
 };
 
-/* A path below the pins; 0 where it is too long, which it says. */
+/* A path below the pins; 0 with a message if it is too long. */
 static int join_path(char *out, size_t room, const char *folder, const char *name) {
     int made = snprintf(out, room, "%s/%s", folder, name);
 
@@ -270,8 +270,8 @@ static void close_links(struct kernel *k) {
 }
 
 /*
- * Opens pinned links. They are all of this interface, or forgotten, since it went and came back. 0
- * where they are of another one.
+ * Opens pinned links. If the interface was removed and added again, its links are deleted. 0 with a
+ * message if a link is of another interface.
  */
 static int open_links(struct kernel *k) {
     char path[512];
@@ -306,7 +306,7 @@ static int open_links(struct kernel *k) {
     return 1;
 }
 
-/* Opens what is pinned; attaches it anew where its interface went and came back. */
+/* Opens what is pinned; attaches it again if its interface was removed and added again. */
 static int take_over_program(struct kernel *k, enum mode mode) {
     if (!open_pins(k))
         return 0;
@@ -458,7 +458,7 @@ static int load_and_attach(struct kernel *k, enum mode mode, const char *object,
     const uint32_t first = 0;
     char folder[256];
 
-    /* What was stopped before it was whole. Its program is detached with its pins. */
+    /* Remains of a start that was interrupted: removing its pins detaches its program. */
     if (!pins_folder(folder, sizeof folder, pins, k->interface, "~n") || !remove_folder(folder))
         return 0;
     memcpy(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout);
@@ -515,7 +515,7 @@ static int has_ethernet(const char *interface) {
     return done;
 }
 
-/* What is known of an interface before its program is open. */
+/* Reads what is known of an interface before its program is opened. */
 static int read_interface(struct kernel *k, const char *interface, const char *pins) {
     size_t largest = sizeof(struct tally) > sizeof(struct counters) ? sizeof(struct tally)
                                                                     : sizeof(struct counters);
@@ -620,7 +620,7 @@ static void clear_tally(struct kernel *k, uint32_t slot) {
     }
 }
 
-/* Puts made maps of networks and rules into their places; a packet sees an old or a new one. */
+/* Swaps in new maps of networks and rules; each packet sees either an old or a new one. */
 static int replace_inner_maps(struct kernel *k, const struct pack *p, const int *fd) {
     static const uint8_t none[32];
 
@@ -677,7 +677,7 @@ static int supports_pack(const struct kernel *k, const struct pack *p) {
 
 #define FORGOTTEN (1u << 26) /* entries looked at, as a flood brings new ones all the time */
 
-/* Forgets verdicts by decisions on flows and sources, and decisions that did not suffice yet. */
+/* Deletes verdicts that decisions made, and counts of decisions that have not made one yet. */
 static void delete_decided_verdicts(const struct kernel *k) {
     static const enum map maps_with_decisions[] = {MAP_TUPLES, MAP_HOSTS, MAP_STRIKES};
 
@@ -718,7 +718,7 @@ int kernel_apply(struct kernel *k, const struct pack *p) {
         return 0;
     anew = !bpf_map_lookup_elem(k->map[MAP_CONFIG], &first, &before) && before.dry_run;
 
-    /* What may fail for want of memory comes first, while nothing has changed. */
+    /* Steps that may lack memory come first, while nothing has changed. */
     for (uint32_t i = 0; i < p->values; i++) {
         const struct pack_value *v = &p->value[i];
 
@@ -838,7 +838,7 @@ uint64_t kernel_now(const struct kernel *k) {
 
 /* --- idle flows ------------------------------------------------------------------------------ */
 
-/* The one idle for longest first, as in the reference meter. */
+/* Sorts the flow that is idle for longest first, as in the reference meter. */
 static int compare_age(const void *a, const void *b) {
     const struct idle_flow *x = a, *y = b;
 
@@ -847,7 +847,7 @@ static int compare_age(const void *a, const void *b) {
     return (x->touched > y->touched) - (x->touched < y->touched);
 }
 
-/* Ends flows whose keys stand there; how many, or -1. */
+/* Ends the listed flows; their number, or -1. */
 static int end_flows(const struct kernel *k, uint64_t now, const struct idle_flow *flow,
                      uint32_t count) {
     struct {

@@ -17,7 +17,7 @@
 #define TAIL (1 << 16)
 #define WAITING (4 << 20)
 
-/* Takes off what a kill left of a line: it comes again. 0 where the file cannot be read. */
+/* Cuts off a line that a kill left incomplete: it is written again. 0 if the file is unreadable. */
 static int truncate_to_line(int fd, off_t size) {
     char last[TAIL];
     off_t from = size > TAIL ? size - TAIL : 0;

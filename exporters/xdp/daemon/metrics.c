@@ -142,7 +142,7 @@ static int write_models(struct text *out, struct kernel *k, const struct pack *p
 
 enum { ALARM_UNDECIDED, ALARM_FULL, ALARM_EXCESS, ALARM_REFUSED, ALARMS };
 
-/* What needs attention, as in n3ic/systems/xdp/status.py: how much of it there is. */
+/* Counts of what needs attention, as in n3ic/systems/xdp/status.py. */
 static const char *const alarms[ALARMS] = {"undecided", "full", "excess", "refused"};
 
 static void read_alarms(const struct figures *f, uint64_t out[ALARMS]) {

@@ -133,7 +133,7 @@ static void answer_figures(struct daemon *d, struct client *c) {
         server_drop(&d->figures, c);
 }
 
-/* What a reader says is thrown away; it goes when it closes its end. */
+/* Discards what a reader sends; drops the reader when it closes its end. */
 static void read_reader(struct daemon *d, struct client *c) {
     char bytes[256];
     ssize_t got;
@@ -149,7 +149,7 @@ static void read_reader(struct daemon *d, struct client *c) {
 
 /* --- settings and packs ---------------------------------------------------------------------- */
 
-/* Says where a pack wants what only a new program gives. */
+/* Reports settings of a pack that only a newly loaded program takes. */
 static void report_fixed_options(const struct daemon *d, const struct pack *p) {
     const struct options *current = &d->kernel.options, *requested = &p->options;
 
@@ -160,7 +160,7 @@ static void report_fixed_options(const struct daemon *d, const struct pack *p) {
             d->kernel.interface);
 }
 
-/* Puts the values of a pack into the maps; the old ones stay where that fails. */
+/* Puts the values of a pack into the maps; the old ones stay if that fails. */
 static int apply_pack(struct daemon *d, struct pack *p) {
     struct text line = {0};
 
@@ -180,7 +180,7 @@ static int apply_pack(struct daemon *d, struct pack *p) {
     return 1;
 }
 
-/* Reads the pack again and puts its values into the maps; the old ones stay where it is bad. */
+/* Reads the pack again and puts its values into the maps; the old ones stay if it is bad. */
 static void reload_pack(struct daemon *d) {
     uint32_t configured;
     struct pack *p = store_read(&d->settings, &configured);
@@ -198,7 +198,7 @@ static void reload_pack(struct daemon *d) {
     log_message("%s: %s is not loaded; the old values stay", d->kernel.interface, d->settings.pack);
 }
 
-/* Takes a pack that a client sent; it holds over restarts. */
+/* Applies a pack that a client sent, and stores it for restarts. */
 static int update_pack(struct daemon *d, struct request *r) {
     char *bytes = r->bytes;
     struct pack *p;
@@ -223,7 +223,7 @@ static int update_pack(struct daemon *d, struct request *r) {
     return 1;
 }
 
-/* 0 where the loop is to end. */
+/* Returns 0 to end the loop. */
 static int answer_request(struct daemon *d, int i) {
     int done;
 
@@ -245,7 +245,7 @@ static int answer_request(struct daemon *d, int i) {
     }
 }
 
-/* Makes the folder of a socket; 0 where it cannot, which it says. */
+/* Makes the folder of a socket; 0 on failure, with a message. */
 static int make_folder_of(const char *socket) {
     char path[SETTING], *slash;
 
@@ -312,7 +312,8 @@ static enum mode parse_mode(const struct settings *s) {
                                          : MODE_AUTO;
 }
 
-/* Everything in order; sinks come before the kernel, so that a wrong setting attaches nothing. */
+/* Opens everything in order; sinks come before the kernel, so that a wrong setting attaches
+ * nothing. */
 static int open_all(struct daemon *d) {
     const struct settings *s = &d->settings;
 
@@ -354,7 +355,7 @@ static int open_all(struct daemon *d) {
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
-/* Each second; 0 where the program is gone. */
+/* Runs each second; 0 if the program is gone. */
 static int on_timer(struct daemon *d) {
     uint64_t times, now = now_s();
 
@@ -384,7 +385,7 @@ static int on_timer(struct daemon *d) {
     return 1;
 }
 
-/* 0 where the loop is to end. */
+/* Returns 0 to end the loop. */
 static int on_signal(struct daemon *d) {
     struct signalfd_siginfo info;
 

@@ -45,7 +45,7 @@ static int usage(void) {
     return 2;
 }
 
-/* Sorts the words; 0 where they are none of the command's. */
+/* Parses the words of a command; 0 if the command does not take them. */
 static int parse_words(struct command_line *t, int words, char **word) {
     *t = (struct command_line){.command = word[0]};
     for (int i = 1; i < words; i++) {
@@ -72,7 +72,7 @@ static int parse_words(struct command_line *t, int words, char **word) {
            !t->what;
 }
 
-/* The interface of the only pins there are. */
+/* The interface of the pins, if there is only one. */
 static int only_interface(char out[IF_NAMESIZE], const char *pins) {
     DIR *open = opendir(pins);
     struct dirent *entry;
@@ -111,14 +111,14 @@ static int read_settings(struct settings *s, const struct command_line *t) {
     }
     if (t->interface)
         return settings_read(s, path, t->interface);
-    /* Whatever its name, the pins are in one place. */
+    /* The folder of the pins does not depend on the interface. */
     return settings_read(s, path, "%i") && only_interface(name, s->pins) &&
            settings_read(s, path, name);
 }
 
 /* --- block, allow, unblock ------------------------------------------------------------------- */
 
-/* A number with digits alone, from 1 to a limit; 0 where it is none. */
+/* A number with digits alone, from 1 to a limit; 0 if it is not one. */
 static uint32_t parse_number(const char *word, uint32_t most) {
     size_t size = strspn(word, "0123456789");
     uint64_t value = size && size < 11 && !word[size] ? strtoull(word, NULL, 10) : 0;

@@ -19,7 +19,7 @@
 #define MOST_ENTRIES (1u << 27)
 #define WORDS 6
 
-/* What each map of a pack takes: in the order of enum pack_map. */
+/* Sizes of each map of a pack, in the order of enum pack_map. */
 static const struct {
     const char *name;
     uint32_t size, entries;
@@ -54,7 +54,7 @@ static int hex_digit(char c) {
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Bytes in place of hexadecimal digits; -1 where they are none. */
+/* Decodes hexadecimal digits in place; the number of bytes, or -1. */
 static long decode_hex(char *word) {
     uint8_t *out = (uint8_t *)word;
     size_t size = strlen(word);
@@ -96,7 +96,7 @@ static int is_utf8(const unsigned char *c) {
     return 1;
 }
 
-/* A name in place of its escaped form; NULL where it is none. */
+/* Decodes an escaped name in place; NULL if it is not one. */
 static const char *decode_name(char *word) {
     char *out = word;
 
@@ -116,7 +116,7 @@ static const char *decode_name(char *word) {
     return is_utf8((const unsigned char *)word) ? word : NULL;
 }
 
-/* A decimal number below a limit; -1 where it is none. */
+/* A decimal number below a limit; -1 if it is not one. */
 static long parse_number(const char *word, uint32_t end) {
     char *rest;
     unsigned long value;
@@ -286,7 +286,7 @@ static int read_line(struct pack *p, struct line *l) {
     return refuse_line(l, "this is not a line of a pack");
 }
 
-/* Whether all is there that a program needs. */
+/* Whether the pack has all that a program needs. */
 static int is_complete(const struct pack *p, const struct line *l) {
     const char *missing = l->about ? l->files ? NULL : "file" : "about";
 
@@ -350,7 +350,7 @@ static int check_frame(struct pack *p, const char *path, size_t size) {
     return refuse_line(&l, "the pack is cut off");
 }
 
-/* Reads the lines between the first and the last, which parse found. */
+/* Reads the lines between the first and the last, which check_frame checked. */
 static int read_lines(struct pack *p, const char *path) {
     struct line l = {.path = path, .number = 1};
     char *at = strchr(p->text, '\n') + 1, *end;

@@ -20,7 +20,7 @@ static int watch_fd(const struct server *s, int fd, uint32_t tag, uint32_t event
     return !epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e);
 }
 
-/* Removes the socket of a process that is gone; 0 where one is there, or no socket. */
+/* Removes the socket of a dead process; 0 with a message if it lives, or the path is no socket. */
 static int remove_stale_socket(const char *path, const struct sockaddr_un *address) {
     struct stat status;
     int fd, gone;

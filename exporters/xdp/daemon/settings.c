@@ -10,7 +10,7 @@
 
 #define LINE 1024
 
-/* Where a value goes: to a text, or to a number within bounds. */
+/* The destination of a value: a text, or a number within bounds. */
 struct key {
     const char *name;
     char *text;
@@ -61,7 +61,7 @@ static int set_value(const struct key *keys, char *name, char *value, const char
     return 1;
 }
 
-/* The interface's name in place of each %i. */
+/* Replaces each %i with the interface's name. */
 static int insert_interface(char *value, const char *interface, const char *what) {
     char out[SETTING];
     struct text t = {.bytes = out, .room = sizeof out};
@@ -84,7 +84,7 @@ static int insert_interface(char *value, const char *interface, const char *what
     return 1;
 }
 
-/* A path as from the configuration's folder, where it is not absolute. */
+/* Makes a relative path start in the folder of the configuration. */
 static int resolve_path(char *value, const char *path, const char *what) {
     const char *slash = strrchr(path, '/');
     char out[SETTING];

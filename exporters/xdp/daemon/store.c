@@ -145,7 +145,7 @@ static int program_folder(char out[PATH], const char *folder, const struct kerne
     return join_path(out, folder, name);
 }
 
-/* Removes a folder, with its folders so many deep, but for one that is to stay. */
+/* Removes a folder and its folders down to a depth, except the one that stays. */
 static void remove_tree(const char *folder, const char *stays, int deep) {
     DIR *open = opendir(folder);
     struct dirent *entry;
@@ -164,7 +164,7 @@ static void remove_tree(const char *folder, const char *stays, int deep) {
     rmdir(folder);
 }
 
-/* The bytes of the object file, for a record that has none. */
+/* Copies the object file into a record that has none. */
 static int copy_object(const char *object, const char *folder) {
     int fd = open(object, O_RDONLY | O_CLOEXEC | O_NONBLOCK), done = 0;
     struct stat status;
@@ -183,7 +183,7 @@ static int copy_object(const char *object, const char *folder) {
     return done;
 }
 
-/* Excludes `n3ic xdp` for a while; it goes on where somebody holds the lock for too long. */
+/* Locks out `n3ic xdp`; goes on without the lock if it is not free in time. */
 static int lock_records(const char *root) {
     const struct timespec wait = {.tv_nsec = 100000000};
     int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -27,7 +27,7 @@ static int refuse_target(const char *typed, const char *why) {
     return 0;
 }
 
-/* A decimal number; -1 where it is none, or too large. */
+/* A decimal number; -1 if it is not one, or too large. */
 static long parse_number(const char *word, unsigned most) {
     size_t size = strspn(word, "0123456789");
     long value = size && size < 7 && !word[size] ? strtol(word, NULL, 10) : -1;
@@ -35,7 +35,7 @@ static long parse_number(const char *word, unsigned most) {
     return value > (long)most ? -1 : value;
 }
 
-/* The bytes of an address; how many, or 0 where it is none. */
+/* The bytes of an address; their number, or 0 if it is not one. */
 static uint32_t parse_address(uint8_t out[16], const char *word) {
     memset(out, 0, 16);
     if (inet_pton(AF_INET, word, out) == 1)
@@ -183,7 +183,7 @@ union any_key {
 
 static const enum map with_verdicts[] = {MAP_TUPLES, MAP_ALLOWED, MAP_LISTED, MAP_HOSTS};
 
-/* Calls a function with each entry of a map, with bounded work: the map may change meanwhile. */
+/* Calls a function for each entry of a map; the work is bounded, as the map may change. */
 static void for_each_entry(const struct kernel *k, enum map m, void *context,
                            void (*visit)(void *, enum map, const union any_key *,
                                          const struct verdict *)) {
@@ -225,9 +225,9 @@ static void read_latest(const struct kernel *k, uint64_t latest[USES]) {
 }
 
 /*
- * Sets until when each map may hold a verdict, from what is there. The program raises these after
- * it has put a verdict there, so that what is written may be too early: the maps are read again
- * until nothing in them holds for longer. Where decisions put verdicts all the time, the last try
+ * Writes until when each map may hold a verdict, computed from its entries. The program raises
+ * these times after it has stored a verdict, so a written time may be too early: the maps are read
+ * again until no entry holds for longer. If decisions store verdicts all the time, the last try
  * adds a margin.
  */
 static int write_uses(const struct kernel *k) {
@@ -270,7 +270,7 @@ static void collect_expired(void *context, enum map m, const union any_key *key,
         f->key[f->keys++] = *key;
 }
 
-/* Deletes what holds no more; a map that is walked is not changed on the way. */
+/* Deletes expired verdicts, after the walk, so that it does not change the map it walks. */
 static void delete_expired(const struct kernel *k, enum map m) {
     struct forgetting f = {.k = k, .now = kernel_now(k), .room = 4096};
 

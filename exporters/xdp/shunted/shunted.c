@@ -31,7 +31,7 @@
 #define QUEUES 64
 #define CHUNKS 2048
 
-/* All in the order of this machine's bytes. */
+/* In the byte order of this machine. */
 struct record {
     uint32_t size;        /* of the record, with the frame behind it */
     uint32_t length;      /* of the frame */
@@ -150,7 +150,7 @@ static int open_sink(struct sink *s, const char *place) {
     return 1;
 }
 
-/* Lets a reader in, or the one that is there go. */
+/* Accepts a reader, or closes the one that left. */
 static void accept_reader(struct sink *s) {
     char byte;
     int reader = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
