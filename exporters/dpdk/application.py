@@ -43,12 +43,12 @@ def meter_capture(directory: Path, model: Classifier, capture: Path) -> MeteredC
         VerifyError: the program does not compile, fails, or finds other flows with two workers.
     """
     with built(directory) as program:
-        found = _run(program, model, capture, 1)
-        if _apart(model, found.counters):
+        result = _run(program, model, capture, 1)
+        if _apart(model, result.counters):
             two = _run(program, model, capture, WORKERS)
             lost, more = (
                 Counter(row[1:] for row in a.flows) - Counter(row[1:] for row in b.flows)
-                for a, b in ((found, two), (two, found))
+                for a, b in ((result, two), (two, result))
             )
             if lost or more:
                 flow = next(iter(lost or more))
@@ -56,7 +56,7 @@ def meter_capture(directory: Path, model: Classifier, capture: Path) -> MeteredC
                     f"{PROGRAM}: {lost.total() + more.total()} flows differ between one worker and "
                     f"{WORKERS}, such as {flow[0]}:{flow[1]} to {flow[2]}:{flow[3]}"
                 )
-    return found
+    return result
 
 
 def _apart(model: Classifier, counters: Mapping[str, int]) -> bool:
@@ -68,14 +68,14 @@ def _apart(model: Classifier, counters: Mapping[str, int]) -> bool:
 
 def _run(program: Path, model: Classifier, capture: Path, workers: int) -> MeteredCapture:
     with tempfile.TemporaryDirectory(prefix="n3ic-dpdk-") as name:
-        decisions, said = Path(name, "decisions.csv"), Path(name, "said.json")
+        decisions, statistics_path = Path(name, "decisions.csv"), Path(name, "statistics.json")
         # DPDK splits device arguments at commas, so link to the capture by a name without any.
         plain = Path(name, "capture.pcap")
         plain.symlink_to(capture.resolve())
         command = [
             *(str(program), *eal_words(workers), f"--vdev=net_pcap0,rx_pcap={plain}"),
             *("--", "--until-end", "--tap", "--decisions", str(decisions)),
-            *("--stats-json", str(said)),
+            *("--stats-json", str(statistics_path)),
         ]
         try:
             done = run_tool(command, seconds=_RUN_S)
@@ -85,7 +85,7 @@ def _run(program: Path, model: Classifier, capture: Path, workers: int) -> Meter
             text = done.stderr.decode(errors="replace")
             raise VerifyError(f"{PROGRAM} ended {done.returncode}: {text[-500:].strip()}")
         try:
-            statistics = json.loads(read_regular(said, _MAX_BYTES))
+            statistics = json.loads(read_regular(statistics_path, _MAX_BYTES))
             rows = flow_rows(model, decisions.read_bytes())
         except (OSError, ValueError) as error:
             raise VerifyError(f"{PROGRAM}: its output cannot be read: {error}") from error
@@ -168,6 +168,6 @@ def _program(sources: Sources) -> bytes:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise VerifyError(f"make: {error}") from error
         if done.returncode:
-            said = done.stderr.decode(errors="replace")
-            raise VerifyError(f"{PROGRAM} does not compile: {said[-2000:]}")
+            output = done.stderr.decode(errors="replace")
+            raise VerifyError(f"{PROGRAM} does not compile: {output[-2000:]}")
         return (Path(name) / PROGRAM).read_bytes()

@@ -62,7 +62,7 @@ def bench_dpdk(tool: Exporter[Any], model: Classifier) -> Bench:
         load = os.getloadavg()[0]
         with built(directory) as program:
             rounds = [
-                (_testpmd(words), *_application(program, words, Path(name, "said.json")))
+                (_testpmd(words), *_application(program, words, Path(name, "statistics.json")))
                 for _ in range(ROUNDS)
             ]
     plain, full, decided = (median(column) for column in zip(*rounds, strict=True))
@@ -126,9 +126,9 @@ def _testpmd(words: Sequence[str]) -> float:
         timer.start()
         try:
             for line in process.stdout or ():
-                found = _RECEIVED.search(line)
-                if found:
-                    samples.append((int(found[1]), _worker_ns(process.pid)))
+                match = _RECEIVED.search(line)
+                if match:
+                    samples.append((int(match[1]), _worker_ns(process.pid)))
                 if len(samples) > SECONDS:
                     break
         finally:
@@ -143,18 +143,25 @@ def _testpmd(words: Sequence[str]) -> float:
 def _worker_ns(pid: int) -> int:
     """Return the nanoseconds of CPU time that the one worker lcore has used."""
     threads = Path("/proc", str(pid), "task").iterdir()
-    (found,) = (t for t in threads if (t / "comm").read_text() in _WORKERS)
-    return int((found / "schedstat").read_text().split()[0])
+    (thread,) = (t for t in threads if (t / "comm").read_text() in _WORKERS)
+    return int((thread / "schedstat").read_text().split()[0])
 
 
-def _application(program: Path, words: Sequence[str], said: Path) -> tuple[float, float]:
+def _application(program: Path, words: Sequence[str], statistics_path: Path) -> tuple[float, float]:
     """Return packets per second of the worker's CPU time, and decisions per packet."""
-    options = ("--seconds", str(SECONDS), "--stats-json", str(said), "--mbufs", str(_MBUFS))
+    options = (
+        "--seconds",
+        str(SECONDS),
+        "--stats-json",
+        str(statistics_path),
+        "--mbufs",
+        str(_MBUFS),
+    )
     command = [str(program), *words, *options]
     done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
     if done.returncode:
         raise VerifyError(f"n3ic-dpdk: {done.stderr.decode(errors='replace')[-500:]}")
-    found = json.loads(said.read_bytes())
-    (worker,) = found["lcores"]
-    decided = sum(v["flows"] for v in found["verdicts"].values())
+    statistics = json.loads(statistics_path.read_bytes())
+    (worker,) = statistics["lcores"]
+    decided = sum(v["flows"] for v in statistics["verdicts"].values())
     return worker["received"] / worker["processor_ns"] * 1e9, decided / worker["received"]

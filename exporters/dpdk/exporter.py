@@ -98,8 +98,8 @@ class DpdkExporter(Exporter[Any]):
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode the network's files; see the base class."""
-        found = self.host.decode(directory / NETWORK, model, options)
-        return tuple(replace(d, artefact=f"{NETWORK}/{d.artefact}") for d in found)
+        decoded = self.host.decode(directory / NETWORK, model, options)
+        return tuple(replace(d, artefact=f"{NETWORK}/{d.artefact}") for d in decoded)
 
     def encode(
         self, directory: Path, model: Classifier, options: Options, features: Mapping[str, Any]
@@ -114,14 +114,14 @@ class DpdkExporter(Exporter[Any]):
 
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report the host target's figures of the network, and how to measure the application."""
-        found = self.host.report(model, options, directory / NETWORK)
+        report = self.host.report(model, options, directory / NETWORK)
         note = (
             "Each worker has a network's memory in common with the others and a flow cache of its "
             "own. `n3ic bench dpdk` measures packets a second beside testpmd."
             if model.meter
             else "The model names no meter: there is no application, but the network's library."
         )
-        return Report(found.figures, (note,))
+        return Report(report.figures, (note,))
 
     @property
     def benchmark(self) -> Benchmark:

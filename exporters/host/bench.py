@@ -223,9 +223,9 @@ def _in_batches(
     rows = len(inputs)
     classes = np.empty(rows, dtype=np.uint32)
     margins = np.empty(rows, dtype=np.int32)
-    found = (classes.ctypes.data, margins.ctypes.data)
+    outputs = (classes.ctypes.data, margins.ctypes.data)
     return {
-        batch: float(timer(net.pointer, inputs.ctypes.data, rows, batch, passes, *found))
+        batch: float(timer(net.pointer, inputs.ctypes.data, rows, batch, passes, *outputs))
         for batch in _batches(rows)
     }
 

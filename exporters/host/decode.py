@@ -102,9 +102,9 @@ class _Words:
         end = self._at + count * width
         if end > len(self._words):
             raise VerifyError(f"{self._artefact}: ends before the data that its header announces")
-        found = self._words[self._at : end].reshape(count, width)
+        words = self._words[self._at : end].reshape(count, width)
         self._at = end
-        return found
+        return words
 
     def take(self, count: int) -> list[int]:
         """Return the next ``count`` words as integers."""
@@ -134,10 +134,10 @@ def _names(names: tuple[str, ...]) -> list[bytes]:
 
 
 def _baked(source: bytes) -> bytes:
-    found = _BAKED.findall(source)
-    if len(found) != 1 or not _BYTES.fullmatch(found[0][1]):
+    arrays = _BAKED.findall(source)
+    if len(arrays) != 1 or not _BYTES.fullmatch(arrays[0][1]):
         raise VerifyError("bnn.c: one array of bytes with the weights is expected")
-    size, body = found[0]
+    size, body = arrays[0]
     data = bytes(int(byte, 16) for byte in re.findall(rb"0x(..)", body))
     if int(size) != len(data):
         raise VerifyError(f"bnn.c: {len(data)} bytes of weights, {int(size)} are declared")

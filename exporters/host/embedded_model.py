@@ -93,16 +93,18 @@ class EmbeddedModelExporter(Exporter[ModelT]):
             raise VerifyError(f"bnn.c: the network's shape is not {model.shape_text}")
 
         def compute(kernel: str) -> Inference:
-            found = net.classify(words)
+            inference = net.classify(words)
             # The C has one loop for full blocks and one for a single row: both must agree.
             for row in range(min(len(words), ALONE)):
                 part = slice(row, row + 1)
                 alone = net.classify(words[part])
-                runner.same(_part(found, part), alone, f"a block of kernel {kernel}", "row alone")
-            return found
+                runner.same(
+                    _part(inference, part), alone, f"a block of kernel {kernel}", "row alone"
+                )
+            return inference
 
-        wanted = str(options.get("kernel", "all"))
-        done = runner.run_kernels(library, compiler, net, wanted, words, compute)
+        choice = str(options.get("kernel", "all"))
+        done = runner.run_kernels(library, compiler, net, choice, words, compute)
         fastest = min(done.figures, key=lambda figure: figure.value)
         rate = 1e9 / fastest.value
         speed = Figure("throughput", rate, "inference/s", "measured", fastest.source)
@@ -120,8 +122,8 @@ class EmbeddedModelExporter(Exporter[ModelT]):
         return FLOW_EXEC
 
 
-def _part(found: Inference, rows: slice) -> Inference:
-    verdicts = None if found.verdicts is None else found.verdicts[rows]
+def _part(inference: Inference, rows: slice) -> Inference:
+    verdicts = None if inference.verdicts is None else inference.verdicts[rows]
     return Inference(
-        found.scores[rows], found.classes[rows], found.margins[rows], verdicts=verdicts
+        inference.scores[rows], inference.classes[rows], inference.margins[rows], verdicts=verdicts
     )

@@ -89,6 +89,6 @@ def flow_cache(spec: MeterSpec | None) -> tuple[Figure, ...]:
     flow = -(-flow // 8) * 8 + _AGE_BYTES
     # The number of heads in meter.c is a power of two, so that it masks a hash and need not divide.
     heads = max(16, 1 << (2 * spec.cache_flows - 1).bit_length())
-    held = flow * spec.cache_flows + 4 * heads
-    told = f"count of the bytes of {spec.cache_flows:,} flows in meter.c"
-    return (Figure("memory.flow_cache", held, "byte", "estimated", told),)
+    size = flow * spec.cache_flows + 4 * heads
+    source = f"count of the bytes of {spec.cache_flows:,} flows in meter.c"
+    return (Figure("memory.flow_cache", size, "byte", "estimated", source),)

@@ -118,8 +118,8 @@ class HostExporter(Exporter):
         def compute(kernel: str) -> Inference:
             return _trace(baked, words, model, f"bnn.c, kernel {kernel}")
 
-        wanted = str(options.get("kernel", "all"))
-        done = runner.run_kernels(library, compiler, baked, wanted, words, compute)
+        choice = str(options.get("kernel", "all"))
+        done = runner.run_kernels(library, compiler, baked, choice, words, compute)
         # A user may load weights.bin instead of the bytes in bnn.c: both must be the network.
         loaded = runner.load(library, directory / "weights.bin", directory)
         trace = _trace(loaded, words, model, "weights.bin")

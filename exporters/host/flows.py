@@ -52,10 +52,10 @@ def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> MeteredC
             done = run_tool([str(path), "-r", "-f", "-b", str(capture)], seconds=_TIMEOUT_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise VerifyError(f"flow-exec: {error}") from error
-    said = done.stderr.decode(errors="replace")
+    output = done.stderr.decode(errors="replace")
     if done.returncode:
-        raise VerifyError(f"flow-exec ended {done.returncode}: {said[-500:].strip()}")
-    counters = dict.fromkeys(STAMPS, 0) | dict(_counters(said))
+        raise VerifyError(f"flow-exec ended {done.returncode}: {output[-500:].strip()}")
+    counters = dict.fromkeys(STAMPS, 0) | dict(_counters(output))
     return MeteredCapture(flow_rows(model, done.stdout), counters)
 
 
@@ -77,16 +77,16 @@ def _cell(name: str) -> str:
     return f"'{text}" if text.startswith(tuple("=+-@\t\r")) else text
 
 
-def _counters(said: str) -> Iterator[tuple[str, int]]:
-    for line in said.splitlines():
+def _counters(output: str) -> Iterator[tuple[str, int]]:
+    for line in output.splitlines():
         text = line.removeprefix("flow-exec: ")
         aside = _ASIDE.fullmatch(text)
         if aside:
             yield aside[2], int(aside[1])
         for pattern, name in _COUNTERS.items():
-            found = re.fullmatch(pattern, text)
-            if found:
-                yield name, int(found[1])
+            match = re.fullmatch(pattern, text)
+            if match:
+                yield name, int(match[1])
 
 
 @contextmanager

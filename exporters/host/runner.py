@@ -96,7 +96,7 @@ def run_kernels(
     library: KernelLibrary,
     compiler: str,
     net: KernelNetwork,
-    wanted: str,
+    choice: str,
     words: Words,
     compute: Callable[[str], Inference],
 ) -> Execution:
@@ -106,7 +106,7 @@ def run_kernels(
         library: the compiled C.
         compiler: version text of the compiler.
         net: the network, whose kernel this function selects.
-        wanted: name of a kernel, or ``all`` for those that this CPU supports.
+        choice: name of a kernel, or ``all`` for those that this CPU supports.
         words: packed inputs to time, uint32 array of shape ``(rows, n_words)``.
         compute: returns the results of the selected kernel, given the kernel's name.
 
@@ -116,28 +116,28 @@ def run_kernels(
     Raises:
         VerifyError: the kernel does not run here, or two kernels differ.
     """
-    if wanted != "all" and wanted not in library.kernels:
+    if choice != "all" and choice not in library.kernels:
         known = ", ".join(library.kernels)
-        raise VerifyError(f"kernel {wanted!r} does not run here; these do: {known}")
+        raise VerifyError(f"kernel {choice!r} does not run here; these do: {known}")
     first: Inference | None = None
     ran: list[str] = []
     figures = []
     source = f"{cpu_name()}, {compiler}, best of {REPEATS} passes over {len(words):,} vectors"
-    for kernel in library.kernels if wanted == "all" else (wanted,):
+    for kernel in library.kernels if choice == "all" else (choice,):
         try:
             net.use_kernel(kernel)
         except KernelError:
             continue  # a kernel for other shapes
-        found = compute(kernel)
+        inference = compute(kernel)
         if first is None:
-            first = found
+            first = inference
         else:
-            same(first, found, ran[0], kernel)
+            same(first, inference, ran[0], kernel)
         ran.append(kernel)
         value = nanoseconds(net, words)
         figures.append(Figure(f"time.{kernel}", value, "ns", "measured", source))
     if first is None:
-        raise VerifyError(f"kernel {wanted} cannot run this network")
+        raise VerifyError(f"kernel {choice} cannot run this network")
     return Execution(first, f"{compiler}; kernels {', '.join(ran)}", tuple(figures))
 
 

@@ -206,29 +206,30 @@ class NetfpgaExporter(Exporter):
 
         Latency and rate are observed in the simulation, not computed.
         """
-        seen = simulate.run_core(directory, model, words, shell.simulator_of(options))
-        done = simulate.as_run(seen, self.device.clock_mhz, self._paper(model))
+        simulation = simulate.run_core(directory, model, words, shell.simulator_of(options))
+        done = simulate.as_run(simulation, self.device.clock_mhz, self._paper(model))
         another = None
         if options["style"] == "sequential":
             from n3ic.exporters.netfpga.sequential import layout, memory_contents
 
             plan = layout.plan_with(model, options)
             another = partial(memory_contents.another, model, plan)
-        return shell.run_shell(directory, model, options, words, seen, done, another)
+        return shell.run_shell(directory, model, options, words, simulation, done, another)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """Read back the weights, the shunting threshold and the input stage; see the base class."""
         if options["style"] == "sequential":
             from n3ic.exporters.netfpga.sequential.decode import decode
 
-            found = decode(directory)
+            decoded = decode(directory)
         else:
             from n3ic.exporters.netfpga.unrolled.decode import decode as decode_unrolled
 
-            found = decode_unrolled(directory, model)
-        if options["input-stage"] == "features" and found:
-            found = (*found[:-1], replace(found[-1], cuts=decode_cuts(directory, model, options)))
-        return found
+            decoded = decode_unrolled(directory, model)
+        if options["input-stage"] == "features" and decoded:
+            cuts = decode_cuts(directory, model, options)
+            decoded = (*decoded[:-1], replace(decoded[-1], cuts=cuts))
+        return decoded
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Report simulated clocks, counted block RAM, and estimated or synthesised logic."""
@@ -241,8 +242,10 @@ class NetfpgaExporter(Exporter):
         count = _REPORT_VECTORS + _REPORT_ROUNDS * CorePorts.load(directory, model).modules
         words = verification_vectors(model, count)[-count:]
         try:
-            seen = simulate.run_core(directory, model, words)
-            figures += simulate.as_run(seen, self.device.clock_mhz, self._paper(model)).figures
+            simulation = simulate.run_core(directory, model, words)
+            figures += simulate.as_run(
+                simulation, self.device.clock_mhz, self._paper(model)
+            ).figures
         except MissingDependencyError as error:
             notes.append(f"Not simulated: {error}.")
         resources = _estimate(model, options)

@@ -98,7 +98,7 @@ def run_shell(
     model: Classifier,
     options: Options,
     words: Words,
-    seen: simulate.SimulationRun,
+    simulation: simulate.SimulationRun,
     done: Execution,
     another: Another | None = None,
 ) -> Execution:
@@ -112,7 +112,7 @@ def run_shell(
         MissingDependencyError: no simulator is installed.
         VerifyError: the Verilog does not build or run, or its answers differ from the model's.
     """
-    if first_difference(model, seen.inference, words) is not None:
+    if first_difference(model, simulation.inference, words) is not None:
         return done
     if options["front-end"] != "none":
         from n3ic.exporters.netfpga.frontend.verify import check_front

@@ -122,12 +122,14 @@ def spread(sizes: Sequence[int], room: int, islands: int, threads: int) -> tuple
     Returns:
         Number of networks of each island in use; None if they do not all fit.
     """
-    left, count = [room] * islands, [0] * islands
+    room_left, count = [room] * islands, [0] * islands
     for size in sorted(sizes, reverse=True):
-        island = next((i for i in range(islands) if left[i] >= size and count[i] < threads), None)
+        island = next(
+            (i for i in range(islands) if room_left[i] >= size and count[i] < threads), None
+        )
         if island is None:
             return None
-        left[island] -= size
+        room_left[island] -= size
         count[island] += 1
     return tuple(c for c in count if c)
 
@@ -243,8 +245,8 @@ def state_room(p: ThreadPlan, device: Device) -> int:
 
 def mailbox_bytes(model: Classifier, p: ThreadPlan) -> int:
     """Bytes of the mailbox: one slot for each thread that accepts requests."""
-    asked = max(model.input.n_words, len(model.input.features))  # a slot takes either form
-    return 4 * p.slots * (3 + asked + len(model.classes))
+    question_words = max(model.input.n_words, len(model.input.features))  # a slot takes either form
+    return 4 * p.slots * (3 + question_words + len(model.classes))
 
 
 def _weights_problem(model: BinaryModel, p: ThreadPlan, device: Device, missing: int) -> Problem:

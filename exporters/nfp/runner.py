@@ -32,9 +32,9 @@ def compiler() -> str:
         MissingDependencyError: no C compiler is installed.
     """
     for name in ("gcc", "cc", "clang"):
-        found = shutil.which(name)
-        if found:
-            return found
+        path = shutil.which(name)
+        if path:
+            return path
     raise MissingDependencyError(
         "running the micro-C on this host needs a C compiler: install gcc or clang"
     )
@@ -139,9 +139,9 @@ def _last(octets: bytes) -> str:
     return wrong[0][:400] if wrong else "no reason given"
 
 
-def _call(command: list[str], given: bytes, seconds: int) -> subprocess.CompletedProcess[bytes]:
+def _call(command: list[str], stdin: bytes, seconds: int) -> subprocess.CompletedProcess[bytes]:
     try:
-        return run_tool(command, seconds=seconds, stdin=given)
+        return run_tool(command, seconds=seconds, stdin=stdin)
     except subprocess.TimeoutExpired as error:
         raise VerifyError(f"{Path(command[0]).name} took more than {seconds} s") from error
     except OSError as error:

@@ -98,9 +98,9 @@ def _shared_bytes(
     return out
 
 
-def _room(name: str, cls_reserve: int, taken: int, device: Device) -> int:
+def _room(name: str, cls_reserve: int, used: int, device: Device) -> int:
     """Return the bytes of a memory that weights may use, per island for an island memory."""
     dram = int(device.limits["emem_dram_bytes"])  # DRAM behind EMEM's cache, which the device lists
     size = dram if name == "emem" else device.memory(name).bytes
     reserve = cls_reserve if name == "cls" else int(device.limits[f"reserve_{name}"])
-    return size - reserve - taken
+    return size - reserve - used

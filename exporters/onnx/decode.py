@@ -85,16 +85,16 @@ def shunt_of(model: Any, constants: Mapping[str, NDArray[Any]]) -> int:
     """
     if "verdict" not in [value.name for value in model.graph.output]:
         return 0
-    made = {name: node for node in model.graph.node for name in node.output}
+    node_of = {name: node for node in model.graph.node for name in node.output}
 
     def single(name: str) -> float | None:
-        held = constants.get(name, np.zeros(0))
-        return float(held.item()) if held.size == 1 else None
+        tensor = constants.get(name, np.zeros(0))
+        return float(tensor.item()) if tensor.size == 1 else None
 
-    choice = made.get("verdict")
+    choice = node_of.get("verdict")
     if choice is not None and choice.op_type == "Where" and len(choice.input) == 3:
         test, shunted, decided = choice.input
-        below = made.get(test)
+        below = node_of.get(test)
         if below is not None and below.op_type == "Less" and list(below.input[:1]) == ["margin"]:
             threshold = single(below.input[1])
             known = threshold is not None and threshold == np.rint(threshold) > 0
@@ -215,11 +215,11 @@ def cuts_of(constants: dict[str, NDArray[Any]], spec: InputSpec) -> tuple[tuple[
         }
         bits = slice(int(end) - field.width, int(end))
         for name, values in expected.items():
-            held = constants.get(name)
-            if held is None or held.shape != (spec.n_bits,) or held[bits].tolist() != values:
+            tensor = constants.get(name)
+            if tensor is None or tensor.shape != (spec.n_bits,) or tensor[bits].tolist() != values:
                 raise VerifyError(
                     f"input field {field.feature!r}: constant {name!r} is not its own"
                 )
-        held_cuts = constants.get("cut", np.zeros(0, np.int64))[bits].tolist()
-        cuts.append(tuple(held_cuts) if graded or any(held_cuts) else ())
+        field_cuts = constants.get("cut", np.zeros(0, np.int64))[bits].tolist()
+        cuts.append(tuple(field_cuts) if graded or any(field_cuts) else ())
     return tuple(cuts)

@@ -77,11 +77,11 @@ class OnnxExporter(Exporter):
         whole = graph.read(directory / FILE)
         part = graph.cut(whole, ["bits"], names)
         bits = unpack(words, model.input.n_bits).astype(np.float32)
-        found = dict(zip(names, session_run(part, "bits", bits, names), strict=True))
-        signs = [found.pop(name) for name in hidden]
-        scores = found.pop("scores")
+        outputs = dict(zip(names, session_run(part, "bits", bits, names), strict=True))
+        signs = [outputs.pop(name) for name in hidden]
+        scores = outputs.pop("scores")
         graph.expect_shapes(model, len(bits), scores, signs)
-        for name, values in found.items():
+        for name, values in outputs.items():
             if values.shape != (len(bits),):
                 raise VerifyError(
                     f"the graph gives {name} of shape {values.shape}, expected one per row"
@@ -92,10 +92,10 @@ class OnnxExporter(Exporter):
         return Execution(
             Inference(
                 scores,
-                found["class"],
-                found["margin"],
+                outputs["class"],
+                outputs["margin"],
                 tuple(sign > 0 for sign in signs),
-                found.get("verdict"),
+                outputs.get("verdict"),
             ),
             f"onnxruntime {graph.require('onnxruntime').__version__}",
         )
@@ -141,15 +141,17 @@ def run_graph(directory: Path, model: Classifier, words: Words) -> Execution:
     names = outputs_of(model)
     part = graph.cut(graph.read(directory / FILE), ["bits"], names)
     bits = unpack(words, model.input.n_bits).astype(np.float32)
-    found = dict(zip(names, session_run(part, "bits", bits, names), strict=True))
+    outputs = dict(zip(names, session_run(part, "bits", bits, names), strict=True))
     shapes = {name: (len(bits),) for name in names} | {"scores": (len(bits), len(model.classes))}
-    for name, values in found.items():
+    for name, values in outputs.items():
         if values.shape != shapes[name]:
             raise VerifyError(
                 f"the graph gives {name} of shape {values.shape}, expected {shapes[name]}"
             )
     return Execution(
-        Inference(found["scores"], found["class"], found["margin"], verdicts=found.get("verdict")),
+        Inference(
+            outputs["scores"], outputs["class"], outputs["margin"], verdicts=outputs.get("verdict")
+        ),
         f"onnxruntime {graph.require('onnxruntime').__version__}",
     )
 

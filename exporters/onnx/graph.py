@@ -96,14 +96,14 @@ class GraphBuilder:
     ) -> Any:
         """Build the ModelProto, with input spec and class names as metadata."""
         helper = self._onnx.helper
-        seen = {*inputs, *outputs}
+        known = {*inputs, *outputs}
         graph = helper.make_graph(
             self._nodes,
             "n3ic",
             [self._values[name] for name in inputs],
             [self._values[name] for name in outputs],
             initializer=self._constants,
-            value_info=[v for name, v in self._values.items() if name not in seen],
+            value_info=[v for name, v in self._values.items() if name not in known],
         )
         for name, kind in self._annotations.items():
             annotation = graph.quantization_annotation.add()
@@ -182,11 +182,11 @@ def cut(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
     missing = [name for name in (*inputs, *outputs) if name not in declared]
     if missing:
         raise VerifyError(f"the graph has no tensor {missing[0]!r}")
-    wanted, nodes = set(outputs), []
+    needed, nodes = set(outputs), []
     for node in reversed(model.graph.node):
-        if wanted & set(node.output):
+        if needed & set(node.output):
             nodes.append(node)
-            wanted |= {name for name in node.input if name not in inputs}
+            needed |= {name for name in node.input if name not in inputs}
     part = onnx.ModelProto()
     part.CopyFrom(model)
     for name in ("node", "input", "output"):

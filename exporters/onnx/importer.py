@@ -168,23 +168,23 @@ class _Walk:
         for node in self._nodes_behind(start):
             self._visit(node)
         scores = self._find_scores()
-        found = output_layer(scores)
-        if not scores.before and found.layer.n_inputs != spec.n_bits:
+        final = output_layer(scores)
+        if not scores.before and final.layer.n_inputs != spec.n_bits:
             raise ModelError("the scores do not come from the input")
-        classes = self._classes(found.layer.n_outputs)
+        classes = self._classes(final.layer.n_outputs)
         model = BinaryModel(
             input=spec,
             hidden=scores.before,
-            output=found.layer,
-            classes=tuple(classes[i] for i in found.order),
+            output=final.layer,
+            classes=tuple(classes[i] for i in final.order),
             name=self._text("n3ic.name", "imported"),
-            provenance={"source": "onnx", "onnx_sha256": digest, **facts(scores, found, "graph")},
-            shunt=self._shunt(found.exact),
+            provenance={"source": "onnx", "onnx_sha256": digest, **facts(scores, final, "graph")},
+            shunt=self._shunt(final.exact),
         )
-        if not rounds(scores, found):
+        if not rounds(scores, final):
             return model
-        told = (model.provenance.get("rounding", "exact sums decide"), tried(model, scores, found))
-        return model.changed(provenance={**model.provenance, "rounding": "; ".join(told)})
+        notes = (model.provenance.get("rounding", "exact sums decide"), tried(model, scores, final))
+        return model.changed(provenance={**model.provenance, "rounding": "; ".join(notes)})
 
     def _shunt(self, exact: bool) -> int:
         """Read the shunting threshold of a graph that n3ic wrote."""
@@ -223,11 +223,11 @@ class _Walk:
     def _nodes_behind(self, start: str) -> list[Any]:
         """Drop the nodes that compute ``start`` from the graph's own input."""
         nodes = list(self._model.graph.node)
-        wanted, drop = {start}, set()
+        needed, drop = {start}, set()
         for i in range(len(nodes) - 1, -1, -1):
-            if wanted & set(nodes[i].output):
+            if needed & set(nodes[i].output):
                 drop.add(i)
-                wanted |= set(nodes[i].input)
+                needed |= set(nodes[i].input)
         return [node for i, node in enumerate(nodes) if i not in drop]
 
     def _width(self, value: Any) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import P4Error, Switch
 from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd, TableClear
-from n3ic.exporters.p4.shared.decoding import Place, decoded_layers, held_digest
+from n3ic.exporters.p4.shared.decoding import Place, decoded_layers, digest_of_numbers
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded
 
@@ -63,7 +63,7 @@ def from_commands(text: str, name: str, program: Switch) -> list[DecodedEntry]:
         commands = program.read(text)
     except P4Error as error:
         raise VerifyError(f"{name}: {error}") from error
-    held: list[DecodedEntry] = []
+    entries: list[DecodedEntry] = []
     added: dict[str, int] = {}  # entries of each table since it was cleared
     for number, (line, command) in enumerate(zip(text.split("\n"), commands, strict=False), 1):
         match command:
@@ -71,21 +71,21 @@ def from_commands(text: str, name: str, program: Switch) -> list[DecodedEntry]:
                 known = False
             case SetDefault(table, action, data):
                 known = True
-                held.append(DecodedEntry(table, action, data))
+                entries.append(DecodedEntry(table, action, data))
             case TableClear(table):
-                known = table not in added and len(held) == len(_READINGS)
+                known = table not in added and len(entries) == len(_READINGS)
                 added[table] = 0
             case TableAdd(table, action, (int(key),), data, None):
                 known = key == added.get(table)
                 added[table] = key + 1
-                held.append(DecodedEntry(table, action, data, key))
+                entries.append(DecodedEntry(table, action, data, key))
             case _:
                 known = False
         if not known:
             raise VerifyError(f"{name}, line {number}: not a command that n3ic writes there")
     if empty := [table for table, count in added.items() if not count]:
         raise VerifyError(f"{name}: table {empty[0]} is cleared and not filled")
-    return held
+    return entries
 
 
 def from_tutorial(text: str, name: str) -> list[DecodedEntry]:
@@ -113,18 +113,18 @@ def from_tutorial(text: str, name: str) -> list[DecodedEntry]:
 
 def _tutorial_entry(entry: Any, name: str) -> DecodedEntry:
     parameters = entry["action_params"]
-    held = DecodedEntry(entry["table"], entry["action_name"], tuple(parameters.values()))
+    decoded = DecodedEntry(entry["table"], entry["action_name"], tuple(parameters.values()))
     known = set(entry) == {"table", "default_action", "action_name", "action_params"}
     if not known or entry["default_action"] is not True:
-        raise VerifyError(f"{name}: {held.table} has no default action")
-    table = _TABLE.fullmatch(held.table)
-    alone = _SHUNTING.get(held.table, ("", "model_id"))[1]
+        raise VerifyError(f"{name}: {decoded.table} has no default action")
+    table = _TABLE.fullmatch(decoded.table)
+    alone = _SHUNTING.get(decoded.table, ("", "model_id"))[1]
     expected = (alone,) if table is None else _NAMES[table[3]]
     if tuple(parameters) != expected[: len(parameters)]:
-        raise VerifyError(f"{name}: {held.table} has the parameters {list(parameters)}")
-    if any(type(value) is not int for value in held.data):  # in Python true is an integer
-        raise VerifyError(f"{name}: {held.table} has a value that is not an integer")
-    return held
+        raise VerifyError(f"{name}: {decoded.table} has the parameters {list(parameters)}")
+    if any(type(value) is not int for value in decoded.data):  # in Python true is an integer
+        raise VerifyError(f"{name}: {decoded.table} has a value that is not an integer")
+    return decoded
 
 
 def from_p4runtime(
@@ -142,39 +142,41 @@ def from_p4runtime(
         VerifyError: the text does not hold such requests, or they do not clear the model's number,
             load the weights and set the number, in this order.
     """
-    names = {(kind, int(number, 16)): said for said, number, kind in _NUMBERED.findall(source)}
+    names = {
+        (kind, int(number, 16)): name_text for name_text, number, kind in _NUMBERED.findall(source)
+    }
     requests = _json(text, name)
-    held: list[DecodedEntry] = []
+    entries: list[DecodedEntry] = []
     try:
         for request in requests:
             frame = {**request, "updates": []}
             if frame != {"deviceId": "0", "electionId": {"low": "1"}, "updates": []}:
                 raise VerifyError(f"{name}: device or election is not the one of this export")
-            held.extend(_update(each, names, name, update) for each in request["updates"])
+            entries.extend(_update(each, names, name, update) for each in request["updates"])
         sizes = [len(request["updates"]) for request in requests]
     except (TypeError, KeyError, AttributeError, IndexError) as error:
         raise VerifyError(f"{name}: not P4Runtime requests: {error!r}") from error
     # A server may reorder the updates of one request, so each step needs a request of its own.
     if [sizes[:1], sizes[2:]] != [[2], [2]]:
         raise VerifyError(f"{name}: updates that need an order share a request")
-    return held
+    return entries
 
 
 def _update(
-    given: Any, names: Mapping[tuple[str, int], str], name: str, update: bool
+    message: Any, names: Mapping[tuple[str, int], str], name: str, update: bool
 ) -> DecodedEntry:
-    entry = given["entity"]["tableEntry"]
+    entry = message["entity"]["tableEntry"]
     chosen = entry["action"]["action"]
     keyed = "match" in entry
     value = entry["match"][0]["exact"]["value"] if keyed else ""
-    found = {"match": [{"fieldId": 1, "exact": {"value": value}}]}
-    if given != {
+    match = {"match": [{"fieldId": 1, "exact": {"value": value}}]}
+    if message != {
         "type": "INSERT" if keyed and not update else "MODIFY",
         "entity": {
             "tableEntry": {
                 "tableId": entry["tableId"],
                 "action": {"action": {"actionId": chosen["actionId"], "params": chosen["params"]}},
-                **(found if keyed else {"isDefaultAction": True}),
+                **(match if keyed else {"isDefaultAction": True}),
             }
         },
     }:
@@ -220,14 +222,14 @@ class Loaded:
     numbers: tuple[int, ...]
 
 
-def loaded(artefact: str, held: Sequence[DecodedEntry], shunt_port: int | None) -> Loaded:
+def loaded(artefact: str, all_entries: Sequence[DecodedEntry], shunt_port: int | None) -> Loaded:
     """Separate the entries of a model from those around them.
 
     Raises:
         VerifyError: an answer could carry the model's number before all entries are loaded, or
             the entries of shunting are not those of the export.
     """
-    clear, body, name = held[:2], held[2:-2], held[-2:]
+    clear, body, name = all_entries[:2], all_entries[2:-2], all_entries[-2:]
     shunting: dict[str, int] = {}
     entries = []
     for entry in body:
@@ -258,13 +260,16 @@ def loaded(artefact: str, held: Sequence[DecodedEntry], shunt_port: int | None) 
 
 
 def decode_entries(
-    artefact: str, held: Sequence[DecodedEntry], model: BinaryModel, shunt_port: int | None = None
+    artefact: str,
+    entries: Sequence[DecodedEntry],
+    model: BinaryModel,
+    shunt_port: int | None = None,
 ) -> Decoded:
     """Decode the network that a file of entries loads into the program.
 
     Args:
         artefact: name of the file, for errors.
-        held: entries of the file, in order.
+        entries: entries of the file, in order.
         model: the model, which gives the shape, the masked layers, and the model's number.
         shunt_port: port for shunted packets; None if they leave like all others.
 
@@ -272,16 +277,16 @@ def decode_entries(
         VerifyError: an entry is missing, unknown or duplicated; or an answer could carry the
             model's number before all weights are loaded.
     """
-    found = loaded(artefact, held, shunt_port)
+    contents = loaded(artefact, entries, shunt_port)
     signature = "_".join(
         [str(model.input.n_bits)]
         + [f"{layer.n_outputs}{'' if layer.mask is None else 'm'}" for layer in model.layers]
     )
-    signature += "" if found.shunt is None else "s"
-    if found.signature != signature:
+    signature += "" if contents.shunt is None else "s"
+    if contents.signature != signature:
         raise VerifyError(f"{artefact}: does not end with the model's number for {signature}")
     values: dict[Place, int] = {}
-    for entry in found.entries:
+    for entry in contents.entries:
         place = _TABLE.fullmatch(entry.table)
         if place is None or entry.action != f"l{place[1]}_n{place[2]}_{_ACTIONS[place[3]]}":
             raise VerifyError(f"{artefact}: no such entry: {entry.table} with {entry.action}")
@@ -295,9 +300,9 @@ def decode_entries(
             if (kind, layer, neuron) in values:
                 raise VerifyError(f"{artefact}: {entry.table} is set twice")
             values[kind, layer, neuron] = value
-    digest = held_digest(found.numbers, model)
+    digest = digest_of_numbers(contents.numbers, model)
     layers = decoded_layers(artefact, values, model)
-    return Decoded(artefact, layers, digest=digest, shunt=found.shunt)
+    return Decoded(artefact, layers, digest=digest, shunt=contents.shunt)
 
 
 def _json(text: str, name: str) -> Any:

@@ -132,13 +132,15 @@ class P4Exporter(P4Target):
         texts = {name: read_artefact(directory / name) for name in (COMMANDS, P4RUNTIME, TUTORIAL)}
         source = read_artefact(directory / PROGRAM)
         check_popcount_masks(source, model.shape)
-        held = {
+        entries_of = {
             COMMANDS: from_commands(texts[COMMANDS], COMMANDS, compile_switch(source, model)),
             P4RUNTIME: from_p4runtime(texts[P4RUNTIME], P4RUNTIME, source),
             TUTORIAL: from_tutorial(texts[TUTORIAL], TUTORIAL),
         }
         port = packet_layout(model, options).shunt_port
-        return tuple(decode_entries(name, entries, model, port) for name, entries in held.items())
+        return tuple(
+            decode_entries(name, entries, model, port) for name, entries in entries_of.items()
+        )
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Report entries, operations, PHV bits and tables; bmv2 has no meaningful latency."""

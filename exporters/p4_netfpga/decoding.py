@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.shared.decoding import Place, decoded_layers, held_digest
+from n3ic.exporters.p4.shared.decoding import Place, decoded_layers, digest_of_numbers
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded
 
@@ -74,7 +74,7 @@ def decode_program(source: str, model: BinaryModel, shunt_port: int | None = Non
             raise VerifyError(f"{name}: score {neuron} reads the counter of {counter}")
         keep("limit", layer, neuron, _hex(bias))
     shunt = shunting_of(source, shunt_port)
-    digest = held_digest(model_numbers(source), model)
+    digest = digest_of_numbers(model_numbers(source), model)
     layers = decoded_layers(name, values, model)
     return Decoded(name, layers, digest=digest, shunt=shunt)
 
@@ -101,10 +101,10 @@ def model_numbers(source: str) -> list[int]:
     Raises:
         VerifyError: it is written once, or more often than twice.
     """
-    said = _MODEL.findall(source)  # once for the reply's header, once for the digest
-    if len(said) != 2:
-        raise VerifyError(f"n3ic.p4: the model's number is written {len(said)} times, not twice")
-    return [_hex(number) for number in said]
+    numbers = _MODEL.findall(source)  # once for the reply's header, once for the digest
+    if len(numbers) != 2:
+        raise VerifyError(f"n3ic.p4: the model's number is written {len(numbers)} times, not twice")
+    return [_hex(number) for number in numbers]
 
 
 def _hex(digits: str) -> int:

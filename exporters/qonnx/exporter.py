@@ -105,7 +105,7 @@ class QonnxExporter(Exporter):
             for start in range(0, max(1, len(inputs)), _ROWS)
         ]
         scores, *others = (np.concatenate(c) for c in zip(*parts, strict=True))
-        choices = [found.reshape(-1).astype(np.int64) for found in others[: len(decided)]]
+        choices = [values.reshape(-1).astype(np.int64) for values in others[: len(decided)]]
         hidden = others[len(decided) :]
         graph.expect_shapes(model, len(bits), scores, hidden)
         if not (np.abs(scores) < 1 << 31).all() or (scores != np.rint(scores)).any():
@@ -113,9 +113,9 @@ class QonnxExporter(Exporter):
         integers = scores.astype(np.int32)
         if bipolar:  # the graph ends with the scores
             choices, hidden = [classes_of(integers)], [(x + 1) / 2 for x in hidden]
-        for name, found in zip(decided, choices, strict=False):
-            if len(found) != len(bits):
-                raise VerifyError(f"the graph gives {len(found)} of {name}, expected one per row")
+        for name, values in zip(decided, choices, strict=False):
+            if len(values) != len(bits):
+                raise VerifyError(f"the graph gives {len(values)} of {name}, expected one per row")
         version = graph.require("importlib.metadata").version("qonnx")
         return Execution(
             Inference(

@@ -70,21 +70,21 @@ class AnswerProgram(libbpf.Closing):
         for row, x in enumerate(inputs_of(words)):
             request = self.packets.request(x, b"n3ic", fill=row % 2 == 1)
             run = self.program.test_run(request, output=True)
-            found = self.packets.result(run.data)
+            result = self.packets.result(run.data)
             if run.result != TX or run.data[:12] != request[6:12] + request[:6]:
                 raise VerifyError(f"a request came back with action {run.result}, {TX} expected")
-            if found.scores is None or found.class_id is None or found.margin is None:
+            if result.scores is None or result.class_id is None or result.margin is None:
                 raise VerifyError("the packets do not hold class, margin and scores")
-            scores.append(found.scores)
-            classes.append(found.class_id)
-            margins.append(found.margin)
-        told = np.array(classes, dtype=np.int64)
+            scores.append(result.scores)
+            classes.append(result.class_id)
+            margins.append(result.margin)
+        wire_classes = np.array(classes, dtype=np.int64)
         table = np.array(scores, dtype=np.int32).reshape(len(words), self.packets.classes)
-        verdicts = np.where(told == SHUNT_CLASS, SHUNT, told)
+        verdicts = np.where(wire_classes == SHUNT_CLASS, SHUNT, wire_classes)
         best = np.argmax(table, axis=1)
         return Inference(
             table,
-            np.where(told == SHUNT_CLASS, best, told),
+            np.where(wire_classes == SHUNT_CLASS, best, wire_classes),
             np.array(margins, dtype=np.int32),
             verdicts=verdicts,
         )

@@ -124,10 +124,10 @@ class Timing:
     ratio: float
 
     @staticmethod
-    def figures(taken: Sequence[int], other: Sequence[int]) -> tuple[int, float, float, float]:
+    def figures(times: Sequence[int], other: Sequence[int]) -> tuple[int, float, float, float]:
         """Compute the attributes from the two programs' nanoseconds in each round."""
-        differences = [a - b for a, b in zip(taken, other, strict=True)]
-        total = statistics.median(taken)
+        differences = [a - b for a, b in zip(times, other, strict=True)]
+        total = statistics.median(times)
         ratio = total / max(1, statistics.median(other))
         return min(differences), statistics.median(differences), total, ratio
 
@@ -253,24 +253,26 @@ def bench_xdp(
         BpfError: the kernel refuses a program, or the process lacks a right.
     """
     rng = np.random.default_rng(0)
-    wanted: list[tuple[str, Classifier, bool, float | None]] = []
-    given = [("", model)]
+    cases: list[tuple[str, Classifier, bool, float | None]] = []
+    networks = [("", model)]
     if model.family != BinaryModel.family:
         shape = (model.input.n_bits, *HIDDEN[:-1], len(model.classes))
-        given.append((", binary", random_model(shape, rng, extremes=False).with_input(model.input)))
-    for of, network in given:
+        networks.append(
+            (", binary", random_model(shape, rng, extremes=False).with_input(model.input))
+        )
+    for of, network in networks:
         aim = 45.0 if network.shape == (CUTS, *HIDDEN) else None
-        wanted.append((f"bits{of}", network, True, aim))
+        cases.append((f"bits{of}", network, True, aim))
         if any(field.cuts for field in network.input.fields):
-            wanted.append((f"its features{of}", network, False, None))
+            cases.append((f"its features{of}", network, False, None))
     tops, many = (1 << 8, 1 << 15, 1 << 31), _named(FEATURES)
-    wanted += [
+    cases += [
         (f"{CUTS} cuts of {FEATURES} features", spread_model(many, tops, rng), False, 75.0),
         ("the same, all below 2^8", spread_model(many, tops[:1], rng), False, 65.0),
         (f"{CUTS} cuts of 16 features", spread_model(_named(16), tops, rng), False, None),
     ]
     timings, bases = [], []
-    for name, network, bits, aim in wanted:
+    for name, network, bits, aim in cases:
         timing, bare = _measure(name, network, bits, aim, rounds, repeat)
         timings.append(timing)
         bases += bare
@@ -298,7 +300,7 @@ def _verdicts(metering: _Metering, rounds: int, repeat: int) -> tuple[VerdictTim
     image = compile_program(test_program(FLOWS), FLOWS)
     row = (FOR_EVER, 0, 0, 0, ACTIONS.index("drop"), 0, 0, 24, 1)
     wide = np.array([row], VERDICT).tobytes()
-    taken: dict[str, list[int]] = {name: [] for name, *_ in _IN_USE}
+    times_of: dict[str, list[int]] = {name: [] for name, *_ in _IN_USE}
     with BpfObject(image, FLOWS) as flows, metering.load("coarse", True) as loaded:
         sources = np.zeros(_SOURCES, SUBJECT)
         sources["bits"], sources["address_bytes"] = 32, 4
@@ -318,11 +320,13 @@ def _verdicts(metering: _Metering, rounds: int, repeat: int) -> tuple[VerdictTim
                     used = FOR_EVER if kind in kinds or (kinds and not i) else 0
                     loaded.maps["uses"].update(i, used.to_bytes(8, "little"))
                 result = _DROP if first else _PASS
-                taken[name].append(_spread(flows, loaded.program, repeat, result))
+                times_of[name].append(_spread(flows, loaded.program, repeat, result))
                 for i in range(_SOURCES if first else 0):
                     loaded.maps["hosts"].delete(sources[i].tobytes())
-    none = taken[_IN_USE[0][0]]
-    return tuple(VerdictTiming(*Timing.figures(some, none), name) for name, some in taken.items())
+    none = times_of[_IN_USE[0][0]]
+    return tuple(
+        VerdictTiming(*Timing.figures(some, none), name) for name, some in times_of.items()
+    )
 
 
 def _wire(
@@ -356,10 +360,10 @@ def _meters(
                 for _ in range(-(-2 * count // repeat)):
                     _spread(flows, loaded.program, repeat)  # creates the flows
                 turns = (flows.programs["pass"], flows.programs["parse"], loaded.program)
-                taken = [
+                samples = [
                     [_spread(flows, program, repeat) for program in turns] for _ in range(rounds)
                 ]
-            passed, parsed, metered = zip(*taken, strict=True)
+            passed, parsed, metered = zip(*samples, strict=True)
             parsers += [parse - nothing for nothing, parse in zip(passed, parsed, strict=True)]
             figures = Timing.figures(metered, parsed)
             way = (metering.table, clock, locked, count)

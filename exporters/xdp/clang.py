@@ -52,10 +52,10 @@ def compile_bpf(files: Mapping[str, str], program: str, options: Sequence[str] =
         except (OSError, subprocess.TimeoutExpired) as error:
             raise VerifyError(f"clang: {error}") from error
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()
-            if "bpf_helpers.h" in said and "not found" in said:
+            errors = done.stderr.decode(errors="replace").strip()
+            if "bpf_helpers.h" in errors and "not found" in errors:
                 raise MissingDependencyError(
                     "compiling for XDP needs libbpf's headers: apt-get install libbpf-dev"
                 )
-            raise VerifyError(f"{program} does not compile: {said[:2000]}")
+            raise VerifyError(f"{program} does not compile: {errors[:2000]}")
         return (scratch / "program.o").read_bytes()

@@ -66,10 +66,10 @@ def bit_columns(model: Classifier, words: Words) -> dict[str, Words]:
 
 def program_figures(name: str, program: BpfProgram) -> list[Figure]:
     """Return the instructions of a loaded program, and those that the verifier followed."""
-    told = f"verifier of Linux {platform.release()}"
+    source = f"verifier of Linux {platform.release()}"
     numbers = (("instructions", program.instructions), ("verified", program.verified))
     return [
-        Figure(f"{figure}.{name}", value, "instruction", "measured", told)
+        Figure(f"{figure}.{name}", value, "instruction", "measured", source)
         for figure, value in numbers
     ]
 

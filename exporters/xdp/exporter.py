@@ -155,13 +155,13 @@ class XdpExporter(Exporter):
             return None
         from n3ic.exporters.xdp import metering
 
-        found, words = metering.encode(directory, model, features)
+        inference, words = metering.encode(directory, model, features)
         other = exported.on_host(directory / "answer", model, exported.bit_columns(model, words))
-        wrong = np.flatnonzero((found.scores != other.scores).any(axis=1))
+        wrong = np.flatnonzero((inference.scores != other.scores).any(axis=1))
         if len(wrong):
             i = int(wrong[0])
             raise VerifyError(
-                f"row {i}: scores {found.scores[i].tolist()} from features, "
+                f"row {i}: scores {inference.scores[i].tolist()} from features, "
                 f"{other.scores[i].tolist()} from its bits"
             )
         return words
@@ -184,9 +184,9 @@ class XdpExporter(Exporter):
                 continue
             structure = structure_of([model], bits=bits)
             size = (directory / folder / exported.VALUE).stat().st_size
-            told = f"size of {folder}/{exported.VALUE}"
+            source = f"size of {folder}/{exported.VALUE}"
             figures += [
-                Figure(f"memory.{folder}.network", size, "byte", "measured", told),
+                Figure(f"memory.{folder}.network", size, "byte", "measured", source),
                 Figure(
                     f"instructions.{folder}.network",
                     structure.instructions,

@@ -58,8 +58,8 @@ def memory_figure(spec: MeterSpec, options: Options) -> Figure:
         item = 2 * KEY.itemsize + flow_type(spec).itemsize
         name = "flows, with keys"
     entries = table_entries(table, spec.cache_flows)
-    told = f"{item:,} bytes for each of {entries:,} {name}"
-    return Figure("memory.flows", item * entries, "byte", "measured", told)
+    formula = f"{item:,} bytes for each of {entries:,} {name}"
+    return Figure("memory.flows", item * entries, "byte", "measured", formula)
 
 
 def encode(
@@ -67,8 +67,8 @@ def encode(
 ) -> tuple[HostVerdicts, Words]:
     """Run the metering program's network on features; return its results and the packed inputs."""
     place = directory / "meter"
-    found = _in_kernel(place, model, features) or exported.on_host(place, model, features)
-    return found, pack(bits_of(structure_of([model]), model, found.selected))
+    inference = _in_kernel(place, model, features) or exported.on_host(place, model, features)
+    return inference, pack(bits_of(structure_of([model]), model, inference.selected))
 
 
 def meter_capture(
@@ -103,10 +103,10 @@ def replay_traffic(place: Path, model: Classifier, options: Options) -> tuple[in
     frames = traffic(spec, PACKETS, seed=0)
     with _metering(place, model, source.table_of(options), 2 * PACKETS) as programs:
         events = replay(programs, frames)
-        found = difference(model, spec, frames, events)
-        found = found or counter_difference(spec, frames, programs.counters())
-        if found:
-            raise VerifyError(f"meter.c: {found}")
+        problem = difference(model, spec, frames, events)
+        problem = problem or counter_difference(spec, frames, programs.counters())
+        if problem:
+            raise VerifyError(f"meter.c: {problem}")
         return len(frames), exported.program_figures("meter", programs.program)
 
 

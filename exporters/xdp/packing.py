@@ -76,37 +76,37 @@ def layout_id(export: Path) -> str:
         VerifyError: a source cannot be read.
     """
     paths = [p for p in sorted((export / "meter").iterdir()) if p.suffix in (".c", ".h")]
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
         for path in [*paths, *(export / "daemon" / name for name in _IDLE)]:
             data = read_regular(path, _MAX_BYTES)
-            found.update(f"{path.name} {len(data)}\n".encode() + data)
+            digest.update(f"{path.name} {len(data)}\n".encode() + data)
     except OSError as error:
         raise VerifyError(f"{export}: cannot be read: {error}") from error
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
-def pack(export: Path, given: Plan) -> bytes:
+def pack(export: Path, plan: Plan) -> bytes:
     """Serialise what a daemon writes into the maps of an export's metering program.
 
     Args:
         export: the export, whose daemon takes the pack.
-        given: the plan. The daemon looks up its interfaces by name when it loads the pack.
+        plan: the plan. The daemon looks up its interfaces by name when it loads the pack.
 
     Raises:
         UsageError: a rule is malformed.
         ExportError: a network does not fit the program.
     """
-    spec, choices, structure = given.spec, given.choices, structure_of([given.compiled])
-    entries = layout.table_entries(given.table, choices.flows or spec.cache_flows)
+    spec, choices, structure = plan.spec, plan.choices, structure_of([plan.compiled])
+    entries = layout.table_entries(plan.table, choices.flows or spec.cache_flows)
     options = np.array([(CLOCKS.index(choices.clock), 1, 1, entries, 0)], dtype=layout.OPTIONS)
-    files = dict.fromkeys([given.compiled, *given.models.values()])
+    files = dict.fromkeys([plan.compiled, *plan.models.values()])
     about = {
         "clock": choices.clock,
         "otherwise": choices.otherwise,
         "policies": choices.policies,
         "rules": choices.rules,
-        "table": given.table,
+        "table": plan.table,
     }
     lines = [
         "n3ic-pack 2",
@@ -117,8 +117,8 @@ def pack(export: Path, given: Plan) -> bytes:
           (("flows", entries), ("tuples", choices.room), ("hosts", choices.room))),
         f"value config 0 {choices.limits.value().hex()}",
         *_rules(choices.rules, choices.otherwise),
-        *_policies(given),
-        *(line for slot, model in given.models.items()
+        *_policies(plan),
+        *(line for slot, model in plan.models.items()
           for line in _network(structure, slot, model)),
         *(f"feature {i} {_name(name)}" for i, name in enumerate(spec.feature_names)),
         *(f"register {i} {_name(r.name)}" for i, r in enumerate(spec.registers)),
@@ -171,11 +171,11 @@ def unpack(data: bytes) -> Packed:
         ModelError: a network in it is damaged.
     """
     lines = _lines(data)
-    found = {kind: [r for k, _, r in lines if k == kind] for kind in ("about", "file")}
-    if not all(found.values()):
+    by_kind = {kind: [r for k, _, r in lines if k == kind] for kind in ("about", "file")}
+    if not all(by_kind.values()):
         raise ValueError("not a pack of a whole program")
-    about = json.loads(bytes.fromhex(found["about"][0]))
-    files = [bytes.fromhex(rest) for rest in found["file"]]
+    about = json.loads(bytes.fromhex(by_kind["about"][0]))
+    files = [bytes.fromhex(rest) for rest in by_kind["file"]]
     models = [parse_model(file, "a pack") for file in files]
     return Packed(about, models[0], {model.digest: model for model in models})
 
@@ -190,17 +190,17 @@ def repack(data: bytes, slot: int, model: Classifier) -> bytes:
     old, lines = unpack(data), _lines(data)
     structure = structure_of([old.compiled])
     gone = {("model", str(slot)), ("class", str(slot)), ("drift", str(slot))}
-    kept, resident = [], set()
+    unchanged, resident = [], set()
     for kind, line, rest in lines:
         number, _, value = rest.partition(" ")
         if kind == "file" or (kind, number) in gone or rest.startswith(f"models {slot} "):
             continue
         if kind == "inner" and number == "models":
             resident.add(value.partition(" ")[2][: 2 * _DIGEST_BYTES])
-        kept.append(line)
+        unchanged.append(line)
     files = [old.compiled, *(m for d, m in old.networks.items() if d in resident), model]
-    kept += _network(structure, slot, model)
-    return _closed([*kept, *(f"file {m.to_bytes().hex()}" for m in dict.fromkeys(files))])
+    unchanged += _network(structure, slot, model)
+    return _closed([*unchanged, *(f"file {m.to_bytes().hex()}" for m in dict.fromkeys(files))])
 
 
 def _lines(data: bytes) -> list[tuple[str, str, str]]:
@@ -212,13 +212,13 @@ def _lines(data: bytes) -> list[tuple[str, str, str]]:
     return [(line.partition(" ")[0], line, line.partition(" ")[2]) for line in lines]
 
 
-def _policies(given: Plan) -> Iterator[str]:
+def _policies(plan: Plan) -> Iterator[str]:
     """Yield the lines of all policies, and of the interfaces and CPUs that they name."""
-    rows, interfaces = given.policies()
+    rows, interfaces = plan.policies()
     for i, name in interfaces.items():
         yield f"value interfaces {i} {bytes(4).hex()}"
         yield f"interface interfaces {i} 0 {_name(name)}"
-    for cpu in given.cpus:
+    for cpu in plan.cpus:
         yield f"value cpus {cpu} {CPU_QUEUE.to_bytes(4, 'little').hex()}"
     for i, row in rows.items():
         yield f"value policies {i} {row.hex()}"
@@ -226,18 +226,18 @@ def _policies(given: Plan) -> Iterator[str]:
 
 def _rules(texts: Sequence[str], otherwise: int) -> Iterator[str]:
     """Yield the line of the rule table, and those of the interfaces in it."""
-    made, places = [], []
+    rules, places = [], []
     kind = RULE
     inside = int((kind.fields or {"interface": (kind, 0)})["interface"][1])
     for i, text in enumerate(texts):
         conditions, equals, slot = text.rpartition("=")
         parts = conditions.split(",")
         names = [p.removeprefix("interface=") for p in parts if p.startswith("interface=")]
-        kept = ",".join(p for p in parts if not p.startswith("interface="))
-        made.append(policy_parser.rule(f"{kept}{equals}{slot}"))
+        others = ",".join(p for p in parts if not p.startswith("interface="))
+        rules.append(policy_parser.rule(f"{others}{equals}{slot}"))
         at = _RULES_FROM + i * kind.itemsize + inside
         places += [f"interface dispatch 0 {at} {_name(name)}" for name in names[-1:]]
-    yield f"inner dispatch 0 {rule_table(made, otherwise).hex()}"
+    yield f"inner dispatch 0 {rule_table(rules, otherwise).hex()}"
     yield from places
 
 

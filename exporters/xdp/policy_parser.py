@@ -77,52 +77,52 @@ def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
     if action == "block":
         action, scope, argument, colon = "drop", argument, "", ""
         if not scope:
-            raise UsageError(f"policy {text!r}: block wants flow, host or prefix: {_POLICY}")
-    found, value = _action(text, action, argument, bool(colon))
+            raise UsageError(f"policy {text!r}: block needs flow, host or prefix: {_POLICY}")
+    verb, value = _action(text, action, argument, bool(colon))
     for option in options:
-        key, _, given = option.partition("=")
-        if key == "for" and given:
-            scope = given
-        elif key == "ttl" and given:
-            ttl = _seconds(text, given)
-        elif key in counts and given:
-            counts[key] = _number(text, given, 1 << 32)
+        key, _, value_text = option.partition("=")
+        if key == "for" and value_text:
+            scope = value_text
+        elif key == "ttl" and value_text:
+            ttl = _seconds(text, value_text)
+        elif key in counts and value_text:
+            counts[key] = _number(text, value_text, 1 << 32)
         else:
             raise UsageError(f"policy {text!r}: no option {option!r}: {_POLICY}")
     kind, *bits = scope.split(":")
     of: Scope = next((s for s in SCOPES[1:] if s == kind), "none")
     if scope and (of == "none" or len(bits) > 2 * (of == "prefix")):
         raise UsageError(f"policy {text!r}: {scope!r} is not flow, host or prefix: {_POLICY}")
-    if of == "none" and (found == "rate-limit" or ttl is not None):
-        raise UsageError(f"policy {text!r}: for what? Add ,for=flow, ,for=host or ,for=prefix")
-    if of != "none" and (name in ("undecided", "aside", "excess") or found in ("socket", "cpu")):
+    if of == "none" and (verb == "rate-limit" or ttl is not None):
+        raise UsageError(f"policy {text!r}: expected ,for=flow, ,for=host or ,for=prefix")
+    if of != "none" and (name in ("undecided", "aside", "excess") or verb in ("socket", "cpu")):
         raise UsageError(f"policy {text!r}: only decisions to drop, mark, rate-limit, pass or "
                          "redirect to an interface hold for later packets")  # fmt: skip
     if of not in ("host", "prefix") and counts != {"from": 0, "times": 1}:
         raise UsageError(
             f"policy {text!r}: from= and times= are for hosts and prefixes: block:host"
         )
-    given_bits = [_number(text, b, end) for b, end in zip(bits, (33, 129), strict=False)]
-    if 0 in given_bits:
+    bit_counts = [_number(text, b, end) for b, end in zip(bits, (33, 129), strict=False)]
+    if 0 in bit_counts:
         raise UsageError(f"policy {text!r}: a prefix of 0 bits is every address")
-    four, six = [*given_bits, *PREFIX_BITS[len(given_bits) :]]
+    four, six = [*bit_counts, *PREFIX_BITS[len(bit_counts) :]]
     seconds = 0.0 if of == "none" else TTL_S if ttl is None else ttl
-    return VerdictPolicy(named[name], found, value, of, seconds, (four, six), *counts.values())
+    return VerdictPolicy(named[name], verb, value, of, seconds, (four, six), *counts.values())
 
 
-def _action(text: str, action: str, argument: str, given: bool) -> tuple[Action, int | str]:
+def _action(text: str, action: str, argument: str, has_colon: bool) -> tuple[Action, int | str]:
     """Parse an action and its argument."""
-    found = next((a for a in _TYPED if a == action), None)
-    if found is None:
+    kind = next((a for a in _TYPED if a == action), None)
+    if kind is None:
         why = _ELSEWHERE.get(action, f"there are block, {', '.join(_TYPED)}")
         raise UsageError(f"policy {text!r}: no action {action!r}: {why}")
-    if (found in _WITH_ARGUMENT) != bool(given and argument):
-        needs = "wants an argument" if found in _WITH_ARGUMENT else "has no argument"
-        raise UsageError(f"policy {text!r}: {found} {needs}: {_POLICY}")
-    if found in ("interface", "mirror"):
-        return found, argument
-    value = _number(text, argument or "0", _ENDS.get(found, 1 << 32))
-    return found, rate(value)[0] if found == "rate-limit" else value
+    if (kind in _WITH_ARGUMENT) != bool(has_colon and argument):
+        needs = "needs an argument" if kind in _WITH_ARGUMENT else "takes no argument"
+        raise UsageError(f"policy {text!r}: {kind} {needs}: {_POLICY}")
+    if kind in ("interface", "mirror"):
+        return kind, argument
+    value = _number(text, argument or "0", _ENDS.get(kind, 1 << 32))
+    return kind, rate(value)[0] if kind == "rate-limit" else value
 
 
 def operators_action(text: str) -> tuple[Action, int]:
@@ -134,8 +134,8 @@ def operators_action(text: str) -> tuple[Action, int]:
     action, colon, argument = text.partition(":")
     if action not in ("drop", "rate-limit", "mark"):
         raise UsageError(f"--action {text!r}: expected drop, rate-limit:N (packets/s) or mark:N")
-    found, value = _action(text, action, argument, bool(colon))
-    return found, int(value)
+    kind, value = _action(text, action, argument, bool(colon))
+    return kind, int(value)
 
 
 def policies(texts: Sequence[str], classes: Sequence[str]) -> list[VerdictPolicy]:
@@ -145,17 +145,17 @@ def policies(texts: Sequence[str], classes: Sequence[str]) -> list[VerdictPolicy
         UsageError: a text is not a policy, two policies have the same verdict, or two name
             prefixes of different sizes.
     """
-    found: dict[Verdict, tuple[str, VerdictPolicy]] = {}
+    by_verdict: dict[Verdict, tuple[str, VerdictPolicy]] = {}
     for text in texts:
         one = policy(text, classes)
-        if one.verdict in found:
-            first = found[one.verdict][0]
+        if one.verdict in by_verdict:
+            first = by_verdict[one.verdict][0]
             raise UsageError(f"policies {first!r} and {text!r}: expected one per verdict")
-        found[one.verdict] = text, one
-    made = [one for _, one in found.values()]
-    if len({one.prefix_bits for one in made if one.scope == "prefix"}) > 1:
+        by_verdict[one.verdict] = text, one
+    parsed_policies = [one for _, one in by_verdict.values()]
+    if len({one.prefix_bits for one in parsed_policies if one.scope == "prefix"}) > 1:
         raise UsageError("policies name prefixes of several sizes: expected one size")
-    return made
+    return parsed_policies
 
 
 def check_policies(texts: Sequence[str], model: Classifier) -> None:

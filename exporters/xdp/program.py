@@ -197,8 +197,8 @@ class MeterPrograms(libbpf.Closing):
 
     def config(self) -> np.void:
         """Return the present limits of verdicts and new flows: ``struct config``."""
-        found: np.void = np.frombuffer(self.maps["config"].lookup(0) or b"", layout.CONFIG)[0]
-        return found
+        limits: np.void = np.frombuffer(self.maps["config"].lookup(0) or b"", layout.CONFIG)[0]
+        return limits
 
     # --- flows ---------------------------------------------------------------------------------
 

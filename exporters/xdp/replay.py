@@ -55,13 +55,15 @@ def replay(
         N3icError: a sent frame did not arrive.
     """
     events = []
-    seen = sent = 0  # `seen`: time of the longest idle flow's last packet, as of the last sweep
+    last_idle = sent = (
+        0  # `seen`: time of the longest idle flow's last packet, as of the last sweep
+    )
     for frame, length, time, stepped_back in _timed(frames, programs.spec.tick_ns):
         # A sweep reads the whole table, so sweep only when some flow may have been idle too long.
-        if stepped_back or time - seen > programs.spec.idle_timeout:
+        if stepped_back or time - last_idle > programs.spec.idle_timeout:
             _arrived(programs, sent)
-            seen = programs.end_idle(NEVER if stepped_back else time)
-            seen = time if stepped_back else seen
+            last_idle = programs.end_idle(NEVER if stepped_back else time)
+            last_idle = time if stepped_back else last_idle
         with_trailer = programs.replayed(frame, length, time)
         if send is None:
             programs.program.test_run(with_trailer)
@@ -103,15 +105,15 @@ def difference(
 ) -> str:
     """Describe where flows or verdicts differ from reference meter and model; empty if nowhere."""
     meter = ReferenceMeter(spec)
-    wanted = list(meter.run(parse(LINK_ETHERNET, *f, spec.tunnels) for f in frames))
-    for i, (got, record) in enumerate(zip(events, wanted, strict=False)):
-        found, want = _told(spec, got), _record(record)
-        for name, value in want.items():
-            if found[name] != value:
-                return f"flow {i}: {name} is {found[name]}, the reference meter's is {value}"
-    if len(events) != len(wanted):
-        return f"{len(events)} flows were decided, the reference meter decides {len(wanted)}"
-    if not wanted:
+    records = list(meter.run(parse(LINK_ETHERNET, *f, spec.tunnels) for f in frames))
+    for i, (got, record) in enumerate(zip(events, records, strict=False)):
+        event_values, record_values = _event_values(spec, got), _record(record)
+        for name, value in record_values.items():
+            if event_values[name] != value:
+                return f"flow {i}: {name} is {event_values[name]}, the reference meter's is {value}"
+    if len(events) != len(records):
+        return f"{len(events)} flows were decided, the reference meter decides {len(records)}"
+    if not records:
         return ""
     columns = {n: events["features"][:, i] for i, n in enumerate(spec.feature_names)}
     inference = model.infer(model.encode(columns))
@@ -134,13 +136,13 @@ def counter_difference(spec: MeterSpec, frames: Sequence[Frame], counters: dict[
     meter = ReferenceMeter(spec)
     for _ in meter.run(parse(LINK_ETHERNET, *f, spec.tunnels) for f in frames):
         pass
-    wanted = {reason: meter.aside[reason] for reason in ASIDE}
-    wanted |= {"packets": len(frames), "late": meter.late}
-    wrong = (name for name, value in wanted.items() if counters[name] != value)
-    return next((f"{n}: {counters[n]:,} packets, expected {wanted[n]:,}" for n in wrong), "")
+    expected = {reason: meter.aside[reason] for reason in ASIDE}
+    expected |= {"packets": len(frames), "late": meter.late}
+    wrong = (name for name, value in expected.items() if counters[name] != value)
+    return next((f"{n}: {counters[n]:,} packets, expected {expected[n]:,}" for n in wrong), "")
 
 
-def _told(spec: MeterSpec, event: np.void) -> dict[str, object]:
+def _event_values(spec: MeterSpec, event: np.void) -> dict[str, object]:
     size = int(event["address_bytes"])
     numbers = ("protocol", "source_port", "destination_port", "number", "first", "last", "packets")
     one_sided = spec.key == "source-host"

@@ -84,8 +84,8 @@ def rule_table(rules: Sequence[SlotRule], otherwise: int) -> bytes:
     for place, rule in zip(table["rule"][0], rules, strict=False):
         mask = ((1 << rule.prefix) - 1) << (8 * len(rule.address) - rule.prefix)
         octets = mask.to_bytes(len(rule.address), "big")
-        kept = bytes(a & m for a, m in zip(rule.address, octets, strict=True))
-        for name, value in (("address", kept), ("mask", octets)):
+        masked = bytes(a & m for a, m in zip(rule.address, octets, strict=True))
+        for name, value in (("address", masked), ("mask", octets)):
             place[name] = np.frombuffer(value.ljust(16, b"\0"), dtype=np.uint8)
         place["address_bytes"] = len(rule.address)
         for name in ("slot", "interface", "vlan", "udp_port"):

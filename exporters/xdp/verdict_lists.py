@@ -107,7 +107,7 @@ def verdict_subject(text: str, spec: MeterSpec) -> VerdictSubject:
         if not match:
             network = ipaddress.ip_network(text)
             if not network.prefixlen:
-                raise UsageError(f"{text}: that is every address; give a longer prefix")
+                raise UsageError(f"{text}: this prefix is every address: give a longer one")
             return VerdictSubject(_short(network), _prefix_key(network), False, network.prefixlen)
         ends = [ipaddress.ip_address(match[i].strip("[]")) for i in (1, 3)]
         protocol = _PROTOCOLS.get(match[5].lower()) or int(match[5])
@@ -229,8 +229,8 @@ def remove_verdict(maps: Mapping[str, BpfMap], where: VerdictSubject, *, allowed
         allowed: whether to remove verdicts that allow, instead of all others.
     """
     if where.flow:
-        found = maps["tuples"].lookup(where.key)
-        verdict = None if found is None else np.frombuffer(found, layout.VERDICT)[0]
+        value = maps["tuples"].lookup(where.key)
+        verdict = None if value is None else np.frombuffer(value, layout.VERDICT)[0]
         if verdict is None or (ACTIONS[verdict["action"]] == "allow") != allowed:
             return False
         gone = maps["tuples"].delete(where.key)
@@ -264,9 +264,9 @@ def list_verdicts(
         for key, value in zip(keys, values, strict=True):
             if int(value["until"]) <= now:
                 continue
-            made = _entry(name, key, value, now, tick_ns, names)
-            by_hand = "allowed" if made.action == "allow" else "listed"
-            out[by_hand if made.by == "operator" else "decided"].append(made)
+            entry = _entry(name, key, value, now, tick_ns, names)
+            by_hand = "allowed" if entry.action == "allow" else "listed"
+            out[by_hand if entry.by == "operator" else "decided"].append(entry)
     return out
 
 

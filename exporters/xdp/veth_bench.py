@@ -108,7 +108,7 @@ class _End:
 
     name: str
     program: BpfProgram
-    seen: Callable[[], int]
+    packet_count: Callable[[], int]
 
 
 def _metering_end(name: str, programs: MeterPrograms) -> _End:
@@ -130,15 +130,15 @@ def _turn(
     try:
         generate.live_run(frame, here, _WARM)
         time.sleep(_DRAINED_S)
-        before = end.seen()
+        before = end.packet_count()
         nanoseconds = generate.live_run(frame, here, packets)
         time.sleep(_DRAINED_S)
-        seen = end.seen() - before
+        packet_count = end.packet_count() - before
     finally:
         detach(there, mode, end.program)
-    if not seen:
+    if not packet_count:
         raise BpfError(f"{mode}: no frame came over the link to a program that {end.name}")
-    return nanoseconds * packets / seen, seen
+    return nanoseconds * packets / packet_count, packet_count
 
 
 def _timings(

@@ -136,7 +136,7 @@ struct block {
 };
 
 /* Zeroed memory that bnn_free() releases; NULL when there is none or the size is absurd. */
-static void *grab(struct bnn *net, uint64_t count, uint64_t size) {
+static void *allocate_block(struct bnn *net, uint64_t count, uint64_t size) {
     if (count > MAX_BLOCK / size) {
         return NULL;
     }
@@ -176,7 +176,7 @@ BNN_INLINE void best_offer(struct best *best, int32_t score, uint32_t index) {
     }
 }
 
-BNN_INLINE void sink_put(const struct sink *out, size_t row, const struct best *best) {
+BNN_INLINE void store_decision(const struct sink *out, size_t row, const struct best *best) {
     if (out->classes) {
         out->classes[row] = best->index;
     }
@@ -185,7 +185,7 @@ BNN_INLINE void sink_put(const struct sink *out, size_t row, const struct best *
     }
 }
 
-BNN_INLINE void sink_two(const struct sink *out, size_t row, int32_t s0, int32_t s1) {
+BNN_INLINE void store_two_classes(const struct sink *out, size_t row, int32_t s0, int32_t s1) {
     if (out->scores) {
         out->scores[2 * row] = s0;
         out->scores[2 * row + 1] = s1;
@@ -205,8 +205,8 @@ typedef void score_fn(const struct layer *layer, const uint32_t *x, struct best 
                       int32_t *scores);
 
 /* Inlined into each kernel, with that kernel's two functions. */
-BNN_INLINE void drive(const struct bnn *net, const uint32_t *words, size_t rows,
-                      const struct sink *out, uint32_t from, fire_fn *fire, score_fn *score) {
+BNN_INLINE void run_layers(const struct bnn *net, const uint32_t *words, size_t rows,
+                           const struct sink *out, uint32_t from, fire_fn *fire, score_fn *score) {
     uint32_t buffer[2][MAX_WORDS];
     const uint32_t last = net->n_layers - 1;
     for (size_t r = 0; r < rows; r++) {
@@ -225,7 +225,7 @@ BNN_INLINE void drive(const struct bnn *net, const uint32_t *words, size_t rows,
         struct best best;
         best_start(&best);
         score(&net->layer[last], x, &best, out->scores ? out->scores + r * net->n_classes : NULL);
-        sink_put(out, r, &best);
+        store_decision(out, r, &best);
     }
 }
 
@@ -260,7 +260,7 @@ BNN_INLINE uint32_t popcount_tree(uint64_t v) {
     return (uint32_t)((v * 0x0101010101010101u) >> 56);
 }
 
-BNN_INLINE void widen(const struct layer *layer, const uint32_t *x, uint64_t *wide) {
+BNN_INLINE void pair_words(const struct layer *layer, const uint32_t *x, uint64_t *wide) {
     for (uint32_t i = 0; i < layer->words / 2; i++) {
         wide[i] = x[2 * i] | (uint64_t)x[2 * i + 1] << 32;
     }
@@ -291,7 +291,7 @@ BNN_INLINE int32_t row_count(const struct layer *layer, uint32_t j, const uint64
 BNN_INLINE void fire_rows(const struct layer *layer, const uint32_t *x, uint32_t *y,
                           popcount_fn *popcount) {
     uint64_t wide[MAX_WORDS / 2];
-    widen(layer, x, wide);
+    pair_words(layer, x, wide);
     for (uint32_t j = 0; j < layer->outputs; j += 32) {
         const uint32_t n = layer->outputs - j < 32 ? layer->outputs - j : 32;
         uint32_t bits = 0;
@@ -306,7 +306,7 @@ BNN_INLINE void fire_rows(const struct layer *layer, const uint32_t *x, uint32_t
 BNN_INLINE void score_rows(const struct layer *layer, const uint32_t *x, struct best *best,
                            int32_t *scores, popcount_fn *popcount) {
     uint64_t wide[MAX_WORDS / 2];
-    widen(layer, x, wide);
+    pair_words(layer, x, wide);
     for (uint32_t j = 0; j < layer->outputs; j++) {
         const int32_t s = row_count(layer, j, wide, popcount) + layer->limit[j];
         best_offer(best, s, j);
@@ -327,44 +327,44 @@ static void score_portable(const struct layer *layer, const uint32_t *x, struct 
 
 static void infer_portable(const struct bnn *net, const uint32_t *words, size_t rows,
                            const struct sink *out, uint32_t from) {
-    drive(net, words, rows, out, from, fire_portable, score_portable);
+    run_layers(net, words, rows, out, from, fire_portable, score_portable);
 }
 
-static int always(void) {
+static int is_always_supported(void) {
     return 1;
 }
 
-typedef uint32_t passed_fn(const uint32_t *cuts, uint32_t value);
+typedef uint32_t reached_cuts_fn(const uint32_t *cuts, uint32_t value);
 
-/* Input bits of one row; `passed` tells which of 16 cuts a value reaches, as bits. */
+/* Input bits of one row; `reached_cuts` gives which of 16 cuts a value reaches, as bits. */
 BNN_INLINE void encode_row(const struct bnn *net, const uint32_t *features, uint32_t *words,
-                           passed_fn *passed) {
-    uint64_t held = 0;
+                           reached_cuts_fn *reached_cuts) {
+    uint64_t pending_bits = 0;
     uint32_t fill = 0;
     for (uint32_t i = 0; i < net->n_chunks; i++) {
         const struct chunk *c = &net->chunks[i];
         const uint32_t v = features[c->feature];
         uint32_t bits;
         if (c->is_thermometer) {
-            bits = passed(c->cuts, v) & ((1u << c->width) - 1u);
+            bits = reached_cuts(c->cuts, v) & ((1u << c->width) - 1u);
         } else {
             bits = v < c->clamp ? v : c->clamp;
         }
-        held |= (uint64_t)bits << fill;
+        pending_bits |= (uint64_t)bits << fill;
         fill += c->width;
         if (fill >= 32) {
-            *words++ = (uint32_t)held;
-            held >>= 32;
+            *words++ = (uint32_t)pending_bits;
+            pending_bits >>= 32;
             fill -= 32;
         }
     }
     if (fill) {
-        *words = (uint32_t)held;
+        *words = (uint32_t)pending_bits;
     }
 }
 
 /* Cuts increase, so the bits reached are the lowest ones and counting them is enough. */
-BNN_INLINE uint32_t passed_portable(const uint32_t *cuts, uint32_t value) {
+BNN_INLINE uint32_t reached_cuts_portable(const uint32_t *cuts, uint32_t value) {
     uint32_t n = 0;
     for (uint32_t k = 0; k < 16; k++) {
         n += value >= cuts[k];
@@ -373,7 +373,7 @@ BNN_INLINE uint32_t passed_portable(const uint32_t *cuts, uint32_t value) {
 }
 
 static void encode_portable(const struct bnn *net, const uint32_t *features, uint32_t *words) {
-    encode_row(net, features, words, passed_portable);
+    encode_row(net, features, words, reached_cuts_portable);
 }
 
 /* --- the first layer from features: rows of sums ----------------------------------------- */
@@ -401,7 +401,7 @@ struct cut_bit {
     uint32_t bit;
 };
 
-static int by_cut(const void *a, const void *b) {
+static int compare_cuts(const void *a, const void *b) {
     const uint32_t x = ((const struct cut_bit *)a)->cut;
     const uint32_t y = ((const struct cut_bit *)b)->cut;
     return (x > y) - (x < y);
@@ -435,7 +435,7 @@ static uint32_t thermometer_rows(const struct bnn *net, uint32_t feature, struct
     if (!n) {
         return 0;
     }
-    qsort(pairs, n, sizeof *pairs, by_cut);
+    qsort(pairs, n, sizeof *pairs, compare_cuts);
     uint64_t *row = table + (size_t)group->row * net->row_words;
     for (uint32_t i = 0; i < n; i++) {
         add_bit(net, row, pairs[i].bit, 0, 0);
@@ -490,10 +490,10 @@ static void prepare_rows(struct bnn *net) {
     if (n_groups > MAX_GROUPS || n_rows * net->row_words * 8 > MAX_TABLES) {
         return;
     }
-    uint64_t *table = grab(net, n_rows, net->row_words * sizeof *table);
-    struct group *groups = grab(net, n_groups, sizeof *groups);
-    uint32_t *cuts = grab(net, n_cuts, sizeof *cuts);
-    int32_t *below = grab(net, n_cuts, sizeof *below);
+    uint64_t *table = allocate_block(net, n_rows, net->row_words * sizeof *table);
+    struct group *groups = allocate_block(net, n_groups, sizeof *groups);
+    uint32_t *cuts = allocate_block(net, n_cuts, sizeof *cuts);
+    int32_t *below = allocate_block(net, n_cuts, sizeof *below);
     struct cut_bit *pairs = malloc(n_cuts * sizeof *pairs);
     if (!table || !groups || !cuts || !below || !pairs) {
         free(pairs);
@@ -644,7 +644,7 @@ TARGET_POPCNT static void score_popcnt(const struct layer *layer, const uint32_t
 
 TARGET_POPCNT static void infer_popcnt(const struct bnn *net, const uint32_t *words, size_t rows,
                                        const struct sink *out, uint32_t from) {
-    drive(net, words, rows, out, from, fire_popcnt, score_popcnt);
+    run_layers(net, words, rows, out, from, fire_popcnt, score_popcnt);
 }
 
 /*
@@ -776,9 +776,9 @@ static void prepare_sums(struct bnn *net, struct layer *layer) {
     if (groups * nibbles * SUM_ROWS * SUM_NEURONS > MAX_SUMS) {
         return;
     }
-    uint8_t *sums = grab(net, groups * nibbles, SUM_ROWS * SUM_NEURONS);
-    uint8_t *start = grab(net, groups, SUM_NEURONS);
-    uint32_t *flips = grab(net, groups, sizeof *flips);
+    uint8_t *sums = allocate_block(net, groups * nibbles, SUM_ROWS * SUM_NEURONS);
+    uint8_t *start = allocate_block(net, groups, SUM_NEURONS);
+    uint32_t *flips = allocate_block(net, groups, sizeof *flips);
     if (!sums || !start || !flips) {
         return;
     }
@@ -910,8 +910,8 @@ TARGET_AVX2 BNN_INLINE void small_avx2(const struct bnn *net, const uint32_t *wo
         for (const struct layer *layer = &net->layer[1]; layer < output; layer++) {
             h = fire_sums(layer, 0, &h, 1);
         }
-        sink_two(out, r, (int32_t)popcount_cpu(h ^ output->rows[0]) + output->limit[0],
-                 (int32_t)popcount_cpu(h ^ output->rows[1]) + output->limit[1]);
+        store_two_classes(out, r, (int32_t)popcount_cpu(h ^ output->rows[0]) + output->limit[0],
+                          (int32_t)popcount_cpu(h ^ output->rows[1]) + output->limit[1]);
     }
 }
 
@@ -919,7 +919,7 @@ TARGET_AVX2 BNN_INLINE void small_avx2(const struct bnn *net, const uint32_t *wo
 TARGET_AVX2 static __attribute__((noinline)) void
 infer_large_avx2(const struct bnn *net, const uint32_t *words, size_t rows, const struct sink *out,
                  uint32_t from) {
-    drive(net, words, rows, out, from, fire_avx2, score_avx2);
+    run_layers(net, words, rows, out, from, fire_avx2, score_avx2);
 }
 
 static int all_sums(const struct bnn *net) {
@@ -956,7 +956,7 @@ TARGET_AVX2 static void infer_avx2(const struct bnn *net, const uint32_t *words,
     }
 }
 
-TARGET_AVX2 BNN_INLINE uint32_t passed_avx2(const uint32_t *cuts, uint32_t value) {
+TARGET_AVX2 BNN_INLINE uint32_t reached_cuts_avx2(const uint32_t *cuts, uint32_t value) {
     const __m256i v = _mm256_set1_epi32((int)value);
     const __m256i a = _mm256_load_si256((const __m256i *)cuts);
     const __m256i b = _mm256_load_si256((const __m256i *)(cuts + 8));
@@ -969,7 +969,7 @@ TARGET_AVX2 BNN_INLINE uint32_t passed_avx2(const uint32_t *cuts, uint32_t value
 
 TARGET_AVX2 static void encode_avx2(const struct bnn *net, const uint32_t *features,
                                     uint32_t *words) {
-    encode_row(net, features, words, passed_avx2);
+    encode_row(net, features, words, reached_cuts_avx2);
 }
 
 /* AVX-512 with VPOPCNTDQ: 16 neurons in a register. */
@@ -1062,7 +1062,7 @@ TARGET_AVX512 BNN_INLINE void small_avx512(const struct bnn *net, const uint32_t
         }
         const int32_t s0 = (int32_t)__builtin_popcount(h ^ w0) + b0;
         const int32_t s1 = (int32_t)__builtin_popcount(h ^ w1) + b1;
-        sink_two(out, r, s0, s1);
+        store_two_classes(out, r, s0, s1);
     }
 }
 
@@ -1070,7 +1070,7 @@ TARGET_AVX512 BNN_INLINE void small_avx512(const struct bnn *net, const uint32_t
 TARGET_AVX512 static __attribute__((noinline)) void
 infer_large_avx512(const struct bnn *net, const uint32_t *words, size_t rows,
                    const struct sink *out, uint32_t from) {
-    drive(net, words, rows, out, from, fire_avx512, score_avx512);
+    run_layers(net, words, rows, out, from, fire_avx512, score_avx512);
 }
 
 TARGET_AVX512 static void infer_avx512(const struct bnn *net, const uint32_t *words, size_t rows,
@@ -1097,13 +1097,13 @@ TARGET_AVX512 static void infer_avx512(const struct bnn *net, const uint32_t *wo
     }
 }
 
-TARGET_AVX512 BNN_INLINE uint32_t passed_avx512(const uint32_t *cuts, uint32_t value) {
+TARGET_AVX512 BNN_INLINE uint32_t reached_cuts_avx512(const uint32_t *cuts, uint32_t value) {
     return _mm512_cmpge_epu32_mask(_mm512_set1_epi32((int)value), _mm512_load_si512(cuts));
 }
 
 TARGET_AVX512 static void encode_avx512(const struct bnn *net, const uint32_t *features,
                                         uint32_t *words) {
-    encode_row(net, features, words, passed_avx512);
+    encode_row(net, features, words, reached_cuts_avx512);
 }
 
 #endif /* BNN_X86 */
@@ -1172,7 +1172,7 @@ static void score_neon(const struct layer *layer, const uint32_t *x, struct best
 
 static void infer_neon(const struct bnn *net, const uint32_t *words, size_t rows,
                        const struct sink *out, uint32_t from) {
-    drive(net, words, rows, out, from, fire_neon, score_neon);
+    run_layers(net, words, rows, out, from, fire_neon, score_neon);
 }
 
 #endif /* BNN_NEON */
@@ -1181,14 +1181,15 @@ static void infer_neon(const struct bnn *net, const uint32_t *words, size_t rows
 
 /* The fastest last. */
 static const struct kernel kernels[] = {
-    {"portable", always, infer_portable, encode_portable, prepare_rows, first_portable},
+    {"portable", is_always_supported, infer_portable, encode_portable, prepare_rows,
+     first_portable},
 #if BNN_X86
     {"popcnt", has_popcnt, infer_popcnt, encode_portable, prepare_rows, first_portable},
     {"avx2", has_avx2, infer_avx2, encode_avx2, prepare_avx2, first_avx2},
     {"avx512", has_avx512, infer_avx512, encode_avx512, NULL, NULL},
 #endif
 #if BNN_NEON
-    {"neon", always, infer_neon, encode_portable, NULL, NULL},
+    {"neon", is_always_supported, infer_neon, encode_portable, NULL, NULL},
 #endif
 };
 
@@ -1395,7 +1396,7 @@ static uint32_t word_at(const uint8_t *bytes) {
     return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-static uint32_t take(struct reader *in) {
+static uint32_t read_word(struct reader *in) {
     if (in->at >= in->words) {
         in->failed = 1;
         return 0;
@@ -1436,10 +1437,10 @@ static int read_fields(struct bnn *net, struct reader *in, uint32_t n_fields, ui
     uint64_t bits = 0;
     uint64_t cuts = 0;
     for (uint32_t i = 0; i < n_fields; i++) {
-        const uint32_t feature = take(in);
-        const uint32_t kind = take(in);
-        const uint32_t width = take(in);
-        const uint32_t clamp = take(in);
+        const uint32_t feature = read_word(in);
+        const uint32_t kind = read_word(in);
+        const uint32_t width = read_word(in);
+        const uint32_t clamp = read_word(in);
         if (feature >= net->n_features || kind > 1 || !width || !clamp) {
             return BNN_BAD_INPUT;
         }
@@ -1453,8 +1454,8 @@ static int read_fields(struct bnn *net, struct reader *in, uint32_t n_fields, ui
     if (bits != net->n_inputs || cuts != n_cuts) {
         return BNN_BAD_INPUT;
     }
-    struct chunk *chunks = grab(net, n_chunks, sizeof *chunks);
-    uint32_t *cut = grab(net, n_chunks, 16 * sizeof *cut);
+    struct chunk *chunks = allocate_block(net, n_chunks, sizeof *chunks);
+    uint32_t *cut = allocate_block(net, n_chunks, 16 * sizeof *cut);
     if (!chunks || !cut) {
         return BNN_NO_MEMORY;
     }
@@ -1463,17 +1464,17 @@ static int read_fields(struct bnn *net, struct reader *in, uint32_t n_fields, ui
     struct reader field = *in;
     field.at = fields_at;
     for (uint32_t i = 0; i < n_fields; i++) {
-        const uint32_t feature = take(&field);
-        const uint32_t kind = take(&field);
-        uint32_t width = take(&field);
-        const uint32_t clamp = take(&field);
+        const uint32_t feature = read_word(&field);
+        const uint32_t kind = read_word(&field);
+        uint32_t width = read_word(&field);
+        const uint32_t clamp = read_word(&field);
         uint32_t below = 0;
         do {
             const uint32_t n = kind && width > 16 ? 16 : width;
             *chunks = (struct chunk){feature, n, clamp, kind, cut};
             if (kind) {
                 for (uint32_t k = 0; k < 16; k++) {
-                    cut[k] = k < n ? take(in) : 0xffffffffu;
+                    cut[k] = k < n ? read_word(in) : 0xffffffffu;
                     if (k < n && (cut[k] <= below || cut[k] > clamp)) {
                         return BNN_BAD_INPUT;
                     }
@@ -1494,8 +1495,9 @@ static int read_matrix(struct bnn *net, struct reader *in, const struct layer *l
     if (!has_words(in, (uint64_t)layer->outputs * layer->words)) {
         return BNN_BAD_SIZE;
     }
-    uint32_t *lanes = grab(net, (uint64_t)layer->groups * layer->words, LANES * sizeof *lanes);
-    uint64_t *rows = grab(net, (uint64_t)layer->outputs * layer->words64, sizeof *rows);
+    uint32_t *lanes =
+        allocate_block(net, (uint64_t)layer->groups * layer->words, LANES * sizeof *lanes);
+    uint64_t *rows = allocate_block(net, (uint64_t)layer->outputs * layer->words64, sizeof *rows);
     if (!lanes || !rows) {
         return BNN_NO_MEMORY;
     }
@@ -1505,7 +1507,7 @@ static int read_matrix(struct bnn *net, struct reader *in, const struct layer *l
     for (uint32_t j = 0; j < layer->outputs; j++) {
         const size_t group = (size_t)(j / LANES) * layer->words;
         for (uint32_t i = 0; i < layer->words; i++) {
-            const uint32_t word = invert ? ~take(in) : take(in);
+            const uint32_t word = invert ? ~read_word(in) : read_word(in);
             if (i == layer->words - 1 && (word & ~tail)) {
                 return BNN_BAD_WEIGHTS;
             }
@@ -1529,7 +1531,7 @@ static int read_layer(struct bnn *net, struct reader *in, struct layer *layer, i
     if (status != BNN_OK) {
         return status;
     }
-    int32_t *limit = grab(net, layer->groups, LANES * sizeof *limit);
+    int32_t *limit = allocate_block(net, layer->groups, LANES * sizeof *limit);
     if (!limit) {
         return BNN_NO_MEMORY;
     }
@@ -1539,7 +1541,7 @@ static int read_layer(struct bnn *net, struct reader *in, struct layer *layer, i
             limit[j] = INT32_MAX;
             continue;
         }
-        const uint32_t word = take(in);
+        const uint32_t word = read_word(in);
         if (is_output) {
             const int64_t bias = word & 0x80000000u ? (int64_t)word - ((int64_t)1 << 32) : word;
             if (bias <= -MAX_BIAS || bias >= MAX_BIAS) {
@@ -1561,14 +1563,14 @@ static int read_scales(struct bnn *net, struct reader *in) {
     if (!has_words(in, 2 * (uint64_t)net->n_features)) {
         return BNN_BAD_SIZE;
     }
-    double *scales = grab(net, net->n_features, sizeof *scales);
+    double *scales = allocate_block(net, net->n_features, sizeof *scales);
     if (!scales) {
         return BNN_NO_MEMORY;
     }
     net->scales = scales;
     for (uint32_t i = 0; i < net->n_features; i++) {
-        uint64_t bits = take(in);
-        bits |= (uint64_t)take(in) << 32;
+        uint64_t bits = read_word(in);
+        bits |= (uint64_t)read_word(in) << 32;
         memcpy(&scales[i], &bits, sizeof bits);
         if (!(scales[i] > 0 && scales[i] <= DBL_MAX)) {
             return BNN_BAD_INPUT;
@@ -1580,7 +1582,7 @@ static int read_scales(struct bnn *net, struct reader *in) {
 static void read_digest(struct bnn *net, struct reader *in) {
     static const char digits[] = "0123456789abcdef";
     for (uint32_t i = 0; i < DIGEST_WORDS; i++) {
-        const uint32_t word = take(in);
+        const uint32_t word = read_word(in);
         for (uint32_t k = 0; k < 8; k++) {
             /* Bytes from the lowest, the high half of each first. */
             net->model[8 * i + k] = digits[word >> (4 * (k ^ 1u)) & 15u];
@@ -1594,13 +1596,13 @@ static int read_names(struct bnn *net, struct reader *in) {
         return BNN_BAD_SIZE; /* each name has a length word at least */
     }
     const uint64_t left = in->words - in->at;
-    net->names = grab(net, count, sizeof *net->names);
-    char *text = grab(net, left * 4 + count, 1);
+    net->names = allocate_block(net, count, sizeof *net->names);
+    char *text = allocate_block(net, left * 4 + count, 1);
     if (!net->names || !text) {
         return BNN_NO_MEMORY;
     }
     for (uint64_t i = 0; i < count; i++) {
-        const uint32_t length = take(in);
+        const uint32_t length = read_word(in);
         const uint32_t words = (length + 3u) / 4u;
         if (in->failed || !length || length > MAX_NAME || !has_words(in, words)) {
             return BNN_BAD_NAMES;
@@ -1631,16 +1633,16 @@ static uint32_t small_shape(const struct bnn *net) {
 }
 
 static int read_blob(struct bnn *net, struct reader *in) {
-    const uint32_t magic = take(in);
-    const uint32_t version = take(in);
-    const uint32_t size = take(in);
-    net->n_layers = take(in);
-    net->n_inputs = take(in);
-    const uint32_t n_fields = take(in);
-    net->n_features = take(in);
-    net->n_classes = take(in);
-    const uint32_t n_cuts = take(in);
-    const uint32_t shunt = take(in);
+    const uint32_t magic = read_word(in);
+    const uint32_t version = read_word(in);
+    const uint32_t size = read_word(in);
+    net->n_layers = read_word(in);
+    net->n_inputs = read_word(in);
+    const uint32_t n_fields = read_word(in);
+    net->n_features = read_word(in);
+    net->n_classes = read_word(in);
+    const uint32_t n_cuts = read_word(in);
+    const uint32_t shunt = read_word(in);
     if (magic != MAGIC) {
         return magic == NFP_MAGIC ? BNN_NFP_WEIGHTS : BNN_BAD_MAGIC;
     }
@@ -1667,10 +1669,10 @@ static int read_blob(struct bnn *net, struct reader *in) {
     uint32_t masked[MAX_LAYERS];
     for (uint32_t l = 0; l < net->n_layers; l++) {
         struct layer *layer = &net->layer[l];
-        layer->inputs = take(in);
-        layer->outputs = take(in);
-        masked[l] = take(in);
-        const uint32_t zero = take(in);
+        layer->inputs = read_word(in);
+        layer->outputs = read_word(in);
+        masked[l] = read_word(in);
+        const uint32_t zero = read_word(in);
         if (layer->inputs != width || !layer->outputs || layer->outputs > MAX_BITS ||
             masked[l] > 1 || zero) {
             return BNN_BAD_SHAPE;

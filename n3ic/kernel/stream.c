@@ -159,8 +159,8 @@ size_t stream_lines(const struct bnn *net, const struct stream_input *in, size_t
             encode(in, start, n, n_words, &block);
             bnn_infer_batch(net, block.packed, n, block.classes, block.margins, block.scores);
             for (size_t r = 0; r < n; r++) {
-                const uint32_t found = block.classes[r];
-                const uint32_t name = found == BNN_SHUNT ? n_classes : found;
+                const uint32_t class = block.classes[r];
+                const uint32_t name = class == BNN_SHUNT ? n_classes : class;
                 const int32_t *score = block.scores + r * n_classes;
                 counts[name]++;
                 at = put_unsigned(at, first + start + r);

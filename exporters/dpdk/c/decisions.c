@@ -43,7 +43,7 @@ void decisions_close(struct decisions *d) {
     free(d->scratch);
 }
 
-int decisions_put(struct decisions *d, const struct record *r, const struct verdict *v) {
+int decisions_enqueue(struct decisions *d, const struct record *r, const struct verdict *v) {
     struct head *head = (struct head *)d->scratch;
     uint8_t *scores = d->scratch + sizeof *head;
     head->record = *r;
@@ -55,14 +55,14 @@ int decisions_put(struct decisions *d, const struct record *r, const struct verd
 }
 
 int decisions_write(struct decisions *d, const struct lines *lines, uint64_t *row) {
-    uint8_t *taken = d->scratch + d->bytes;
-    const struct head *head = (const struct head *)taken;
+    uint8_t *element = d->scratch + d->bytes;
+    const struct head *head = (const struct head *)element;
     unsigned n = 0;
-    while (n < AT_ONCE && rte_ring_sc_dequeue_elem(d->ring, taken, d->bytes) == 0) {
-        const uint8_t *scores = taken + sizeof *head;
+    while (n < AT_ONCE && rte_ring_sc_dequeue_elem(d->ring, element, d->bytes) == 0) {
+        const uint8_t *scores = element + sizeof *head;
         const struct verdict v = {head->class, head->margin, (const int32_t *)scores,
                                   (const uint32_t *)(scores + score_bytes(d->net))};
-        lines_put(lines, (*row)++, &head->record, &v);
+        lines_write(lines, (*row)++, &head->record, &v);
         n++;
     }
     return n != 0;

@@ -21,7 +21,7 @@ void decisions_open(struct decisions *d, const struct bnn *net, unsigned worker)
 void decisions_close(struct decisions *d);
 
 /* Puts a decision into the ring; 0 where it is full. */
-int decisions_put(struct decisions *d, const struct record *r, const struct verdict *v);
+int decisions_enqueue(struct decisions *d, const struct record *r, const struct verdict *v);
 
 /* Writes what is in the ring, with rows from *row on, and gives whether there was something. */
 int decisions_write(struct decisions *d, const struct lines *lines, uint64_t *row);

@@ -23,7 +23,7 @@ const char *const loss_names[LOSSES] = {"imissed",
                                         "packet_socket_dropped"};
 
 /* A statistic of the kernel's interface; 0 where there is none. */
-static uint64_t of_interface(const struct loss_counter *c, const char *name) {
+static uint64_t interface_statistic(const struct loss_counter *c, const char *name) {
     char path[128];
     uint64_t value = 0;
     FILE *file;
@@ -52,33 +52,33 @@ int losses_begin(struct loss_counter *c, uint16_t port) {
     if (info.if_index) {
         if_indextoname(info.if_index, c->interface);
     }
-    c->dropped_before = of_interface(c, "rx_dropped");
-    c->missed_before = of_interface(c, "rx_missed_errors");
+    c->dropped_before = interface_statistic(c, "rx_dropped");
+    c->missed_before = interface_statistic(c, "rx_missed_errors");
     return 0;
 }
 
 int has_ethernet(const struct loss_counter *c) {
-    struct ifreq found = {0};
+    struct ifreq request = {0};
     const int fd = c->interface[0] ? socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
     if (fd < 0) {
         return 1;
     }
-    snprintf(found.ifr_name, sizeof found.ifr_name, "%s", c->interface);
-    const int failed = ioctl(fd, SIOCGIFHWADDR, &found);
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", c->interface);
+    const int failed = ioctl(fd, SIOCGIFHWADDR, &request);
     close(fd);
-    return failed || found.ifr_hwaddr.sa_family == ARPHRD_ETHER ||
-           found.ifr_hwaddr.sa_family == ARPHRD_LOOPBACK;
+    return failed || request.ifr_hwaddr.sa_family == ARPHRD_ETHER ||
+           request.ifr_hwaddr.sa_family == ARPHRD_LOOPBACK;
 }
 
 /*
  * What the kernel dropped because the rings of net_af_packet were full. The driver counts none of
  * it, but its sockets are this process's own. Reading resets the kernel's count.
  */
-static uint64_t packet_sockets(unsigned interface) {
+static uint64_t packet_socket_drops(unsigned interface) {
     uint64_t lost = 0;
     for (int fd = 0; fd < MAX_FD; fd++) {
         struct sockaddr_ll address;
-        struct tpacket_stats said;
+        struct tpacket_stats statistics;
         int domain = 0;
         socklen_t size = sizeof domain;
         if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) || domain != AF_PACKET) {
@@ -89,30 +89,30 @@ static uint64_t packet_sockets(unsigned interface) {
             (unsigned)address.sll_ifindex != interface) {
             continue;
         }
-        size = sizeof said;
-        if (getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &said, &size) == 0) {
-            lost += said.tp_drops;
+        size = sizeof statistics;
+        if (getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &size) == 0) {
+            lost += statistics.tp_drops;
         }
     }
     return lost;
 }
 
 void losses_read(struct loss_counter *c, uint64_t out[LOSSES]) {
-    struct rte_eth_stats said = {0};
-    if (rte_eth_stats_get(c->port, &said)) {
-        said = (struct rte_eth_stats){0};
+    struct rte_eth_stats statistics = {0};
+    if (rte_eth_stats_get(c->port, &statistics)) {
+        statistics = (struct rte_eth_stats){0};
     }
     if (c->interface[0] && strcmp(c->driver, "net_af_packet") == 0) {
-        c->socket_lost += packet_sockets(if_nametoindex(c->interface));
+        c->socket_lost += packet_socket_drops(if_nametoindex(c->interface));
     }
-    const uint64_t found[LOSSES] = {
-        said.imissed,
-        said.ierrors,
-        said.rx_nombuf,
-        said.oerrors,
-        c->interface[0] ? of_interface(c, "rx_dropped") - c->dropped_before : 0,
-        c->interface[0] ? of_interface(c, "rx_missed_errors") - c->missed_before : 0,
+    const uint64_t request[LOSSES] = {
+        statistics.imissed,
+        statistics.ierrors,
+        statistics.rx_nombuf,
+        statistics.oerrors,
+        c->interface[0] ? interface_statistic(c, "rx_dropped") - c->dropped_before : 0,
+        c->interface[0] ? interface_statistic(c, "rx_missed_errors") - c->missed_before : 0,
         c->socket_lost,
     };
-    memcpy(out, found, sizeof found);
+    memcpy(out, request, sizeof request);
 }

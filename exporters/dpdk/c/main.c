@@ -23,22 +23,22 @@
 
 enum { REST_US = 200 };
 
-struct take { /* a ring whose packets this program sends itself */
+struct ring_output { /* a ring whose packets this program sends itself */
     struct rte_ring *ring;
     struct port *port;
     uint64_t lost;
 };
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t is_interrupted;
 
 static void on_signal(int number) {
     (void)number;
-    interrupted = 1;
+    is_interrupted = 1;
 }
 
 /* --- what the lcores share -------------------------------------------------------------- */
 
-static uint32_t *columns(const struct bnn *net) {
+static uint32_t *feature_columns(const struct bnn *net) {
     const uint32_t n = bnn_features(net);
     uint32_t *column = calloc(n ? n : 1, sizeof *column);
     for (uint32_t i = 0; column && i < n; i++) {
@@ -53,7 +53,7 @@ static uint32_t *columns(const struct bnn *net) {
     return column;
 }
 
-static void set_clock(struct shared *all) {
+static void read_clocks(struct shared *all) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     all->base_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
@@ -61,7 +61,7 @@ static void set_clock(struct shared *all) {
     all->hz = rte_get_tsc_hz();
 }
 
-static void find_stamps(struct shared *all) {
+static void find_timestamp_field(struct shared *all) {
     const int flag = rte_mbuf_dynflag_lookup(RTE_MBUF_DYNFLAG_RX_TIMESTAMP_NAME, NULL);
     all->stamp_at = rte_mbuf_dynfield_lookup(RTE_MBUF_DYNFIELD_TIMESTAMP_NAME, NULL);
     all->stamp_flag = flag < 0 || all->stamp_at < 0 ? 0 : RTE_BIT64(flag);
@@ -69,23 +69,23 @@ static void find_stamps(struct shared *all) {
 
 /* --- rings that this program empties ---------------------------------------------------- */
 
-static struct take take_of(struct ports *ports, const char *typed) {
+static struct ring_output parse_ring_output(struct ports *ports, const char *typed) {
     char name[RTE_RING_NAMESIZE];
     const char *equals = strchr(typed, '=');
-    struct take take = {0};
+    struct ring_output ring_output = {0};
     if (equals && (size_t)(equals - typed) < sizeof name) {
         memcpy(name, typed, (size_t)(equals - typed));
         name[equals - typed] = '\0';
-        take.ring = rte_ring_lookup(name);
+        ring_output.ring = rte_ring_lookup(name);
     }
-    if (!take.ring) {
+    if (!ring_output.ring) {
         fail(EXIT_USAGE, "--take %s: expected RING=PORT, with a ring that a policy names", typed);
     }
-    take.port = ports->by_number[port_of(equals + 1)];
-    return take;
+    ring_output.port = ports->by_number[find_port(equals + 1)];
+    return ring_output;
 }
 
-static int empty_ring(struct take *t, unsigned workers) {
+static int send_ring_packets(struct ring_output *t, unsigned workers) {
     struct rte_mbuf *packets[BURST];
     const uint16_t n = (uint16_t)rte_ring_sc_dequeue_burst(t->ring, (void **)packets, BURST, NULL);
     const uint16_t sent = n ? port_send(t->port, workers + 1, workers, packets, n) : 0;
@@ -99,17 +99,17 @@ static int empty_ring(struct take *t, unsigned workers) {
 struct control {
     struct shared *all;
     struct lines lines;
-    uint64_t row, began, told;
-    struct take takes[MAX_TAKES];
+    uint64_t row, started, reported;
+    struct ring_output ring_outputs[MAX_RING_OUTPUTS];
 };
 
 static double seconds_since(uint64_t cycles) {
     return (double)(rte_rdtsc() - cycles) / (double)rte_get_tsc_hz();
 }
 
-static void tell(struct control *c, FILE *to) {
+static void write_statistics(struct control *c, FILE *to) {
     const struct settings *s = c->all->settings;
-    const double seconds = seconds_since(c->began);
+    const double seconds = seconds_since(c->started);
     if (s->statistics) {
         write_json(c->all, s->statistics, seconds);
     }
@@ -119,42 +119,42 @@ static void tell(struct control *c, FILE *to) {
 }
 
 /* Moves what waits in rings; gives whether there was something. */
-static int move(struct control *c) {
+static int drain_rings(struct control *c) {
     const struct settings *s = c->all->settings;
     int moved = 0;
     for (unsigned i = 0; s->decisions && i < c->all->ports->workers; i++) {
         moved |= decisions_write(&c->all->workers[i].decisions, &c->lines, &c->row);
     }
-    for (unsigned i = 0; i < s->n_takes; i++) {
-        moved |= empty_ring(&c->takes[i], c->all->ports->workers);
+    for (unsigned i = 0; i < s->n_ring_outputs; i++) {
+        moved |= send_ring_packets(&c->ring_outputs[i], c->all->ports->workers);
     }
     return moved;
 }
 
-static int over(const struct control *c, unsigned receivers) {
+static int is_finished(const struct control *c, unsigned receivers) {
     const struct shared *all = c->all;
     const struct settings *s = all->settings;
-    return interrupted || __atomic_load_n(&all->ended, __ATOMIC_ACQUIRE) == receivers ||
+    return is_interrupted || __atomic_load_n(&all->ended, __ATOMIC_ACQUIRE) == receivers ||
            (s->packets && packets_received(all) >= s->packets) ||
-           (s->seconds && seconds_since(c->began) >= (double)s->seconds);
+           (s->seconds && seconds_since(c->started) >= (double)s->seconds);
 }
 
-static void control(struct control *c, unsigned lcores) {
+static void run_control(struct control *c, unsigned lcores) {
     struct shared *all = c->all;
     const unsigned receivers = all->ports->distribution == BY_DEVICE ? all->ports->workers : 1;
     while (__atomic_load_n(&all->done, __ATOMIC_ACQUIRE) < lcores) {
-        if (!all->stopping && over(c, receivers)) {
+        if (!all->stopping && is_finished(c, receivers)) {
             __atomic_store_n(&all->stopping, 1, __ATOMIC_RELEASE);
         }
-        if (!move(c)) {
+        if (!drain_rings(c)) {
             usleep(REST_US);
         }
-        if (seconds_since(c->told) >= (double)all->settings->interval) {
-            c->told = rte_rdtsc();
-            tell(c, NULL);
+        if (seconds_since(c->reported) >= (double)all->settings->interval) {
+            c->reported = rte_rdtsc();
+            write_statistics(c, NULL);
         }
     }
-    while (move(c)) {
+    while (drain_rings(c)) {
     }
 }
 
@@ -166,18 +166,18 @@ static FILE *open_decisions(const char *path) {
     return to;
 }
 
-static void run(struct shared *all, const struct settings *s, unsigned lcores) {
+static void run_lcores(struct shared *all, const struct settings *s, unsigned lcores) {
     struct control c = {.all = all, .lines = {.net = all->net, .registers = 1, .features = 1}};
     unsigned lcore, index = 0;
     c.lines.bits = 1;
-    for (unsigned i = 0; i < s->n_takes; i++) {
-        c.takes[i] = take_of(all->ports, s->takes[i]);
+    for (unsigned i = 0; i < s->n_ring_outputs; i++) {
+        c.ring_outputs[i] = parse_ring_output(all->ports, s->ring_outputs[i]);
     }
     if (s->decisions) {
         c.lines.to = open_decisions(s->decisions);
         lines_header(&c.lines);
     }
-    c.began = c.told = rte_rdtsc();
+    c.started = c.reported = rte_rdtsc();
     RTE_LCORE_FOREACH_WORKER(lcore) {
         if (index < lcores) {
             struct worker *w = &all->workers[index++];
@@ -186,18 +186,18 @@ static void run(struct shared *all, const struct settings *s, unsigned lcores) {
                                   lcore);
         }
     }
-    control(&c, lcores);
+    run_control(&c, lcores);
     rte_eal_mp_wait_lcore();
-    for (unsigned i = 0; i < s->n_takes; i++) {
-        if (c.takes[i].lost) {
-            fprintf(stderr, "n3ic-dpdk: port %s took %" PRIu64 " packets less than its ring held\n",
-                    c.takes[i].port->name, c.takes[i].lost);
+    for (unsigned i = 0; i < s->n_ring_outputs; i++) {
+        if (c.ring_outputs[i].lost) {
+            fprintf(stderr, "n3ic-dpdk: port %s could not send %" PRIu64 " packets of its ring\n",
+                    c.ring_outputs[i].port->name, c.ring_outputs[i].lost);
         }
     }
     if (c.lines.to && (ferror(c.lines.to) | fclose(c.lines.to))) {
         fail(EXIT_FAILED, "%s: %s", s->decisions, strerror(errno));
     }
-    tell(&c, stderr);
+    write_statistics(&c, stderr);
 }
 
 int main(int argc, char **argv) {
@@ -212,27 +212,29 @@ int main(int argc, char **argv) {
     if (!settings_read(&s, argc - used, argv + used)) {
         return 0;
     }
-    const unsigned given = rte_lcore_count() - 1;
-    if (!given) {
-        fail(EXIT_USAGE, "one lcore controls and at least one more works: give EAL -l 0,1");
+    const unsigned lcores_besides_first = rte_lcore_count() - 1;
+    if (!lcores_besides_first) {
+        fail(EXIT_USAGE,
+             "expected two lcores or more, the first to control and the others to work: give EAL "
+             "-l 0,1");
     }
     const int status = bnn_init(&net);
     if (status != BNN_OK) {
-        fail(EXIT_FAILED, "the weights: %s", bnn_strerror(status));
+        fail(EXIT_FAILED, "the weights cannot be loaded: %s", bnn_strerror(status));
     }
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     policy_open(&policy, net, s.policies, s.n_policies);
-    ports_open(&ports, &s, given);
+    ports_open(&ports, &s, lcores_besides_first);
     struct shared all = {.settings = &s, .ports = &ports, .policy = &policy, .net = net};
     /* Keys the hashes, so that a sender cannot aim at one chain, or at one worker. */
     if (getentropy(all.secret, sizeof all.secret)) {
-        fail(EXIT_FAILED, "the kernel's random numbers: %s", strerror(errno));
+        fail(EXIT_FAILED, "cannot read random numbers from the kernel: %s", strerror(errno));
     }
-    set_clock(&all);
-    find_stamps(&all);
-    uint32_t *column = columns(net);
+    read_clocks(&all);
+    find_timestamp_field(&all);
+    uint32_t *column = feature_columns(net);
     const unsigned lcores = ports.workers + (ports.distribution == BY_SOFTWARE);
     all.column = column;
     all.workers = aligned_alloc(RTE_CACHE_LINE_SIZE, lcores * sizeof *all.workers);
@@ -245,7 +247,7 @@ int main(int argc, char **argv) {
     }
     fprintf(stderr, "n3ic-dpdk: %u ports; %u lcores: %s\n", ports.n, lcores,
             ports_distribution(&ports));
-    run(&all, &s, lcores);
+    run_lcores(&all, &s, lcores);
     for (unsigned i = 0; i < lcores; i++) {
         worker_close(&all.workers[i]);
     }

@@ -30,7 +30,7 @@ const char *verdict_name(const struct policy *p, uint32_t verdict) {
     return verdict < classes ? bnn_class_name(p->net, verdict) : other_names[verdict - classes];
 }
 
-uint16_t port_of(const char *name) {
+uint16_t find_port(const char *name) {
     uint16_t port, number;
     if (rte_eth_dev_get_port_by_name(name, &port) == 0) {
         return port;
@@ -44,38 +44,39 @@ uint16_t port_of(const char *name) {
 }
 
 /* The longest name counts, because a class may be named "a=b". */
-static uint32_t verdict_of(const struct policy *p, const char *text, size_t *length) {
-    uint32_t found = p->verdicts;
+static uint32_t parse_verdict(const struct policy *p, const char *text, size_t *length) {
+    uint32_t verdict = p->verdicts;
     *length = 0;
     for (uint32_t v = 0; v < p->verdicts; v++) {
         const char *name = verdict_name(p, v);
         const size_t n = strlen(name);
         if (strncmp(text, name, n) == 0 && text[n] == '=' && n >= *length) {
-            found = v;
+            verdict = v;
             *length = n;
         }
     }
-    if (found == p->verdicts) {
+    if (verdict == p->verdicts) {
         fail(EXIT_USAGE,
              "policy %s: expected VERDICT=ACTION; verdicts are the classes, shunt, undecided and "
              "aside",
              text);
     }
-    return found;
+    return verdict;
 }
 
-static struct rte_ring *ring_of(const char *text, const char *name) {
+static struct rte_ring *find_or_create_ring(const char *text, const char *name) {
     struct rte_ring *ring = rte_ring_lookup(name);
     if (!ring) {
         ring = rte_ring_create(name, RING_PACKETS, SOCKET_ID_ANY, RING_F_SC_DEQ);
     }
     if (!ring) {
-        fail(EXIT_USAGE, "policy %s: the ring: %s", text, rte_strerror(rte_errno));
+        fail(EXIT_USAGE, "policy %s: the ring cannot be created: %s", text,
+             rte_strerror(rte_errno));
     }
     return ring;
 }
 
-static struct rule rule_of(const char *text, const char *typed) {
+static struct rule parse_rule(const char *text, const char *typed) {
     const char *colon = strchr(typed, ':');
     const size_t length = colon ? (size_t)(colon - typed) : strlen(typed);
     const char *argument = colon ? colon + 1 : "";
@@ -93,18 +94,18 @@ static struct rule rule_of(const char *text, const char *typed) {
     }
     if (rule.action == ACTIONS) {
         fail(EXIT_USAGE,
-             "policy %s: no such action; there are pass, drop, interface:NAME, mark:N and "
+             "policy %s: unknown action; expected pass, drop, interface:NAME, mark:N or "
              "ring:NAME",
              text);
     }
     if (!*argument != (rule.action == ACTION_PASS || rule.action == ACTION_DROP)) {
-        fail(EXIT_USAGE, "policy %s: %s %s an argument", text, action_names[rule.action],
-             *argument ? "takes no" : "wants");
+        fail(EXIT_USAGE, "policy %s: %s %s argument", text, action_names[rule.action],
+             *argument ? "takes no" : "needs an");
     }
     if (rule.action == ACTION_INTERFACE) {
-        rule.argument = port_of(argument);
+        rule.argument = find_port(argument);
     } else if (rule.action == ACTION_RING) {
-        rule.ring = ring_of(text, argument);
+        rule.ring = find_or_create_ring(text, argument);
     } else if (rule.action == ACTION_MARK) {
         char *end = NULL;
         errno = 0;
@@ -126,17 +127,17 @@ void policy_open(struct policy *p, const struct bnn *net, const char *const *typ
     }
     for (unsigned i = 0; i < n; i++) {
         size_t length;
-        const uint32_t verdict = verdict_of(p, typed[i], &length);
+        const uint32_t verdict = parse_verdict(p, typed[i], &length);
         if (verdict == verdict_number(p, SHUNTED) && !bnn_shunt(net)) {
             fail(EXIT_USAGE, "policy %s: the model shunts nothing", typed[i]);
         }
         if (!decides_within && verdict < verdict_number(p, UNDECIDED)) {
             fail(EXIT_USAGE,
-                 "policy %s: the meter decides at the end of flows alone, when no "
+                 "policy %s: the meter decides only at the end of a flow, when no "
                  "packet is left to act on",
                  typed[i]);
         }
-        p->rules[verdict] = rule_of(typed[i], typed[i] + length + 1);
+        p->rules[verdict] = parse_rule(typed[i], typed[i] + length + 1);
     }
 }
 

@@ -37,6 +37,6 @@ const char *verdict_name(const struct policy *p, uint32_t verdict);
 const char *action_name(enum action action);
 
 /* The port of a name; a bad one ends the program. */
-uint16_t port_of(const char *name);
+uint16_t find_port(const char *name);
 
 #endif

@@ -17,7 +17,7 @@ enum { KEY_BYTES = 64, CACHE = 256 };
  * What a device must hash so that all packets of a flow meet. Later fragments have no ports: where
  * the meter joins them to their flow, ports may not count. Of tunnels the device sees the outside.
  */
-static uint64_t wanted_hash(void) {
+static uint64_t required_hash_types(void) {
     const uint64_t addresses = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 |
                                RTE_ETH_RSS_NONFRAG_IPV4_OTHER | RTE_ETH_RSS_IPV6 |
                                RTE_ETH_RSS_FRAG_IPV6 | RTE_ETH_RSS_NONFRAG_IPV6_OTHER;
@@ -33,13 +33,13 @@ static uint64_t wanted_hash(void) {
 }
 
 /* Whether every port can hash so, by tables of one size, to so many queues. */
-static int devices_can(const struct ports *p, unsigned workers) {
+static int devices_support_hash(const struct ports *p, unsigned workers) {
     uint16_t table = 0;
     for (unsigned i = 0; i < p->n; i++) {
         struct rte_eth_dev_info info;
         if (rte_eth_dev_info_get(p->port[i].number, &info) ||
-            (info.flow_type_rss_offloads & wanted_hash()) != wanted_hash() || METER_TUNNELS ||
-            info.max_rx_queues < workers || info.hash_key_size > KEY_BYTES ||
+            (info.flow_type_rss_offloads & required_hash_types()) != required_hash_types() ||
+            METER_TUNNELS || info.max_rx_queues < workers || info.hash_key_size > KEY_BYTES ||
             (table && table != info.reta_size)) {
             return 0;
         }
@@ -49,19 +49,20 @@ static int devices_can(const struct ports *p, unsigned workers) {
 }
 
 /* Both directions of a flow have one hash by a key that repeats every 16 bits. */
-static void symmetric_key(uint8_t *key) {
+static void fill_symmetric_key(uint8_t *key) {
     for (unsigned i = 0; i < KEY_BYTES; i++) {
         key[i] = i % 2 ? 0x5a : 0x6d;
     }
 }
 
 /* The device may have kept a key or a hash of its own. */
-static int device_hashes(uint16_t port, uint8_t bytes) {
-    uint8_t wanted[KEY_BYTES], found[KEY_BYTES] = {0};
-    struct rte_eth_rss_conf conf = {.rss_key = found, .rss_key_len = bytes};
-    symmetric_key(wanted);
-    return rte_eth_dev_rss_hash_conf_get(port, &conf) == 0 && memcmp(wanted, found, bytes) == 0 &&
-           (conf.rss_hf & wanted_hash()) == wanted_hash();
+static int device_kept_key(uint16_t port, uint8_t bytes) {
+    uint8_t expected_key[KEY_BYTES], device_key[KEY_BYTES] = {0};
+    struct rte_eth_rss_conf conf = {.rss_key = device_key, .rss_key_len = bytes};
+    fill_symmetric_key(expected_key);
+    return rte_eth_dev_rss_hash_conf_get(port, &conf) == 0 &&
+           memcmp(expected_key, device_key, bytes) == 0 &&
+           (conf.rss_hf & required_hash_types()) == required_hash_types();
 }
 
 const char *ports_distribution(const struct ports *p) {
@@ -78,9 +79,9 @@ const char *ports_distribution(const struct ports *p) {
 
 /* --- ports ----------------------------------------------------------------------------- */
 
-static void check(const struct port *p, const char *what, int status) {
+static void require_success(const struct port *p, const char *what, int status) {
     if (status) {
-        fail(EXIT_FAILED, "port %s: %s: %s", p->name, what, rte_strerror(-status));
+        fail(EXIT_FAILED, "port %s: cannot %s: %s", p->name, what, rte_strerror(-status));
     }
 }
 
@@ -90,15 +91,15 @@ static void start_port(struct ports *all, struct port *p, const struct settings 
     uint8_t key[KEY_BYTES];
     struct rte_eth_conf conf = {0};
     uint16_t rx = (uint16_t)s->descriptors, tx = rx;
-    check(p, "its description", rte_eth_dev_info_get(p->number, &info));
+    require_success(p, "read its description", rte_eth_dev_info_get(p->number, &info));
     rte_eth_dev_get_name_by_port(p->number, p->name);
     if (all->distribution == BY_DEVICE) {
-        symmetric_key(key);
+        fill_symmetric_key(key);
         conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
         conf.rx_adv_conf.rss_conf = (struct rte_eth_rss_conf){
             .rss_key = info.hash_key_size ? key : NULL,
             .rss_key_len = info.hash_key_size,
-            .rss_hf = wanted_hash(),
+            .rss_hf = required_hash_types(),
         };
     }
     conf.rxmode.offloads = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
@@ -106,33 +107,35 @@ static void start_port(struct ports *all, struct port *p, const struct settings 
     p->rx_queues = receivers;
     p->tx_queues = (uint16_t)RTE_MIN(all->workers + 1, info.max_tx_queues);
     rte_spinlock_init(&p->lock);
-    check(p, "its queues", rte_eth_dev_configure(p->number, p->rx_queues, p->tx_queues, &conf));
-    check(p, "its descriptors", rte_eth_dev_adjust_nb_rx_tx_desc(p->number, &rx, &tx));
+    require_success(p, "configure its queues",
+                    rte_eth_dev_configure(p->number, p->rx_queues, p->tx_queues, &conf));
+    require_success(p, "adjust its descriptors",
+                    rte_eth_dev_adjust_nb_rx_tx_desc(p->number, &rx, &tx));
     for (uint16_t q = 0; q < p->rx_queues; q++) {
-        check(p, "a queue for receiving",
-              rte_eth_rx_queue_setup(p->number, q, rx, SOCKET_ID_ANY, NULL, all->pool));
+        require_success(p, "set up a receive queue",
+                        rte_eth_rx_queue_setup(p->number, q, rx, SOCKET_ID_ANY, NULL, all->pool));
     }
     for (uint16_t q = 0; q < p->tx_queues; q++) {
-        check(p, "a queue for sending",
-              rte_eth_tx_queue_setup(p->number, q, tx, SOCKET_ID_ANY, NULL));
+        require_success(p, "set up a transmit queue",
+                        rte_eth_tx_queue_setup(p->number, q, tx, SOCKET_ID_ANY, NULL));
     }
-    check(p, "its description", losses_begin(&p->losses, p->number));
+    require_success(p, "read its statistics", losses_begin(&p->losses, p->number));
     if (!has_ethernet(&p->losses)) {
         fail(EXIT_USAGE,
-             "port %s: packets of %s have no Ethernet header, which is expected (tun, PPP, GRE and "
-             "WireGuard have none)",
+             "port %s: packets of %s have no Ethernet header, which the meter needs (tun, PPP, GRE "
+             "and WireGuard have none)",
              p->name, p->losses.interface);
     }
-    check(p, "its start", rte_eth_dev_start(p->number));
-    if (all->distribution == BY_DEVICE && !device_hashes(p->number, info.hash_key_size)) {
+    require_success(p, "start", rte_eth_dev_start(p->number));
+    if (all->distribution == BY_DEVICE && !device_kept_key(p->number, info.hash_key_size)) {
         fail(EXIT_FAILED,
-             "port %s: it does not keep the key that brings both directions of a flow to one "
-             "queue: give one lcore that works, or four and more with --no-rss",
+             "port %s: the device did not keep the RSS key that sends both directions of a flow to "
+             "one queue: run on two lcores, or on four or more with --no-rss",
              p->name);
     }
     const int promiscuous = rte_eth_promiscuous_enable(p->number);
     if (promiscuous && promiscuous != -ENOTSUP) {
-        check(p, "promiscuous mode", promiscuous);
+        require_success(p, "enter promiscuous mode", promiscuous);
     }
     /* net_pcap stamps packets with microseconds since 1970; units of other drivers are theirs. */
     p->stamped = strcmp(p->losses.driver, "net_pcap") == 0;
@@ -143,8 +146,9 @@ void ports_open(struct ports *p, const struct settings *s, unsigned lcores) {
     uint16_t number;
     *p = (struct ports){.n = rte_eth_dev_count_avail(), .workers = lcores};
     if (!p->n) {
-        fail(EXIT_USAGE, "no port: name a device (--vdev=net_pcap0,rx_pcap=FILE), or bind a NIC "
-                         "to vfio-pci");
+        fail(EXIT_USAGE,
+             "DPDK has no port: name a device (--vdev=net_pcap0,rx_pcap=FILE), or bind a NIC "
+             "to vfio-pci");
     }
     p->port = calloc(p->n, sizeof *p->port);
     p->pool = rte_pktmbuf_pool_create("packets", s->mbufs, CACHE, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
@@ -157,7 +161,7 @@ void ports_open(struct ports *p, const struct settings *s, unsigned lcores) {
         p->by_number[number] = &p->port[i];
         p->port[i++].number = number;
     }
-    if (lcores > 1 && !s->no_rss && devices_can(p, lcores)) {
+    if (lcores > 1 && !s->no_rss && devices_support_hash(p, lcores)) {
         p->distribution = BY_DEVICE;
     } else if (lcores > 2) {
         p->distribution = BY_SOFTWARE;

@@ -40,7 +40,7 @@ void fail(int status, const char *form, ...) {
     exit(status);
 }
 
-static uint64_t number(const char *option, const char *text, uint64_t least, uint64_t most) {
+static uint64_t parse_number(const char *option, const char *text, uint64_t least, uint64_t most) {
     char *end = NULL;
     errno = 0;
     const unsigned long long n = strtoull(text, &end, 10);
@@ -51,10 +51,10 @@ static uint64_t number(const char *option, const char *text, uint64_t least, uin
     return n;
 }
 
-static void add(const char *option, const char **list, unsigned *n, unsigned room,
-                const char *text) {
+static void append_value(const char *option, const char **list, unsigned *n, unsigned room,
+                         const char *text) {
     if (*n == room) {
-        fail(EXIT_USAGE, "--%s: at most %u of them", option, room);
+        fail(EXIT_USAGE, "--%s: given more than %u times, which is the limit", option, room);
     }
     list[(*n)++] = text;
 }
@@ -93,10 +93,10 @@ int settings_read(struct settings *s, int argc, char **argv) {
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         switch (option) {
         case POLICY:
-            add("policy", s->policies, &s->n_policies, MAX_POLICIES, optarg);
+            append_value("policy", s->policies, &s->n_policies, MAX_POLICIES, optarg);
             break;
         case TAKE:
-            add("take", s->takes, &s->n_takes, MAX_TAKES, optarg);
+            append_value("take", s->ring_outputs, &s->n_ring_outputs, MAX_RING_OUTPUTS, optarg);
             break;
         case TAP:
             s->tap = 1;
@@ -111,22 +111,22 @@ int settings_read(struct settings *s, int argc, char **argv) {
             s->statistics = optarg;
             break;
         case INTERVAL:
-            s->interval = (uint32_t)number("interval", optarg, 1, 86400);
+            s->interval = (uint32_t)parse_number("interval", optarg, 1, 86400);
             break;
         case PACKETS:
-            s->packets = number("packets", optarg, 1, UINT64_MAX);
+            s->packets = parse_number("packets", optarg, 1, UINT64_MAX);
             break;
         case SECONDS:
-            s->seconds = number("seconds", optarg, 1, UINT32_MAX);
+            s->seconds = parse_number("seconds", optarg, 1, UINT32_MAX);
             break;
         case UNTIL_END:
             s->until_end = 1;
             break;
         case MBUFS:
-            s->mbufs = (uint32_t)number("mbufs", optarg, 1024, 1 << 24);
+            s->mbufs = (uint32_t)parse_number("mbufs", optarg, 1024, 1 << 24);
             break;
         case DESCRIPTORS:
-            s->descriptors = (uint32_t)number("descriptors", optarg, 64, 32768);
+            s->descriptors = (uint32_t)parse_number("descriptors", optarg, 64, 32768);
             break;
         case HELP:
             fputs(usage, stdout);
@@ -137,7 +137,7 @@ int settings_read(struct settings *s, int argc, char **argv) {
         }
     }
     if (optind != argc) {
-        fail(EXIT_USAGE, "%s: no such argument; --help lists the options", argv[optind]);
+        fail(EXIT_USAGE, "%s: unknown argument; --help lists the options", argv[optind]);
     }
     return 1;
 }

@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
-enum { BURST = 32, MAX_POLICIES = 256, MAX_TAKES = 16 };
+enum { BURST = 32, MAX_POLICIES = 256, MAX_RING_OUTPUTS = 16 };
 
 struct settings {
     const char *policies[MAX_POLICIES]; /* as typed */
-    const char *takes[MAX_TAKES];
-    unsigned n_policies, n_takes;
+    const char *ring_outputs[MAX_RING_OUTPUTS];
+    unsigned n_policies, n_ring_outputs;
     const char *decisions, *statistics; /* files, or NULL */
     uint64_t packets, seconds;          /* after which it ends; 0 for never */
     uint32_t mbufs, descriptors, interval;

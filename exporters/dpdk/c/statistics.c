@@ -18,7 +18,7 @@ static uint64_t read_counter(const uint64_t *counter) {
 }
 
 /* Lcores that work, and the one that distributes. */
-static unsigned lcores(const struct shared *all) {
+static unsigned count_lcores(const struct shared *all) {
     return all->ports->workers + (all->ports->distribution == BY_SOFTWARE);
 }
 
@@ -26,7 +26,7 @@ static unsigned lcores(const struct shared *all) {
 #define SUM(all, counter)                                                                          \
     ({                                                                                             \
         uint64_t sum = 0;                                                                          \
-        for (unsigned w = 0; w < lcores(all); w++) {                                               \
+        for (unsigned w = 0; w < count_lcores(all); w++) {                                         \
             sum += read_counter(&(all)->workers[w].tally.counter);                                 \
         }                                                                                          \
         sum;                                                                                       \
@@ -40,7 +40,7 @@ uint64_t packets_received(const struct shared *all) {
     return SUM(all, received);
 }
 
-static void put_string(FILE *to, const char *text) {
+static void append_string(FILE *to, const char *text) {
     putc('"', to);
     for (; *text; text++) {
         const unsigned char c = (unsigned char)*text;
@@ -55,82 +55,82 @@ static void put_string(FILE *to, const char *text) {
     putc('"', to);
 }
 
-static void put_member(FILE *to, int *first, const char *name, uint64_t value) {
+static void append_member(FILE *to, int *first, const char *name, uint64_t value) {
     fputs(*first ? "" : ", ", to);
     *first = 0;
-    put_string(to, name);
+    append_string(to, name);
     fprintf(to, ": %" PRIu64, value);
 }
 
-static void put_ports(struct shared *all, FILE *to) {
+static void append_ports(struct shared *all, FILE *to) {
     for (unsigned i = 0; i < all->ports->n; i++) {
         struct port *p = &all->ports->port[i];
         uint64_t values[LOSSES];
         losses_read(&p->losses, values);
         int first = 1;
         fputs(i ? ",\n  {\"name\": " : "\n  {\"name\": ", to);
-        put_string(to, p->name);
+        append_string(to, p->name);
         fputs(", \"driver\": ", to);
-        put_string(to, p->losses.driver);
+        append_string(to, p->losses.driver);
         fputs(", \"interface\": ", to);
-        put_string(to, p->losses.interface);
+        append_string(to, p->losses.interface);
         fputs(", \"losses\": {", to);
         for (unsigned j = 0; j < LOSSES; j++) {
-            put_member(to, &first, loss_names[j], values[j]);
+            append_member(to, &first, loss_names[j], values[j]);
         }
         fputs("}}", to);
     }
 }
 
-static void put_lcores(const struct shared *all, FILE *to) {
-    for (unsigned i = 0; i < lcores(all); i++) {
+static void append_lcores(const struct shared *all, FILE *to) {
+    for (unsigned i = 0; i < count_lcores(all); i++) {
         const struct worker *w = &all->workers[i];
         const struct tally *t = &w->tally;
         int first = 1;
         fprintf(to, "%s\n  {\"role\": \"%s\", ", i ? "," : "",
                 i == all->ports->workers ? "distributes" : "works");
-        put_member(to, &first, "lcore", w->lcore);
-        put_member(to, &first, "received", read_counter(&t->received));
-        put_member(to, &first, "bytes", read_counter(&t->bytes));
-        put_member(to, &first, "processor_ns", read_counter(&t->clock_ns));
+        append_member(to, &first, "lcore", w->lcore);
+        append_member(to, &first, "received", read_counter(&t->received));
+        append_member(to, &first, "bytes", read_counter(&t->bytes));
+        append_member(to, &first, "processor_ns", read_counter(&t->clock_ns));
         for (unsigned reason = 0; reason < LOST_REASONS; reason++) {
-            put_member(to, &first, lost_names[reason], read_counter(&t->lost[reason]));
+            append_member(to, &first, lost_names[reason], read_counter(&t->lost[reason]));
         }
         putc('}', to);
     }
 }
 
-static void put_json(struct shared *all, FILE *to, double seconds) {
+static void append_statistics(struct shared *all, FILE *to, double seconds) {
     const struct policy *policy = all->policy;
     int first = 1;
     fputs("{\"model\": ", to);
-    put_string(to, bnn_model(all->net));
+    append_string(to, bnn_model(all->net));
     fprintf(to, ", \"seconds\": %.3f, \"distribution\": ", seconds);
-    put_string(to, ports_distribution(all->ports));
+    append_string(to, ports_distribution(all->ports));
     fprintf(to, ", \"received\": %" PRIu64 ",\n \"lcores\": [", packets_received(all));
-    put_lcores(all, to);
+    append_lcores(all, to);
     fputs("],\n \"verdicts\": {", to);
     for (uint32_t v = 0; v < policy->verdicts; v++) {
         uint64_t packets = SUM(all, packets[v]), decided = SUM(all, decided[v]);
         fputs(v ? ", " : "", to);
-        put_string(to, verdict_name(policy, v));
+        append_string(to, verdict_name(policy, v));
         fprintf(to, ": {\"packets\": %" PRIu64 ", \"flows\": %" PRIu64 ", \"action\": \"%s\"}",
                 packets, decided, action_name(policy->rules[v].action));
     }
     fputs("},\n \"actions\": {", to);
     for (unsigned a = 0; a < ACTIONS; a++) {
-        put_member(to, &first, action_name((enum action)a), SUM(all, actions[a]));
+        append_member(to, &first, action_name((enum action)a), SUM(all, actions[a]));
     }
     fputs("},\n \"meter\": {", to);
     first = 1;
     for (unsigned i = 0; i < COUNT_ASIDE; i++) {
-        put_member(to, &first, counter_names[i], read_meter(all, i));
+        append_member(to, &first, counter_names[i], read_meter(all, i));
     }
     for (unsigned i = 0; i < ASIDE_REASONS; i++) {
-        put_member(to, &first, meter_aside_name(i), read_meter(all, COUNT_ASIDE + i));
+        append_member(to, &first, meter_aside_name(i), read_meter(all, COUNT_ASIDE + i));
     }
     fputs("},\n \"ports\": [", to);
-    put_ports(all, to);
+    append_ports(all, to);
     fputs("]}\n", to);
 }
 
@@ -141,7 +141,7 @@ void write_json(struct shared *all, const char *path, double seconds) {
         to = fopen(beside, "w");
     }
     if (to) {
-        put_json(all, to, seconds);
+        append_statistics(all, to, seconds);
     }
     if (!to || fclose(to) || rename(beside, path)) {
         fprintf(stderr, "n3ic-dpdk: %s: %s\n", path, strerror(errno));

@@ -18,11 +18,11 @@ enum { SECOND = 1000000000, TICKS_A_SECOND = 1000 };
 static const uint64_t grace_ns = SECOND; /* a packet with a stamp is fetched within this time */
 
 /* The owner's own write to a counter that others read. */
-static inline void bump(uint64_t *counter, uint64_t by) {
+static inline void add_to_counter(uint64_t *counter, uint64_t by) {
     __atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED);
 }
 
-static int stopping(const struct shared *all) {
+static int is_stopping(const struct shared *all) {
     return __atomic_load_n(&all->stopping, __ATOMIC_ACQUIRE);
 }
 
@@ -34,12 +34,12 @@ static uint64_t now_ns(const struct shared *all) {
     return all->base_ns + seconds * SECOND + rest * SECOND / all->hz;
 }
 
-static uint64_t units(uint64_t ns) {
+static uint64_t meter_units(uint64_t ns) {
     return meter_time(0, (int64_t)RTE_MIN(ns, (uint64_t)INT64_MAX));
 }
 
 /* When a packet came: as net_pcap says, or now. */
-static uint64_t time_of(struct worker *w, const struct rte_mbuf *packet, uint64_t now) {
+static uint64_t packet_time_of(struct worker *w, const struct rte_mbuf *packet, uint64_t now) {
     const struct shared *all = w->all;
     if (!(packet->ol_flags & all->stamp_flag)) {
         return now;
@@ -55,23 +55,24 @@ static uint64_t time_of(struct worker *w, const struct rte_mbuf *packet, uint64_
 
 /* --- decisions ------------------------------------------------------------------------- */
 
-static void tell(struct worker *w, const struct record *r, size_t rows) {
+static void enqueue_decisions(struct worker *w, const struct record *r, size_t rows) {
     const struct bnn *net = w->all->net;
     bnn_encode_batch(net, w->values, rows, w->words);
     for (size_t i = 0; i < rows; i++) {
         const struct verdict v = {w->classes[i], w->margins[i], w->scores + i * bnn_classes(net),
                                   w->words + i * bnn_words(net)};
-        int put = decisions_put(&w->decisions, &r[i], &v);
-        while (!put && w->all->settings->until_end) { /* the file is slower than the capture */
+        int is_enqueued = decisions_enqueue(&w->decisions, &r[i], &v);
+        while (!is_enqueued &&
+               w->all->settings->until_end) { /* the file is slower than the capture */
             rte_pause();
-            put = decisions_put(&w->decisions, &r[i], &v);
+            is_enqueued = decisions_enqueue(&w->decisions, &r[i], &v);
         }
-        bump(&w->tally.lost[LOST_DECISION], !put);
+        add_to_counter(&w->tally.lost[LOST_DECISION], !is_enqueued);
     }
 }
 
 /* Classifies the flows that were decided since the last call; verdicts[r] is that of record r. */
-static void decide(struct worker *w) {
+static void classify_records(struct worker *w) {
     const struct shared *all = w->all;
     const uint32_t n_features = bnn_features(all->net), classes = bnn_classes(all->net);
     size_t n;
@@ -89,17 +90,17 @@ static void decide(struct worker *w) {
             const uint32_t class = w->classes[i];
             const uint32_t verdict = class == BNN_SHUNT ? classes + SHUNTED : class;
             w->verdicts[at + i] = verdict;
-            bump(&w->tally.decided[verdict], 1);
+            add_to_counter(&w->tally.decided[verdict], 1);
             meter_mark(w->meter, at + i, verdict + 1);
         }
         if (all->settings->decisions) {
-            tell(w, r + at, rows);
+            enqueue_decisions(w, r + at, rows);
         }
     }
 }
 
 /* The verdict on a packet, from the mark of its flow. */
-static uint32_t verdict_of(const struct worker *w, uint32_t mark) {
+static uint32_t verdict_of_mark(const struct worker *w, uint32_t mark) {
     const struct policy *policy = w->all->policy;
     if (mark == MARK_UNDECIDED) {
         return verdict_number(policy, UNDECIDED);
@@ -112,7 +113,7 @@ static uint32_t verdict_of(const struct worker *w, uint32_t mark) {
 
 /* --- packets --------------------------------------------------------------------------- */
 
-static void flush(struct worker *w, struct port *p) {
+static void flush_port(struct worker *w, struct port *p) {
     struct out *out = &w->out[p->number];
     if (!out->n) {
         return;
@@ -120,14 +121,14 @@ static void flush(struct worker *w, struct port *p) {
     const unsigned lcores = w->all->ports->workers + 1;
     const uint16_t sent = port_send(p, lcores, w->index, out->packets, out->n);
     if (sent < out->n) {
-        bump(&w->tally.lost[LOST_SENDING], out->n - sent);
+        add_to_counter(&w->tally.lost[LOST_SENDING], out->n - sent);
         rte_pktmbuf_free_bulk(out->packets + sent, out->n - sent);
     }
     out->n = 0;
 }
 
 /* Bytes in a packet's buffers. net_pcap keeps 16 bits of a size, and says more than it holds. */
-static uint32_t held_by(const struct rte_mbuf *packet) {
+static uint32_t buffered_bytes(const struct rte_mbuf *packet) {
     uint32_t bytes = 0;
     for (; packet; packet = packet->next) {
         bytes += packet->data_len;
@@ -136,56 +137,56 @@ static uint32_t held_by(const struct rte_mbuf *packet) {
 }
 
 /* Frees and counts a packet whose end the driver lost: sending it would read past its end. */
-static int is_cut(struct worker *w, struct rte_mbuf *packet) {
-    if (packet->nb_segs == 1 || held_by(packet) >= packet->pkt_len) {
+static int free_if_cut(struct worker *w, struct rte_mbuf *packet) {
+    if (packet->nb_segs == 1 || buffered_bytes(packet) >= packet->pkt_len) {
         return 0;
     }
-    bump(&w->tally.lost[LOST_END], 1);
+    add_to_counter(&w->tally.lost[LOST_END], 1);
     rte_pktmbuf_free(packet);
     return 1;
 }
 
-static void send_later(struct worker *w, uint16_t port, struct rte_mbuf *packet) {
+static void queue_packet(struct worker *w, uint16_t port, struct rte_mbuf *packet) {
     struct out *out = &w->out[port];
-    if (is_cut(w, packet)) {
+    if (free_if_cut(w, packet)) {
         return;
     }
     out->packets[out->n++] = packet;
     if (out->n == BURST) {
-        flush(w, w->all->ports->by_number[port]);
+        flush_port(w, w->all->ports->by_number[port]);
     }
 }
 
-static void mark(struct rte_mbuf *packet, uint32_t mark) {
+static void set_mark(struct rte_mbuf *packet, uint32_t mark) {
     packet->hash.fdir.hi = mark; /* as rte_flow's action MARK does */
     packet->ol_flags |= RTE_MBUF_F_RX_FDIR | RTE_MBUF_F_RX_FDIR_ID;
 }
 
-static void act(struct worker *w, struct rte_mbuf *packet, uint32_t verdict) {
+static void apply_action(struct worker *w, struct rte_mbuf *packet, uint32_t verdict) {
     const struct shared *all = w->all;
     const struct rule *rule = &all->policy->rules[verdict];
     const uint16_t beside = packet->port ^ 1;
-    bump(&w->tally.packets[verdict], 1);
-    bump(&w->tally.actions[rule->action], 1);
+    add_to_counter(&w->tally.packets[verdict], 1);
+    add_to_counter(&w->tally.actions[rule->action], 1);
     switch (rule->action) {
     case ACTION_DROP:
         rte_pktmbuf_free(packet);
         return;
     case ACTION_INTERFACE:
-        send_later(w, (uint16_t)rule->argument, packet);
+        queue_packet(w, (uint16_t)rule->argument, packet);
         return;
     case ACTION_RING:
-        if (is_cut(w, packet)) {
+        if (free_if_cut(w, packet)) {
             return;
         }
-        mark(packet, verdict);
+        set_mark(packet, verdict);
         if (rte_ring_mp_enqueue(rule->ring, packet)) {
-            bump(&w->tally.lost[LOST_RING], 1);
+            add_to_counter(&w->tally.lost[LOST_RING], 1);
             rte_pktmbuf_free(packet);
         }
         return;
     case ACTION_MARK:
-        mark(packet, rule->argument);
+        set_mark(packet, rule->argument);
         break;
     default:
         break;
@@ -194,51 +195,51 @@ static void act(struct worker *w, struct rte_mbuf *packet, uint32_t verdict) {
         rte_pktmbuf_free(packet);
         return;
     }
-    send_later(w,
-               beside < RTE_MAX_ETHPORTS && all->ports->by_number[beside] ? beside : packet->port,
-               packet);
+    queue_packet(w,
+                 beside < RTE_MAX_ETHPORTS && all->ports->by_number[beside] ? beside : packet->port,
+                 packet);
 }
 
 /* A packet's bytes in one piece. */
-static const uint8_t *bytes_of(struct worker *w, const struct rte_mbuf *packet, uint16_t place,
-                               uint32_t *captured) {
+static const uint8_t *packet_bytes(struct worker *w, const struct rte_mbuf *packet, uint16_t place,
+                                   uint32_t *captured) {
     if (packet->nb_segs == 1) {
         *captured = packet->data_len;
         return rte_pktmbuf_mtod(packet, const uint8_t *);
     }
-    *captured = RTE_MIN(RTE_MIN(packet->pkt_len, held_by(packet)), (uint32_t)LARGEST);
+    *captured = RTE_MIN(RTE_MIN(packet->pkt_len, buffered_bytes(packet)), (uint32_t)LARGEST);
     return rte_pktmbuf_read(packet, 0, *captured, w->flat + (size_t)place * LARGEST);
 }
 
-static void handle(struct worker *w, struct rte_mbuf **packets, uint16_t n) {
+static void process_burst(struct worker *w, struct rte_mbuf **packets, uint16_t n) {
     struct burst_frame frames[BURST] = {0};
     uint32_t marks[BURST];
     uint64_t bytes = 0;
-    const uint64_t now = units(now_ns(w->all));
+    const uint64_t now = meter_units(now_ns(w->all));
     for (uint16_t i = 0; i < n; i++) {
         rte_prefetch0(rte_pktmbuf_mtod(packets[i], const void *));
     }
     for (uint16_t i = 0; i < n; i++) {
-        frames[i].data = bytes_of(w, packets[i], i, &frames[i].captured);
+        frames[i].data = packet_bytes(w, packets[i], i, &frames[i].captured);
         frames[i].length = packets[i]->pkt_len;
-        frames[i].time = time_of(w, packets[i], now);
+        frames[i].time = packet_time_of(w, packets[i], now);
         bytes += packets[i]->pkt_len;
     }
     meter_burst(w->meter, n, frames, marks);
-    decide(w);
+    classify_records(w);
     for (uint16_t i = 0; i < n; i++) {
-        act(w, packets[i], verdict_of(w, marks[i]));
+        apply_action(w, packets[i], verdict_of_mark(w, marks[i]));
     }
-    bump(&w->tally.received, n);
-    bump(&w->tally.bytes, bytes);
+    add_to_counter(&w->tally.received, n);
+    add_to_counter(&w->tally.bytes, bytes);
     for (unsigned i = 0; i < w->all->ports->n; i++) {
-        flush(w, &w->all->ports->port[i]);
+        flush_port(w, &w->all->ports->port[i]);
     }
 }
 
 /* --- the loops ------------------------------------------------------------------------- */
 
-static void publish(struct worker *w) {
+static void publish_tally(struct worker *w) {
     uint64_t counters[METER_COUNTERS];
     struct rusage used;
     meter_counters(w->meter, counters);
@@ -253,7 +254,7 @@ static void publish(struct worker *w) {
 }
 
 /* Each millisecond: ends flows that are idle though nothing comes, and tells the counters. */
-static void look_after(struct worker *w) {
+static void expire_and_publish(struct worker *w) {
     const uint64_t cycles = rte_rdtsc();
     if (cycles - w->expired < w->all->hz / TICKS_A_SECOND) {
         return;
@@ -262,91 +263,91 @@ static void look_after(struct worker *w) {
     /* Before the first packet nothing says whether their times are those of a capture. */
     if (w->tally.received && !w->packet_time) {
         const uint64_t now = now_ns(w->all);
-        meter_expire(w->meter, units(now - (w->all->stamp_flag ? grace_ns : 0)));
-        decide(w);
+        meter_expire(w->meter, meter_units(now - (w->all->stamp_flag ? grace_ns : 0)));
+        classify_records(w);
     }
-    publish(w);
+    publish_tally(w);
 }
 
 /* Whether a receiver that found nothing has come to the end of its captures. */
-static int at_end(const struct shared *all, unsigned *empty) {
+static int is_capture_end(const struct shared *all, unsigned *empty) {
     /* net_pcap also gives nothing where it gets no buffer */
     const unsigned free = rte_mempool_avail_count(all->ports->pool);
     *empty = free >= all->settings->mbufs / 2 ? *empty + 1 : 0;
     return *empty == POLLS_AT_END;
 }
 
-static void note_end(struct shared *all, unsigned *empty) {
-    if (all->settings->until_end && *empty < POLLS_AT_END && at_end(all, empty)) {
+static void count_capture_end(struct shared *all, unsigned *empty) {
+    if (all->settings->until_end && *empty < POLLS_AT_END && is_capture_end(all, empty)) {
         __atomic_fetch_add(&all->ended, 1, __ATOMIC_RELEASE);
     }
 }
 
-static void finish(struct worker *w) {
+static void finish_flows(struct worker *w) {
     int more = 1;
     while (more) {
         more = meter_finish(w->meter, FLOWS_AT_ONCE);
-        decide(w);
+        classify_records(w);
     }
-    publish(w);
+    publish_tally(w);
     __atomic_fetch_add(&w->all->done, 1, __ATOMIC_RELEASE);
 }
 
 /* Receives from all ports, from a queue of its own. */
-static void receive(struct worker *w) {
+static void receive_packets(struct worker *w) {
     const struct ports *ports = w->all->ports;
     const uint16_t queue = (uint16_t)(ports->distribution == BY_DEVICE ? w->index : 0);
     unsigned empty = 0;
-    while (!stopping(w->all)) {
+    while (!is_stopping(w->all)) {
         unsigned got = 0;
         for (unsigned i = 0; i < ports->n; i++) {
             struct rte_mbuf *packets[BURST];
             const uint16_t n = rte_eth_rx_burst(ports->port[i].number, queue, packets, BURST);
             if (n) {
-                handle(w, packets, n);
+                process_burst(w, packets, n);
                 got += n;
             }
         }
-        look_after(w);
+        expire_and_publish(w);
         if (!got) {
-            note_end(w->all, &empty);
+            count_capture_end(w->all, &empty);
         }
     }
 }
 
 /* Takes what the lcore that distributes has handed over. */
-static void take(struct worker *w) {
+static void dequeue_packets(struct worker *w) {
     struct rte_mbuf *packets[BURST];
     for (;;) {
         const int last = __atomic_load_n(&w->all->distributed, __ATOMIC_ACQUIRE);
         const uint16_t n =
             (uint16_t)rte_ring_sc_dequeue_burst(w->in, (void **)packets, BURST, NULL);
         if (n) {
-            handle(w, packets, n);
+            process_burst(w, packets, n);
         } else if (last) {
             return;
         }
-        look_after(w);
+        expire_and_publish(w);
     }
 }
 
 int worker_run(void *worker) {
     struct worker *w = worker;
     if (w->in) {
-        take(w);
+        dequeue_packets(w);
     } else {
-        receive(w);
+        receive_packets(w);
     }
-    finish(w);
+    finish_flows(w);
     return 0;
 }
 
 /* The worker of a packet: both directions of a flow and all its fragments have one. */
-static unsigned worker_of(struct worker *w, const struct rte_mbuf *packet) {
+static unsigned worker_of_packet(struct worker *w, const struct rte_mbuf *packet) {
     struct packet p;
     struct key k = {0};
     uint32_t captured;
-    const uint8_t *bytes = bytes_of(w, packet, 0, &captured);
+    const uint8_t *bytes = packet_bytes(w, packet, 0, &captured);
     if (parse_frame(LINK_ETHERNET, (struct frame){bytes, captured}, packet->pkt_len, METER_TUNNELS,
                     &p) != PACKET_OK) {
         return 0; /* it belongs to no flow */
@@ -354,23 +355,25 @@ static unsigned worker_of(struct worker *w, const struct rte_mbuf *packet) {
     k.address_bytes = p.address_bytes;
     memcpy(k.source, p.source, 16);
 #ifndef METER_KEY_SOURCE_HOST
-    const int turned = memcmp(p.source, p.destination, 16) > 0;
-    memcpy(k.source, turned ? p.destination : p.source, 16);
-    memcpy(k.destination, turned ? p.source : p.destination, 16);
+    const int reversed = memcmp(p.source, p.destination, 16) > 0;
+    memcpy(k.source, reversed ? p.destination : p.source, 16);
+    memcpy(k.destination, reversed ? p.source : p.destination, 16);
 #endif
     return (unsigned)(hash_of_key(w->all->secret[1], w->all->secret[0], &k) %
                       w->all->ports->workers);
 }
 
-static void hand_over(struct worker *w, unsigned to, struct rte_mbuf **packets, unsigned n) {
+static void enqueue_for_worker(struct worker *w, unsigned to, struct rte_mbuf **packets,
+                               unsigned n) {
     struct rte_ring *ring = w->all->workers[to].in;
-    unsigned put = rte_ring_sp_enqueue_burst(ring, (void **)packets, n, NULL);
-    while (put < n && w->all->settings->until_end) {
+    unsigned is_enqueued = rte_ring_sp_enqueue_burst(ring, (void **)packets, n, NULL);
+    while (is_enqueued < n && w->all->settings->until_end) {
         rte_pause();
-        put += rte_ring_sp_enqueue_burst(ring, (void **)(packets + put), n - put, NULL);
+        is_enqueued += rte_ring_sp_enqueue_burst(ring, (void **)(packets + is_enqueued),
+                                                 n - is_enqueued, NULL);
     }
-    bump(&w->tally.lost[LOST_WORKER], n - put);
-    rte_pktmbuf_free_bulk(packets + put, n - put);
+    add_to_counter(&w->tally.lost[LOST_WORKER], n - is_enqueued);
+    rte_pktmbuf_free_bulk(packets + is_enqueued, n - is_enqueued);
 }
 
 int distributor_run(void *worker) {
@@ -378,13 +381,13 @@ int distributor_run(void *worker) {
     const struct ports *ports = w->all->ports;
     struct rte_mbuf *packets[BURST], *sorted[BURST];
     unsigned to[BURST], empty = 0;
-    while (!stopping(w->all)) {
+    while (!is_stopping(w->all)) {
         unsigned got = 0;
         for (unsigned i = 0; i < ports->n; i++) {
             const uint16_t n = rte_eth_rx_burst(ports->port[i].number, 0, packets, BURST);
             got += n;
             for (uint16_t j = 0; j < n; j++) {
-                to[j] = worker_of(w, packets[j]);
+                to[j] = worker_of_packet(w, packets[j]);
             }
             for (unsigned k = 0; n && k < ports->workers; k++) {
                 unsigned count = 0;
@@ -394,12 +397,12 @@ int distributor_run(void *worker) {
                     }
                 }
                 if (count) {
-                    hand_over(w, k, sorted, count);
+                    enqueue_for_worker(w, k, sorted, count);
                 }
             }
         }
         if (!got) {
-            note_end(w->all, &empty);
+            count_capture_end(w->all, &empty);
         }
     }
     __atomic_store_n(&w->all->distributed, 1, __ATOMIC_RELEASE);

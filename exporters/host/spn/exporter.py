@@ -28,13 +28,13 @@ class HostSpnExporter(EmbeddedModelExporter[SpnModel]):
 
     def check(self, model: SpnModel, options: Options) -> Fit:
         """Check that a block's values fit the stack, and place the tables in a memory."""
-        made, found = program(model), super().check(model, options)
-        scratch = made.scratch_bytes(LEAST_ROWS)
+        steps, fit = program(model), super().check(model, options)
+        scratch = steps.scratch_bytes(LEAST_ROWS)
         if scratch <= MAX_SCRATCH:
-            return found
-        text = f"{made.slots:,} values live at once take {scratch:,} bytes of the stack"
+            return fit
+        text = f"{steps.slots:,} values live at once take {scratch:,} bytes of the stack"
         problem = Problem(f"{text}, {MAX_SCRATCH:,} are allowed", missing_bytes=scratch)
-        return replace(found, problems=(problem, *found.problems))
+        return replace(fit, problems=(problem, *fit.problems))
 
     def source(self, model: SpnModel) -> str:
         """Write the tables and the steps, and the code that runs them."""
@@ -50,33 +50,33 @@ class HostSpnExporter(EmbeddedModelExporter[SpnModel]):
 
     def report(self, model: SpnModel, options: Options, directory: Path) -> Report:
         """Report counted bytes and steps; verification measures the time of a flow."""
-        made = program(model)
+        steps = program(model)
         figures = self.memory_figures(model)
         figures.append(
-            Figure("operations", len(made.steps), "step", "measured", "count of the C's steps")
+            Figure("operations", len(steps.steps), "step", "measured", "count of the C's steps")
         )
         note = (
-            f"Rows are computed {made.block} at a time; a row alone takes longer. `n3ic verify` "
+            f"Rows are computed {steps.block} at a time; a row alone takes longer. `n3ic verify` "
             "measures the time on one core, from packed bits to classes, margins and scores."
         )
         return Report(tuple(figures), (note,))
 
 
-def _memory(model: SpnModel, made: SpnProgram) -> dict[str, int]:
+def _memory(model: SpnModel, steps: SpnProgram) -> dict[str, int]:
     """Bytes of the C's constants, by content."""
     log_add = model.arithmetic.table if isinstance(model.arithmetic, LogArithmetic) else ()
     return {
-        "tables": made.value_bytes * len(made.tables),
+        "tables": steps.value_bytes * len(steps.tables),
         # One more entry, 0, serves all differences beyond the table.
-        "log_add": made.value_bytes * (len(log_add) + 1) if len(log_add) else 0,
-        "steps": (16 + made.value_bytes) * len(made.steps),  # four words and one value
+        "log_add": steps.value_bytes * (len(log_add) + 1) if len(log_add) else 0,
+        "steps": (16 + steps.value_bytes) * len(steps.steps),  # four words and one value
         "cuts": model.input_bytes,
     }
 
 
 def _source(model: SpnModel) -> str:
     """Return the network's part of ``bnn.c``."""
-    made = program(model)
+    steps = program(model)
     spec = model.input
     parts = []
     for i, (start, field) in enumerate(zip(spec.offsets, spec.fields, strict=True)):
@@ -93,8 +93,8 @@ def _source(model: SpnModel) -> str:
         "shunt": model.shunt,
         "fraction": arithmetic.fraction,
         "log_add": arithmetic.table.tolist() if isinstance(arithmetic, LogArithmetic) else [],
-        "block": made.block,
-        "slots": made.slots,
+        "block": steps.block,
+        "slots": steps.slots,
         "fields": [
             {"name": c_string(f.feature), "scale": repr(f.scale), "first": start, "width": f.width}
             for start, f in zip(spec.offsets, spec.fields, strict=True)
@@ -102,8 +102,8 @@ def _source(model: SpnModel) -> str:
         "cuts": [f"{cut}u" for f in spec.fields for cut in f.cuts],
         "classes": [c_string(name) for name in model.classes],
         "parts": parts,
-        "program": made.steps,
-        "tables": made.tables,
-        "scores": made.scores,
+        "program": steps.steps,
+        "tables": steps.tables,
+        "scores": steps.scores,
     }
     return compiled_in(TEMPLATES, "spn_tables.c.j2", values, "spn.c")

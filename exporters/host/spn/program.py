@@ -85,14 +85,14 @@ class SpnProgram:
 
 def program(model: SpnModel) -> SpnProgram:
     """Compile a network to its program; deterministic."""
-    made = operations(model)
-    writer = _Writer(made)
-    for i, step in enumerate(made.steps):
+    network = operations(model)
+    writer = _Writer(network)
+    for i, step in enumerate(network.steps):
         writer.write(i, step)
     return SpnProgram(
         tuple(writer.steps),
         tuple(writer.tables) or (0,),  # C has no empty arrays
-        tuple(writer.slot[i] for i in made.scores),
+        tuple(writer.slot[i] for i in network.scores),
         writer.slots,
         8 if model.arithmetic.one else 4,  # products need 64 bits; logarithms are only added
         len(model.input.fields),
@@ -102,24 +102,24 @@ def program(model: SpnModel) -> SpnProgram:
 class _Writer:
     """Emits steps; frees a value's slot after its last read (linear-scan allocation)."""
 
-    def __init__(self, made: Operations) -> None:
-        self.made = made
+    def __init__(self, network: Operations) -> None:
+        self.network = network
         self.steps: list[Instruction] = []
         self.tables: list[int] = []
         self.slot: dict[int, int] = {}
         self.slots = 0
         self._free: list[int] = []
-        self._left = [len(readers) for readers in made.readers]
-        for score in made.scores:
-            self._left[score] += 1  # an extra reader, so that a score's slot is never freed
+        self._readers_left = [len(readers) for readers in network.readers]
+        for score in network.scores:
+            self._readers_left[score] += 1  # an extra reader, so that a score's slot is never freed
         self._places: dict[tuple[int, ...], int] = {}
-        self._fused = _fused(made)
+        self._fused = _fused(network)
 
     def write(self, index: int, step: object) -> None:
         """Emit the steps of an operation; a sum also looks up the tables that only it reads."""
         if index in self._fused:
             return
-        read = operands(self.made.steps[index])
+        read = operands(self.network.steps[index])
         fused = [i for i in read if i in self._fused]
         plain = [i for i in read if i not in self._fused]
         to = self._take()  # before operands are freed: the C's loops must not write what they read
@@ -135,15 +135,15 @@ class _Writer:
         else:
             slots = [self.slot[i] for i in plain]
             by = step.by if isinstance(step, Offset | Scale) else 0
-            self._step(_NAMES[type(self.made.steps[index])], to, slots[0], (*slots, 0)[1], by)
+            self._step(_NAMES[type(self.network.steps[index])], to, slots[0], (*slots, 0)[1], by)
         self.slot[index] = to
         for i in plain:
-            self._left[i] -= 1
-            if not self._left[i]:
+            self._readers_left[i] -= 1
+            if not self._readers_left[i]:
                 self._free.append(self.slot[i])
 
     def _fuse(self, kind: str, to: int, a: int, index: int) -> None:
-        lookup = self.made.steps[index]
+        lookup = self.network.steps[index]
         assert isinstance(lookup, Lookup)  # noqa: S101 - _fused returns only look-ups
         self._look_up(kind, to, a, lookup)
 
@@ -151,7 +151,7 @@ class _Writer:
         """Emit a look-up; small tables are padded to the eight entries of a register."""
         table = lookup.table
         # No bin reaches the padding; the last entry keeps the values in range.
-        if self.made.model.arithmetic.one == 0 and len(table) <= REGISTER:
+        if self.network.model.arithmetic.one == 0 and len(table) <= REGISTER:
             kind, table = f"{kind}_{REGISTER}", table + table[-1:] * (REGISTER - len(table))
         self._step(kind, to, a, lookup.field, self._place(table))
 
@@ -172,13 +172,13 @@ class _Writer:
         return self._places[key]
 
 
-def _fused(made: Operations) -> frozenset[int]:
+def _fused(network: Operations) -> frozenset[int]:
     """Find the tables that a single sum reads, so that its step can look them up."""
     return frozenset(
         i
-        for i, (step, readers) in enumerate(zip(made.steps, made.readers, strict=True))
+        for i, (step, readers) in enumerate(zip(network.steps, network.readers, strict=True))
         if isinstance(step, Lookup)
         and len(readers) == 1
-        and i not in made.scores
-        and isinstance(made.steps[readers[0]], Add)
+        and i not in network.scores
+        and isinstance(network.steps[readers[0]], Add)
     )

@@ -51,11 +51,11 @@ def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]
 
 def decode_source(text: str, model: TablesModel) -> DecodedTables:
     """Decode the tables in the text of ``bnn.c``; see :func:`decode_directory`."""
-    held = _Constants(text)
-    sizes = held.numbers("sizes", held.size("TABLES"))
+    constants = _Constants(text)
+    sizes = constants.numbers("sizes", constants.size("TABLES"))
     if not sizes or min(sizes) < 1 or max(sizes) > 8:
         raise _wrong("a table has an index of 1 to 8 bits")
-    sums, classes = held.size("SUMS"), held.size("CLASSES")
+    sums, classes = constants.size("SUMS"), constants.size("CLASSES")
     spec = model.input
     for name, value in (
         ("INPUTS", spec.n_bits),
@@ -69,54 +69,54 @@ def decode_source(text: str, model: TablesModel) -> DecodedTables:
         ("RAW", int(any(field.kind == "binary" for field in spec.fields))),
         ("BLOCK", 32),
     ):
-        if held.size(name) != value:
-            raise _wrong(f"{name} is {held.size(name)}, expected {value}")
-    if held.strings("class_names") != [_c_text(name) for name in model.classes]:
+        if constants.size(name) != value:
+            raise _wrong(f"{name} is {constants.size(name)}, expected {value}")
+    if constants.strings("class_names") != [_c_text(name) for name in model.classes]:
         raise _wrong("the names of classes differ from the model's")
-    bits = _parted(held.numbers("bits", sum(sizes)), sizes)
+    bits = _parted(constants.numbers("bits", sum(sizes)), sizes)
     spans = [sums << size for size in sizes]
-    stored = held.numbers("entries", sum(spans) + 16)
+    stored = constants.numbers("entries", sum(spans) + 16)
     if any(stored[-16:]):  # a kernel loads them, but no index addresses them
         raise _wrong("entries beyond the last table are not 0")
-    starts = held.numbers("starts", len(sizes))
+    starts = constants.numbers("starts", len(sizes))
     if starts != [sum(spans[:t]) for t in range(len(sizes))]:
         raise _wrong("a table does not start where the one before ends")
     entries = tuple(
         np.array(stored[at : at + span], dtype=np.int64).reshape(sums, -1).T
         for at, span in zip(starts, spans, strict=True)
     )
-    _check_spans(held.numbers("spans"), entries)
-    _check_octets(held, bits, max(sizes))
-    _check_planes(held, bits)
-    wanted = [table.bits for table in model.tables]
-    if len(wanted) == len(bits):
-        entries = tuple(map(_in_order, entries, bits, wanted))
-        bits = tuple(b if {*a} == {*b} else a for a, b in zip(bits, wanted, strict=True))
+    _check_spans(constants.numbers("spans"), entries)
+    _check_octets(constants, bits, max(sizes))
+    _check_planes(constants, bits)
+    model_bits = [table.bits for table in model.tables]
+    if len(model_bits) == len(bits):
+        entries = tuple(map(_in_order, entries, bits, model_bits))
+        bits = tuple(b if {*a} == {*b} else a for a, b in zip(bits, model_bits, strict=True))
     return DecodedTables(
         _FILE,
         bits,
         entries,
-        np.array(held.numbers("bias", sums), dtype=np.int64),
-        _cuts(held, model),
-        held.size("SHUNT"),
-        held.defined("DIGEST"),
+        np.array(constants.numbers("bias", sums), dtype=np.int64),
+        _cuts(constants, model),
+        constants.size("SHUNT"),
+        constants.defined("DIGEST"),
     )
 
 
-def _cuts(held: _Constants, model: TablesModel) -> tuple[tuple[int, ...], ...]:
+def _cuts(constants: _Constants, model: TablesModel) -> tuple[tuple[int, ...], ...]:
     """Return the cuts of each field, after a check of the fields' other constants."""
     features, fields = model.input.features, model.input.fields
     scales = {field.feature: field.scale for field in fields}
-    wanted = [(_c_text(name), _octets_of(scales[name])) for name in features]
-    told = held.tokens("fields")
-    if len(told) != 2 * len(features):
-        raise _wrong(f"{len(told) // 2} features, the model has {len(features)}")
-    names = [_text(token) for token in told[::2]]
-    if [*zip(names, map(_scale, told[1::2]), strict=True)] != wanted:
+    expected = [(_c_text(name), _octets_of(scales[name])) for name in features]
+    tokens = constants.tokens("fields")
+    if len(tokens) != 2 * len(features):
+        raise _wrong(f"{len(tokens) // 2} features, the model has {len(features)}")
+    names = [_text(token) for token in tokens[::2]]
+    if [*zip(names, map(_scale, tokens[1::2]), strict=True)] != expected:
         raise _wrong("the names or scales of features differ from the model's")
-    codes = np.array(held.numbers("codes", 5 * len(fields)), dtype=np.int64).reshape(-1, 5)
-    room = 32 * held.size("WORDS")
-    of, limits = held.numbers("compared", room), held.numbers("cuts", room)
+    codes = np.array(constants.numbers("codes", 5 * len(fields)), dtype=np.int64).reshape(-1, 5)
+    room = 32 * constants.size("WORDS")
+    of, limits = constants.numbers("compared", room), constants.numbers("cuts", room)
     out, at = [], 0
     for field, row in zip(fields, codes.tolist(), strict=True):
         feature, raw = features.index(field.feature), int(field.kind == "binary")
@@ -146,25 +146,25 @@ def _check_spans(spans: list[int], entries: tuple[NDArray[np.int64], ...]) -> No
             raise _wrong(f"sums from table {t} on exceed a byte")
 
 
-def _check_octets(held: _Constants, bits: tuple[tuple[int, ...], ...], most: int) -> None:
+def _check_octets(constants: _Constants, bits: tuple[tuple[int, ...], ...], most: int) -> None:
     """Check that bytes and masks of the index bits are those of ``bits``."""
-    room = held.size("ROOM")
+    room = constants.size("ROOM")
     if room % 32 or not len(bits) <= room < len(bits) + 32:
         raise _wrong(f"room for {room} of {len(bits)} tables")
-    wanted = np.zeros((2, most, room), dtype=np.int64)
+    expected = np.zeros((2, most, room), dtype=np.int64)
     for t, own in enumerate(bits):
-        for j, bit in enumerate(own if held.size("INPUTS") <= 256 else ()):
-            wanted[:, j, t] = bit >> 3, 1 << (bit & 7)
-    for name, part in zip(("octets", "octet_bits"), wanted, strict=True):
-        if held.numbers(name, part.size) != part.ravel().tolist():
+        for j, bit in enumerate(own if constants.size("INPUTS") <= 256 else ()):
+            expected[:, j, t] = bit >> 3, 1 << (bit & 7)
+    for name, part in zip(("octets", "octet_bits"), expected, strict=True):
+        if constants.numbers(name, part.size) != part.ravel().tolist():
             raise _wrong(f"{name} are not the places of the index bits")
 
 
-def _check_planes(held: _Constants, bits: tuple[tuple[int, ...], ...]) -> None:
+def _check_planes(constants: _Constants, bits: tuple[tuple[int, ...], ...]) -> None:
     """Check that each plane holds its index bit at the place where the code looks for it."""
-    count = held.size("PLANES")
-    octets, shifts = (held.numbers(f"plane_{name}", count) for name in ("octets", "shifts"))
-    planes = held.numbers("planes", sum(map(len, bits)))
+    count = constants.size("PLANES")
+    octets, shifts = (constants.numbers(f"plane_{name}", count) for name in ("octets", "shifts"))
+    planes = constants.numbers("planes", sum(map(len, bits)))
     if {*planes} != {*range(count)}:
         raise _wrong("a plane is missing, or is not read")
     places = [j if j < 4 else 7 for own in bits for j in range(len(own))]
@@ -175,15 +175,15 @@ def _check_planes(held: _Constants, bits: tuple[tuple[int, ...], ...]) -> None:
 
 
 def _in_order(
-    entries: NDArray[np.int64], bits: tuple[int, ...], wanted: tuple[int, ...]
+    entries: NDArray[np.int64], bits: tuple[int, ...], order: tuple[int, ...]
 ) -> NDArray[np.int64]:
-    """Permute a table's entries to the wanted order of its index bits."""
-    if sorted(bits) != sorted(wanted):
+    """Permute a table's entries to another order of its index bits."""
+    if sorted(bits) != sorted(order):
         return entries
     at = np.arange(len(entries))
     index = np.zeros_like(at)
     for place, bit in enumerate(bits):
-        index |= (at >> wanted.index(bit) & 1) << place
+        index |= (at >> order.index(bit) & 1) << place
     return np.asarray(entries[index])
 
 
@@ -215,21 +215,21 @@ class _Constants:
         while at < len(body):
             if skipped := _SKIPPED.match(body, at):
                 at = skipped.end()
-            elif found := _TOKEN.match(body, at):
-                out.append(found[0])
-                at = found.end()
+            elif match := _TOKEN.match(body, at):
+                out.append(match[0])
+                at = match.end()
             else:
                 raise _wrong(f"{name} is not an array of numbers")
         return [each for each in out if each not in ("{", "}")]
 
     def numbers(self, name: str, count: int | None = None) -> list[int]:
         """Return the integers of an array; it must have ``count`` of them, unless that is None."""
-        found = self.tokens(name)
-        if count is not None and len(found) != count:
-            raise _wrong(f"{len(found)} numbers in {name}, expected {count}")
+        tokens = self.tokens(name)
+        if count is not None and len(tokens) != count:
+            raise _wrong(f"{len(tokens)} numbers in {name}, expected {count}")
         low, high = _RANGES.get(_only(name, self._arrays)[0], _RANGES["uint32_t"])
         out = []
-        for token in found:
+        for token in tokens:
             digits = token.rstrip("u")
             if not re.fullmatch(r"-?\d{1,10}", digits) or not low <= int(digits) <= high:
                 raise _wrong(f"{name} holds {token[:20]}")
@@ -241,12 +241,12 @@ class _Constants:
         return [_text(token) for token in self.tokens(name)]
 
 
-def _only(name: str, found: list[tuple[str, _T]]) -> _T:
+def _only(name: str, pairs: list[tuple[str, _T]]) -> _T:
     """Return the value of a name that must occur exactly once."""
-    held = [value for key, value in found if key == name]
-    if len(held) != 1:
-        raise _wrong(f"{name} is defined {len(held)} times")
-    return held[0]
+    values = [value for key, value in pairs if key == name]
+    if len(values) != 1:
+        raise _wrong(f"{name} is defined {len(values)} times")
+    return values[0]
 
 
 def _text(token: str) -> bytes:

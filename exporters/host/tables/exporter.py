@@ -57,11 +57,11 @@ class HostTablesExporter(EmbeddedModelExporter[TablesModel]):
 
     def check(self, model: TablesModel, options: Options) -> Fit:
         """Check that a block's masks fit the stack, and where the constants lie."""
-        found = super().check(model, options)
+        fit = super().check(model, options)
         if model.input.n_bits <= MOST_INPUTS:
-            return found
+            return fit
         text = f"{model.input.n_bits:,} input bits, {MOST_INPUTS:,} are allowed"
-        return replace(found, problems=(Problem(text), *found.problems))
+        return replace(fit, problems=(Problem(text), *fit.problems))
 
     def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
         """Decode the constants of ``bnn.c``; see the base class."""
@@ -139,13 +139,13 @@ def _room(tables: Sequence[Table]) -> int:
 def _spans(model: TablesModel) -> list[int]:
     """Lengths of consecutive runs of tables whose sums all fit a signed byte."""
     out = [0]
-    held = np.zeros((2, len(model.bias)), dtype=np.int64)
+    sums = np.zeros((2, len(model.bias)), dtype=np.int64)
     for table in model.tables:
         ends = np.array([table.entries.min(axis=0), table.entries.max(axis=0)], dtype=np.int64)
-        if ((held + ends < -128) | (held + ends > 127)).any():
+        if ((sums + ends < -128) | (sums + ends > 127)).any():
             out.append(0)
-            held[:] = 0
-        held += ends
+            sums[:] = 0
+        sums += ends
         out[-1] += 1
     return out
 

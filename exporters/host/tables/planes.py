@@ -43,16 +43,16 @@ def ordered(tables: Sequence[Table]) -> tuple[Table, ...]:
     Returns:
         The same tables, with index bits and entries permuted.
     """
-    found = [table.bits for table in tables]
-    if sum(perm(len(bits), min(LOW, len(bits))) for bits in found) > _MOST:
+    orders = [table.bits for table in tables]
+    if sum(perm(len(bits), min(LOW, len(bits))) for bits in orders) > _MOST:
         return tuple(tables)
-    used = Counter(plane for bits in found for plane in _planes(bits))
+    used = Counter(plane for bits in orders for plane in _planes(bits))
     for _ in range(_ROUNDS):
-        for t, bits in enumerate(found):
+        for t, bits in enumerate(orders):
             used.subtract(_planes(bits))
-            found[t] = min(_orders(bits), key=lambda order: _price(order, used))
-            used.update(_planes(found[t]))
-    return tuple(_with_bits(*each) for each in zip(tables, found, strict=True))
+            orders[t] = min(_orders(bits), key=lambda order: _price(order, used))
+            used.update(_planes(orders[t]))
+    return tuple(_with_bits(*each) for each in zip(tables, orders, strict=True))
 
 
 def _planes(bits: tuple[int, ...]) -> list[Plane]:
@@ -73,7 +73,7 @@ def _price(bits: tuple[int, ...], used: Counter[Plane]) -> float:
 def _with_bits(table: Table, bits: tuple[int, ...]) -> Table:
     """The same table, addressed by its bits in another order."""
     index = np.arange(len(table.entries))
-    given = np.zeros_like(index)
+    source_index = np.zeros_like(index)
     for place, bit in enumerate(bits):
-        given |= (index >> place & 1) << table.bits.index(bit)
-    return replace(table, bits=bits, entries=table.entries[given])
+        source_index |= (index >> place & 1) << table.bits.index(bit)
+    return replace(table, bits=bits, entries=table.entries[source_index])

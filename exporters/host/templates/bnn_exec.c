@@ -75,7 +75,7 @@ static void fail_write(void) {
 }
 
 /* Writes a name to a terminal, with a question mark for each control character. */
-static void put_name(FILE *to, const char *text) {
+static void write_name(FILE *to, const char *text) {
     for (; *text; text++) {
         const unsigned char byte = (unsigned char)*text;
         const unsigned char next = (unsigned char)text[1];
@@ -269,13 +269,13 @@ static void fail_cell(const struct input *in, uint32_t column, const char *what)
 }
 
 static void fail_empty(const struct input *in) {
-    fprintf(stderr, "%s: %s: empty; a header with the features' names is expected\n", program,
-            in->name);
+    fprintf(stderr, "%s: %s: the input is empty; expected a header with the features' names\n",
+            program, in->name);
     exit(EXIT_INPUT);
 }
 
 /* The units that a line declares, without blanks at its end; NULL for any other line. */
-static char *said_units(char *line) {
+static char *declared_units(char *line) {
     if (*line != '#') {
         return NULL;
     }
@@ -317,8 +317,8 @@ static char *read_units(struct input *in, const struct bnn *net, enum units *uni
     if (strncmp(line, "\xef\xbb\xbf", 3) == 0) {
         line += 3;
     }
-    const char *said = said_units(line);
-    if (!said) {
+    const char *declaration = declared_units(line);
+    if (!declaration) {
         if (*units == UNITS_UNKNOWN && !has_scales(net)) {
             *units = UNITS_SOURCE;
         }
@@ -331,13 +331,13 @@ static char *read_units(struct input *in, const struct bnn *net, enum units *uni
         }
         return line;
     }
-    const enum units found = parse_units(said);
-    if (found == UNITS_UNKNOWN || (*units != UNITS_UNKNOWN && *units != found)) {
-        fprintf(stderr, "%s: %s: line 1 says %s, %s is expected\n", program, in->name,
-                found == UNITS_UNKNOWN ? "other units" : units_name[found], units_name[*units]);
+    const enum units match = parse_units(declaration);
+    if (match == UNITS_UNKNOWN || (*units != UNITS_UNKNOWN && *units != match)) {
+        fprintf(stderr, "%s: %s: line 1 says %s, expected %s\n", program, in->name,
+                match == UNITS_UNKNOWN ? "other units" : units_name[match], units_name[*units]);
         exit(EXIT_INPUT);
     }
-    *units = found;
+    *units = match;
     line = next_line(in, &length);
     if (!line) {
         fail_empty(in);
@@ -349,7 +349,7 @@ static void read_header(struct input *in, const struct bnn *net, struct columns 
                         enum units *units) {
     char *at = read_units(in, net, units);
     const uint32_t n_features = bnn_features(net);
-    uint8_t *seen = allocate(n_features, 1);
+    uint8_t *occurrences = allocate(n_features, 1);
     uint32_t capacity = 0;
     while (at) {
         if (columns->count == MAX_COLUMNS) {
@@ -367,26 +367,26 @@ static void read_header(struct input *in, const struct bnn *net, struct columns 
         if (!cell) {
             fail_cell(in, columns->count, "a quoted name does not end");
         }
-        uint32_t found = UINT32_MAX;
-        for (uint32_t i = 0; i < n_features && found == UINT32_MAX; i++) {
+        uint32_t match = UINT32_MAX;
+        for (uint32_t i = 0; i < n_features && match == UINT32_MAX; i++) {
             if (strcmp(bnn_feature_name(net, i), cell) == 0) {
-                found = i;
+                match = i;
             }
         }
-        if (found != UINT32_MAX && seen[found]++) {
+        if (match != UINT32_MAX && occurrences[match]++) {
             fail_cell(in, columns->count, "this feature stands in the header twice");
         }
-        columns->feature[columns->count++] = found;
+        columns->feature[columns->count++] = match;
     }
     for (uint32_t i = 0; i < n_features; i++) {
-        if (!seen[i]) {
+        if (!occurrences[i]) {
             fprintf(stderr, "%s: %s: the header has no column named ", program, in->name);
-            put_name(stderr, bnn_feature_name(net, i));
+            write_name(stderr, bnn_feature_name(net, i));
             putc('\n', stderr);
             exit(EXIT_INPUT);
         }
     }
-    free(seen);
+    free(occurrences);
 }
 
 /* Parses a cell to the feature's integer. Returns what is wrong with it, or NULL. */
@@ -495,7 +495,7 @@ static void check_padding(const struct input *in, const struct bnn *net, const u
 
 /* Writes a cell of CSV, with an apostrophe before text that a spreadsheet would run as a formula.
  */
-static void put_text(const char *text) {
+static void write_cell(const char *text) {
     const char *guard = *text && strchr("=+-@\t\r", *text) ? "'" : "";
     if (!text[strcspn(text, ",\"\r\n")]) {
         printf("%s%s", guard, text);
@@ -520,7 +520,7 @@ static void write_rows(const struct bnn *net, size_t n, const uint32_t *classes,
         } else {
             printf("%" PRIu32 ",", classes[r]);
         }
-        put_text(bnn_class_name(net, classes[r]));
+        write_cell(bnn_class_name(net, classes[r]));
         printf(",%" PRId32, margins[r]);
         for (uint32_t c = 0; scores && c < n_classes; c++) {
             printf(",%" PRId32, scores[r * n_classes + c]);
@@ -540,7 +540,7 @@ static void write_header(const struct bnn *net, int with_scores) {
     putchar('\n');
 }
 
-static void list(const struct bnn *net) {
+static void write_model(const struct bnn *net) {
     const char *name;
     for (uint32_t i = 0; (name = bnn_kernel_name(i)); i++) {
         printf("kernel %s%s%s\n", name, bnn_kernel_supported(i) ? "" : " (not on this CPU)",
@@ -552,12 +552,12 @@ static void list(const struct bnn *net) {
     }
     for (uint32_t i = 0; i < bnn_features(net); i++) {
         printf("feature %" PRIu32 " ", i);
-        put_name(stdout, bnn_feature_name(net, i));
+        write_name(stdout, bnn_feature_name(net, i));
         putchar('\n');
     }
     for (uint32_t i = 0; i < bnn_classes(net); i++) {
         printf("class %" PRIu32 " ", i);
-        put_name(stdout, bnn_class_name(net, i));
+        write_name(stdout, bnn_class_name(net, i));
         putchar('\n');
     }
     if (fflush(stdout) || ferror(stdout)) {
@@ -567,7 +567,7 @@ static void list(const struct bnn *net) {
 
 /* --- program --------------------------------------------------------------------------- */
 
-static struct bnn *load(const char *path) {
+static struct bnn *load_network(const char *path) {
     struct bnn *net = NULL;
     if (!path) {
         const int status = bnn_init(&net);
@@ -609,8 +609,8 @@ static struct bnn *load(const char *path) {
     return net;
 }
 
-static void run(const struct bnn *net, struct input *in, enum form form, enum units units,
-                size_t batch, int with_scores) {
+static void classify_input(const struct bnn *net, struct input *in, enum form form,
+                           enum units units, size_t batch, int with_scores) {
     const uint32_t n_features = bnn_features(net);
     const uint32_t n_words = bnn_words(net);
     uint32_t *words = form == FORM_PACKED ? allocate(batch, n_words * sizeof *words) : NULL;
@@ -676,7 +676,7 @@ int main(int argc, char **argv) {
         case 'u':
             units = parse_units(optarg);
             if (units == UNITS_UNKNOWN) {
-                fprintf(stderr, "%s: --units %s: nic or source\n", program, optarg);
+                fprintf(stderr, "%s: --units %s: expected nic or source\n", program, optarg);
                 return EXIT_USAGE;
             }
             break;
@@ -688,7 +688,7 @@ int main(int argc, char **argv) {
             break;
         case 'n':
             if (parse_number(optarg, &batch) || !batch || batch > 1000000) {
-                fprintf(stderr, "%s: -n %s: 1 to 1000000 rows\n", program, optarg);
+                fprintf(stderr, "%s: -n %s: expected 1 to 1000000 rows\n", program, optarg);
                 return EXIT_USAGE;
             }
             break;
@@ -715,14 +715,14 @@ int main(int argc, char **argv) {
         fputs(usage, stderr);
         return EXIT_USAGE;
     }
-    struct bnn *net = load(weights);
+    struct bnn *net = load_network(weights);
     if (kernel && bnn_use_kernel(net, kernel) != BNN_OK) {
         fprintf(stderr, "%s: -k %s: %s\n", program, kernel, bnn_strerror(BNN_NO_KERNEL));
         bnn_free(net);
         return EXIT_USAGE;
     }
     if (only_list) {
-        list(net);
+        write_model(net);
         bnn_free(net);
         return 0;
     }
@@ -737,7 +737,7 @@ int main(int argc, char **argv) {
             return EXIT_INPUT;
         }
     }
-    run(net, &in, form, units, batch, with_scores);
+    classify_input(net, &in, form, units, batch, with_scores);
     if (in.stream != stdin) {
         fclose(in.stream);
     }

@@ -61,7 +61,7 @@ class BenchRun:
 
     Attributes:
         taken: times of each frame that went in.
-        left: frames that came out.
+        left: frames that left the card.
         counters: the card's counters since its start, by name.
         clock: clock in which the run ended.
     """
@@ -157,20 +157,24 @@ class FrontBench(SimulatedCardProcess):
             one = frame if isinstance(frame, OfferedFrame) else OfferedFrame(frame)
             self._say(f"f {one.clock} {int(one.damaged)} {one.data.hex()}")
         self._say(f"r {clocks} {quiet or self.quiet}")
-        asked, answered = self._pipes()
-        asked.flush()
-        taken, left, counters = [], [], {}
-        for line in answered:
+        commands, answers = self._pipes()
+        commands.flush()
+        accepted_frames, sent_frames, counters = [], [], {}
+        for line in answers:
             what, _, rest = line.strip().partition(" ")
             fields = rest.split()
             if what == "i":
-                taken.append(AcceptedFrame(*(int(f) for f in fields)))
+                accepted_frames.append(AcceptedFrame(*(int(f) for f in fields)))
             elif what == "o":
-                left.append(SentFrame(int(fields[0]), int(fields[1]), bytes.fromhex(fields[2])))
+                sent_frames.append(
+                    SentFrame(int(fields[0]), int(fields[1]), bytes.fromhex(fields[2]))
+                )
             elif what == "n":
                 counters = dict(zip(COUNTERS, (int(f) for f in fields), strict=False))
             elif what == "=":
-                return BenchRun(tuple(taken), tuple(left), counters, int(fields[0]))
+                return BenchRun(
+                    tuple(accepted_frames), tuple(sent_frames), counters, int(fields[0])
+                )
         raise VerifyError(f"the simulated front end ended (exit code {self._exit_code()})")
 
     def _say(self, text: str) -> None:

@@ -105,8 +105,8 @@ class _Datagrams:
 
     def receive(self, seconds: float) -> Message | None:
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self._port.settimeout(left)
+        while (seconds_left := end - time.monotonic()) > 0:
+            self._port.settimeout(seconds_left)
             try:
                 return read_message(self._port.recv(65535))
             except TimeoutError:
@@ -135,8 +135,8 @@ class _Stream:
                 raise ClientError("the card closed the connection")
             self._bytes += more
         size = message_bytes(self._bytes)
-        found, self._bytes = self._bytes[:size], self._bytes[size:]
-        return read_message(found)
+        message, self._bytes = self._bytes[:size], self._bytes[size:]
+        return read_message(message)
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -180,7 +180,7 @@ def query_card(
         model, rows, words, most = _agree(line, models, features, manner, input_stage)
     batch = manner.batch or min(most, (PAYLOAD - HEADER.size) // rows.shape[1]) or 1
     digest = int(model.digest[:8], 16)
-    wanted = [words[at : at + batch] for at in range(0, len(words), batch)]
+    batches = [words[at : at + batch] for at in range(0, len(words), batch)]
     messages = [
         request(number, digest, rows[at : at + batch]).to_bytes()
         for number, at in enumerate(range(0, len(rows), batch), start=1)
@@ -190,7 +190,7 @@ def query_card(
         answers, latencies, resent = _exchange(line, messages, manner)
     seconds = time.monotonic() - started
     verdicts, full = [], False
-    for index, (answer, inputs) in enumerate(zip(answers, wanted, strict=True)):
+    for index, (answer, inputs) in enumerate(zip(answers, batches, strict=True)):
         _compare(model, answer, inputs, index * batch)
         full = answer.size != VERDICT_BYTES
         verdicts.append(read_results(answer, len(model.classes)).verdicts)
@@ -280,20 +280,22 @@ def _compare(model: Classifier, answer: Message, inputs: NDArray[np.uint32], fir
     if answer.model != digest:
         raise VerifyError(f"row {first}: the model {answer.model:08x} answered, not {digest:08x}")
     full = answer.size != VERDICT_BYTES
-    wanted = results_body(model, inputs, full=full)
-    if answer.body == wanted:
+    expected = results_body(model, inputs, full=full)
+    if answer.body == expected:
         return
     size = result_bytes(len(model.classes), full=full)
-    if len(answer.body) != len(wanted):
+    if len(answer.body) != len(expected):
         raise VerifyError(
-            f"rows from {first}: {len(answer.body)} bytes of results, {len(wanted)} expected"
+            f"rows from {first}: {len(answer.body)} bytes of results, {len(expected)} expected"
         )
     wrong = next(
-        i for i in range(len(inputs)) if answer.body[i * size :][:size] != wanted[i * size :][:size]
+        i
+        for i in range(len(inputs))
+        if answer.body[i * size :][:size] != expected[i * size :][:size]
     )
     raise VerifyError(
         f"row {first + wrong}: the card answered {answer.body[wrong * size :][:size].hex(' ')}, "
-        f"the model gives {wanted[wrong * size :][:size].hex(' ')}"
+        f"the model gives {expected[wrong * size :][:size].hex(' ')}"
     )
 
 

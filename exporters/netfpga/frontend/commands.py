@@ -48,36 +48,37 @@ def ask(
     features = read_features(flows, widest, None)
     manner = ClientOptions(tcp=tcp, batch=batch, window=window, timeout=timeout, tries=tries)
     with spinner(f"asking {where[0]}"):
-        found = ask_card(where, models, features, manner, input_stage)
-    names, counts = np.unique(found.verdicts, return_counts=True)
+        answers = ask_card(where, models, features, manner, input_stage)
+    names, counts = np.unique(answers.verdicts, return_counts=True)
     verdicts = {
-        found.model.verdict_names[int(n)]: int(c) for n, c in zip(names, counts, strict=True)
+        answers.model.verdict_names[int(n)]: int(c) for n, c in zip(names, counts, strict=True)
     }
-    rows = len(found.verdicts)
-    median, worst = (float(np.quantile(found.latencies, q)) for q in (0.5, 0.99))
+    rows = len(answers.verdicts)
+    median, worst = (float(np.quantile(answers.latencies, q)) for q in (0.5, 0.99))
     if json:
         print_json(
             {
                 "rows": rows,
-                "requests": found.requests,
-                "resent": found.resent,
-                "seconds": found.seconds,
-                "rows_per_second": rows / found.seconds,
+                "requests": answers.requests,
+                "resent": answers.resent,
+                "seconds": answers.seconds,
+                "rows_per_second": rows / answers.seconds,
                 "latency_median_seconds": median,
                 "latency_p99_seconds": worst,
-                "compared": "scores" if found.full else "verdicts",
-                "model": found.model.digest,
+                "compared": "scores" if answers.full else "verdicts",
+                "model": answers.model.digest,
                 "transport": "tcp" if tcp else "udp",
                 "verdicts": verdicts,
             }
         )
         return
-    what = "verdict, class, margin and scores" if found.full else "verdict"
+    what = "verdict, class, margin and scores" if answers.full else "verdict"
     print_result(f"{rows:,} rows answered, each with the model's {what}")
     print_result("verdicts: " + ", ".join(f"{name} {count:,}" for name, count in verdicts.items()))
     print_result(
-        f"{found.requests:,} requests over {'TCP' if tcp else 'UDP'}, {found.resent} sent again; "
-        f"{rows / found.seconds:,.0f} rows/s; latency {1e3 * median:.3g} ms, "
+        f"{answers.requests:,} requests over {'TCP' if tcp else 'UDP'}, "
+        f"{answers.resent} sent again; "
+        f"{rows / answers.seconds:,.0f} rows/s; latency {1e3 * median:.3g} ms, "
         f"99 % within {1e3 * worst:.3g} ms"
     )
 
@@ -95,9 +96,9 @@ def _candidates(path: Path) -> tuple[Classifier, ...]:
 
     if (path / MANIFEST).exists():
         return (exported_network(path, read_manifest(path)).model,)
-    found = models_of(path)
-    if len(found) != 1:
-        raise UsageError(f"{path} holds {len(found)} networks: name one model file")
-    model = load_model(next(iter(found.values())))
+    candidates = models_of(path)
+    if len(candidates) != 1:
+        raise UsageError(f"{path} holds {len(candidates)} networks: name one model file")
+    model = load_model(next(iter(candidates.values())))
     small = simplify(model).model
     return (small,) if small == model else (small, model)

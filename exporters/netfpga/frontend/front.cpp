@@ -45,11 +45,11 @@ struct Frame {
     Bytes bytes;
 };
 
-struct Taken {
+struct AcceptedFrame {
     uint64_t first, last, stalls;
 };
 
-struct Left {
+struct SentFrame {
     uint64_t first, last;
     Bytes bytes;
 };
@@ -78,7 +78,7 @@ class Card : Streams<Vn3ic_front_top> {
             waiting_.back().bytes.resize(kLeastFrame);
     }
     void hold(uint64_t clocks) {
-        held_ = clocks_ + clocks;
+        hold_until_ = clocks_ + clocks;
     }
     size_t waiting() const {
         return waiting_.size();
@@ -99,30 +99,30 @@ class Card : Streams<Vn3ic_front_top> {
 
     void step() {
         offer();
-        top_.m_axis_tready = clocks_ >= held_;
+        top_.m_axis_tready = clocks_ >= hold_until_;
         top_.eval(); // tready may depend on the offered beat
-        const bool taken = top_.s_axis_tvalid && top_.s_axis_tready;
+        const bool is_accepted = top_.s_axis_tvalid && top_.s_axis_tready;
         const bool stalled = top_.s_axis_tvalid && !top_.s_axis_tready;
         collect();
         const uint64_t now = clocks_;
         clock();
         if (stalled)
             ++stalls_;
-        if (!taken)
+        if (!is_accepted)
             return;
         busy_ = now;
         if (at_ == 0)
             first_ = now;
         at_ += kBeatBytes;
         if (at_ >= waiting_.front().bytes.size()) {
-            taken_.push_back({first_, now, stalls_});
+            accepted_frames_.push_back({first_, now, stalls_});
             waiting_.pop_front();
             at_ = stalls_ = 0;
         }
     }
 
-    std::vector<Taken> taken_;
-    std::vector<Left> left_;
+    std::vector<AcceptedFrame> accepted_frames_;
+    std::vector<SentFrame> sent_frames_;
 
   private:
     void offer() {
@@ -141,14 +141,14 @@ class Card : Streams<Vn3ic_front_top> {
             leaving_first_ = clocks_;
         if (!take_beat(leaving_))
             return;
-        left_.push_back({leaving_first_, clocks_, leaving_});
+        sent_frames_.push_back({leaving_first_, clocks_, leaving_});
         leaving_.clear();
     }
 
     std::deque<Frame> waiting_;
     Bytes leaving_;
     size_t at_ = 0; // bytes of the first waiting frame that the card has taken
-    uint64_t held_ = 0, busy_ = 0, first_ = 0, stalls_ = 0, leaving_first_ = 0;
+    uint64_t hold_until_ = 0, busy_ = 0, first_ = 0, stalls_ = 0, leaving_first_ = 0;
 };
 
 // A cable that loses, doubles and delays a share of the frames, the same frames in each run.
@@ -191,23 +191,23 @@ Bytes from_hex(const std::string &text) {
     return bytes;
 }
 
-void report(Card &card) {
-    for (const Taken &t : card.taken_)
+void print_events(Card &card) {
+    for (const AcceptedFrame &t : card.accepted_frames_)
         std::printf("i %llu %llu %llu\n", (unsigned long long)t.first, (unsigned long long)t.last,
                     (unsigned long long)t.stalls);
-    for (const Left &l : card.left_) {
+    for (const SentFrame &l : card.sent_frames_) {
         std::printf("o %llu %llu ", (unsigned long long)l.first, (unsigned long long)l.last);
         for (const uint8_t byte : l.bytes)
             std::printf("%02x", byte);
         std::printf("\n");
     }
-    card.taken_.clear();
-    card.left_.clear();
+    card.accepted_frames_.clear();
+    card.sent_frames_.clear();
     std::printf("n%s\n= %llu\n", card.counters().c_str(), (unsigned long long)card.clocks());
     std::fflush(stdout);
 }
 
-int drive(Card &card) {
+int run_commands(Card &card) {
     std::string line;
     while (!stopped && std::getline(std::cin, line)) {
         std::istringstream words(line);
@@ -225,13 +225,13 @@ int drive(Card &card) {
             while (card.clocks() < end &&
                    (card.waiting() || card.clocks() - begin < more || card.quiet() < more))
                 card.step();
-            report(card);
+            print_events(card);
         }
     }
     return 0;
 }
 
-int serve(Card &card, int fd, unsigned bad) {
+int relay_frames(Card &card, int fd, unsigned bad) {
     uint64_t in = 0, out = 0, dropped = 0;
     Cable there(bad), back(bad);
     const auto arrive = [&](const Bytes &frame) { card.add(0, false, frame.data(), frame.size()); };
@@ -243,7 +243,7 @@ int serve(Card &card, int fd, unsigned bad) {
     while (!stopped) {
         const bool idle = card.waiting() == 0 && card.quiet() > kQuiet;
         if (card.waiting() < kMaxWaiting) {
-            if (!wait_for(&port, 1, idle ? 1 : 0) || gone(port))
+            if (!wait_for_frames(&port, 1, idle ? 1 : 0) || is_port_gone(port))
                 return 1;
             if (port.revents & POLLIN) {
                 const ssize_t length = read(fd, bytes, sizeof bytes);
@@ -258,10 +258,10 @@ int serve(Card &card, int fd, unsigned bad) {
         }
         for (int i = 0; i < kIdleClocks; ++i)
             card.step();
-        for (const Left &l : card.left_)
+        for (const SentFrame &l : card.sent_frames_)
             back.pass(l.bytes, leave);
-        card.left_.clear();
-        card.taken_.clear();
+        card.sent_frames_.clear();
+        card.accepted_frames_.clear();
     }
     std::printf("%llu %llu %llu %llu%s\n", (unsigned long long)in, (unsigned long long)out,
                 (unsigned long long)dropped, (unsigned long long)card.clocks(),
@@ -280,8 +280,8 @@ int main(int argc, char **argv) {
     const auto number = [&](int i) { return std::strtoull(argv[i], nullptr, 16); };
     Card card(number(2), static_cast<uint32_t>(number(3)), static_cast<uint16_t>(number(4)),
               static_cast<uint32_t>(number(5)));
-    say_ready();
+    report_ready();
     if (std::strcmp(argv[1], "-") == 0)
-        return drive(card);
-    return serve(card, std::atoi(argv[1]), static_cast<unsigned>(number(6)));
+        return run_commands(card);
+    return relay_frames(card, std::atoi(argv[1]), static_cast<unsigned>(number(6)));
 }

@@ -169,12 +169,12 @@ def read_results(message: Message, classes: int) -> Results:
     layout = np.dtype(
         [("verdict", ">u2"), ("class", ">u2"), ("margin", ">u4"), ("scores", ">i4", (classes,))]
     )
-    found = np.frombuffer(message.body, layout)
+    rows = np.frombuffer(message.body, layout)
     return Results(
-        _verdicts(found["verdict"]),
-        found["class"].astype(np.int64),
-        found["margin"].astype(np.int64),
-        found["scores"].astype(np.int64),
+        _verdicts(rows["verdict"]),
+        rows["class"].astype(np.int64),
+        rows["margin"].astype(np.int64),
+        rows["scores"].astype(np.int64),
     )
 
 
@@ -186,14 +186,14 @@ def results_body(model: Classifier, words: ArrayLike, *, full: bool = True) -> b
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
         full: whether results hold class, margin and scores in addition to the verdict.
     """
-    found = model.infer(words)
-    verdicts = model.verdicts(found.scores) if model.shunt else found.classes
+    inference = model.infer(words)
+    verdicts = model.verdicts(inference.scores) if model.shunt else inference.classes
     wire = np.where(verdicts == SHUNT, SHUNTED, verdicts)
     if not full:
         return wire.astype(">u2").tobytes()
-    columns = [wire.astype(">u2"), found.classes.astype(">u2"), found.margins.astype(">u4")]
+    columns = [wire.astype(">u2"), inference.classes.astype(">u2"), inference.margins.astype(">u4")]
     parts = [c.view(np.uint8).reshape(len(wire), -1) for c in columns]
-    parts.append(np.ascontiguousarray(found.scores.astype(">i4")).view(np.uint8))
+    parts.append(np.ascontiguousarray(inference.scores.astype(">i4")).view(np.uint8))
     return np.concatenate(parts, axis=1).tobytes()
 
 

@@ -120,11 +120,12 @@ def serve(
     where = f" in the namespace {netns}" if netns else ""
     text = f"the card is {card.address}, port {PORT}, at {tap} ({card.host}){where}; Ctrl-C ends it"
     simulator_process.serve(card, lambda: say(text))
-    seen = card.counters
-    if seen is None:
+    counters = card.counters
+    if counters is None:
         raise N3icError("the simulated card ended unexpectedly")
-    own = ", ".join(f"{name} {count}" for name, count in seen.card.items())
+    own = ", ".join(f"{name} {count}" for name, count in counters.card.items())
     say(
-        f"{tap}: {seen.frames_in} frames in, {seen.frames_out} out, {seen.dropped} dropped; "
-        f"{seen.clocks:,} clocks simulated; {own}"
+        f"{tap}: {counters.frames_in} frames in, {counters.frames_out} out, "
+        f"{counters.dropped} dropped; "
+        f"{counters.clocks:,} clocks simulated; {own}"
     )

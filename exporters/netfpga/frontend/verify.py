@@ -67,25 +67,25 @@ def check_front(directory: Path, model: Classifier, options: Options, words: Wor
         for i, (_, batch) in enumerate(batches)
     ]
     with FrontBench(directory) as bench:
-        left = bench.run(frames).left
-    if len(left) != len(frames):
-        raise VerifyError(f"the front end answered {len(left)} of {len(frames)} datagrams")
+        sent_frames = bench.run(frames).left
+    if len(sent_frames) != len(frames):
+        raise VerifyError(f"the front end answered {len(sent_frames)} of {len(frames)} datagrams")
     full = options["answers"] == "full"
-    for i, (frame, (inputs, _)) in enumerate(zip(left, batches, strict=True)):
+    for i, (frame, (inputs, _)) in enumerate(zip(sent_frames, batches, strict=True)):
         try:
-            found = read_message(packets.read_ipv4(frame.data).payload)
+            answer = read_message(packets.read_ipv4(frame.data).payload)
         except (ValueError, MessageError) as error:
             raise VerifyError(f"the front end: datagram {i}: {error}") from error
-        wanted = results_body(model, inputs, full=full)
-        if (found.number, found.model, found.body) != (i, digest, wanted):
+        expected = results_body(model, inputs, full=full)
+        if (answer.number, answer.model, answer.body) != (i, digest, expected):
             wrong = next(
-                (k for k in range(len(inputs)) if _result(found.body, k, form.result)
-                 != _result(wanted, k, form.result)), 0,
+                (k for k in range(len(inputs)) if _result(answer.body, k, form.result)
+                 != _result(expected, k, form.result)), 0,
             )  # fmt: skip
             raise VerifyError(
                 f"the front end: datagram {i}, row {wrong} of {len(inputs)}: answer "
-                f"{_result(found.body, wrong, form.result).hex(' ')}, expected "
-                f"{_result(wanted, wrong, form.result).hex(' ')}"
+                f"{_result(answer.body, wrong, form.result).hex(' ')}, expected "
+                f"{_result(expected, wrong, form.result).hex(' ')}"
             )
     return (
         f"front end of {8 * form.beat} bits: {len(frames)} datagrams of {len(words)} rows "
@@ -97,7 +97,7 @@ def _feature_values(
     model: Classifier, count: int, rng: np.random.Generator
 ) -> dict[str, NDArray[np.int64]]:
     """Features at and next to the cuts of the input stage, and random ones."""
-    found = {}
+    columns = {}
     for name in model.input.features:
         cuts = [c for f in model.input.fields if f.feature == name for c in f.cuts]
         clamps = [f.clamp for f in model.input.fields if f.feature == name]
@@ -105,8 +105,8 @@ def _feature_values(
         values = np.where(
             rng.random(count) < 0.5, rng.choice(near, count), rng.integers(0, 1 << 32, count)
         )
-        found[name] = np.clip(values, 0, UINT32_MAX)
-    return found
+        columns[name] = np.clip(values, 0, UINT32_MAX)
+    return columns
 
 
 def _result(body: bytes, index: int, size: int) -> bytes:

@@ -41,7 +41,7 @@ def decode_cuts(
     except (OSError, UnicodeDecodeError) as error:
         raise VerifyError(f"{FILE}: cannot be read ({error})") from error
     names = model.input.features
-    wires = {int(i): found for i, *found in _WIRE.findall(text)}
+    wires = {int(i): parts for i, *parts in _WIRE.findall(text)}
     expected, at = {}, 0
     # Features are concatenated in order, so the first one is the highest word.
     for i, width in reversed(list(enumerate(feature_widths(model.input, options)))):
@@ -51,7 +51,7 @@ def decode_cuts(
     if wires != expected:
         raise VerifyError(f"{FILE}: the positions of features are not those of the packet")
     cuts = {int(bit): _compared(formula) for bit, formula in _BIT.findall(text)}
-    clamps = {tuple(map(int, found)) for found in _CLAMP.findall(text)}
+    clamps = {tuple(map(int, numbers)) for numbers in _CLAMP.findall(text)}
     binary = set(_BINARY.findall(text))
     out = []
     for k, (first, field) in enumerate(zip(model.input.offsets, model.input.fields, strict=True)):

@@ -243,11 +243,11 @@ def _simulate(
 
 
 def _answers(model: Classifier, words: Words, *, class_only: bool) -> list[ExpectedResult]:
-    found = model.infer(words)
-    margins = np.zeros_like(found.margins) if class_only else found.margins
+    inference = model.infer(words)
+    margins = np.zeros_like(inference.margins) if class_only else inference.margins
     return [
         ExpectedResult(int(model.digest[:8], 16), int(verdict) & SHUNTED, int(margin))
-        for verdict, margin in zip(model.verdicts(found.scores), margins, strict=True)
+        for verdict, margin in zip(model.verdicts(inference.scores), margins, strict=True)
     ]
 
 
@@ -259,15 +259,15 @@ def _compare(
 ) -> None:
     """Compare the card's output beat by beat, with the networks answering in turn."""
     beats = [line.split() for line in lines]
-    at = asked = network = 0
+    at = requests = network = 0
     for i, frame in enumerate(frames):
         got = beats[at : at + frame.beats]
         at += frame.beats
         if not traffic.is_request(frame, form):
             candidates: list[ExpectedResult | None] = [None]
         else:
-            candidates = [a[asked] for a in answers[network : network + 2]]
-            asked += 1
+            candidates = [a[requests] for a in answers[network : network + 2]]
+            requests += 1
         fits = [got == _expected(i, frame, form, answer) for answer in candidates]
         if not any(fits):
             raise VerifyError(_mismatch(i, frame, form, got, candidates))
@@ -277,8 +277,8 @@ def _compare(
     # Without the model's id in the packet, a swap shows only if the last answers differ.
     last = slice(len(answers[0]) * 7 // 8, None)
     values = [[(a.label, a.margin) for a in of[last]] for of in answers]
-    told = form.in_packet or all(a != b for a, b in pairwise(values))
-    if network != len(answers) - 1 and told:
+    shows_swap = form.in_packet or all(a != b for a, b in pairwise(values))
+    if network != len(answers) - 1 and shows_swap:
         raise VerifyError(f"the card: of {len(answers)} networks in turn {network + 1} answered")
 
 
@@ -312,8 +312,8 @@ def _mismatch(
     if candidates == [None]:
         return f"{where}: not a request, but changed"
     bytes_ = b"".join(bytes.fromhex(b[3].replace("x", "0"))[::-1] for b in got)
-    found = bytes_[form.result_at : form.result_at + 10].hex(" ") if form.in_packet else got[0][2]
-    wanted = " or ".join(
+    answer = bytes_[form.result_at : form.result_at + 10].hex(" ") if form.in_packet else got[0][2]
+    expected = " or ".join(
         f"model {a.model:08x}, class {a.label}, margin {a.margin}" for a in candidates if a
     )
-    return f"{where}: answer {found}, expected {wanted}"
+    return f"{where}: answer {answer}, expected {expected}"

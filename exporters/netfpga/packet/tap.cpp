@@ -79,10 +79,10 @@ class Card : Streams<Vn3ic_top> {
         offer();
         write_next();
         top_.eval(); // tready may depend on the offered beat
-        const bool taken = top_.s_axis_tvalid && top_.s_axis_tready;
+        const bool is_accepted = top_.s_axis_tvalid && top_.s_axis_tready;
         collect();
         clock();
-        if (taken) {
+        if (is_accepted) {
             at_ += kBeatBytes;
             if (at_ >= waiting_.front().bytes.size()) {
                 waiting_.pop_front();
@@ -178,16 +178,16 @@ int main(int argc, char **argv) {
     ports[kPorts] = {STDIN_FILENO, POLLIN, 0};
     std::string writes;
     Card card(fds);
-    say_ready();
+    report_ready();
     static uint8_t bytes[kMaxFrame];
     while (!stopped) {
         if (card.full())
             ports[kPorts].revents = 0;
         else {
-            if (!wait_for(ports, kPorts + 1, card.idle() ? -1 : 0))
+            if (!wait_for_frames(ports, kPorts + 1, card.idle() ? -1 : 0))
                 return 1;
             for (int i = 0; i < kPorts; ++i) {
-                if (gone(ports[i]))
+                if (is_port_gone(ports[i]))
                     return 1;
                 if (!(ports[i].revents & POLLIN))
                     continue;

@@ -114,15 +114,15 @@ class VirtualNic(SimulatedCardProcess):
             UsageError: the file is damaged or made for another executor; nothing is written.
             N3icError: the card is not running.
         """
-        found = read_update(update, CorePorts.load(self.directory))
-        asked, answered = self._pipes()
-        lines = (f"{address:x} {word:x}\n" for address, word in found.writes)
+        new_model = read_update(update, CorePorts.load(self.directory))
+        commands, answers = self._pipes()
+        lines = (f"{address:x} {word:x}\n" for address, word in new_model.writes)
         try:
-            asked.write("".join(lines) + "swap\n")
-            asked.flush()
+            commands.write("".join(lines) + "swap\n")
+            commands.flush()
         except OSError as error:
             raise N3icError("the card is not running any more") from error
-        if answered.readline().strip() != "swapped":
+        if answers.readline().strip() != "swapped":
             raise N3icError("the card ended while a model was written")
 
 

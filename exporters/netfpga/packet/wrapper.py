@@ -148,7 +148,7 @@ def packet_format(model: Classifier, options: Options) -> PacketFormat:
     if shunt_port and not (model.shunt or options.get("shunting") == "all"):
         raise UsageError(f"--shunt-port {shunt_port}: the model has no shunting threshold")
     offset = int(options["offset"]) or start + HEADER_BYTES
-    made = PacketFormat(
+    form = PacketFormat(
         udp=udp,
         value=int(options["udp-port"] if udp else options["ethertype"]),
         input_bytes=-(-bits // 8) if from_packet else 0,
@@ -158,18 +158,18 @@ def packet_format(model: Classifier, options: Options) -> PacketFormat:
         in_tuser=options["result"] != "packet" or shunt_port > 0,
         shunt_port=shunt_port,
     )
-    clash = made.offset < made.result_at + RESULT_BYTES and made.result_at < offset + bits // 8
-    if made.need > MAX_NEED:
+    clash = form.offset < form.result_at + RESULT_BYTES and form.result_at < offset + bits // 8
+    if form.need > MAX_NEED:
         raise UsageError(
-            f"a request would have {made.need} bytes, the packet path inspects at most {MAX_NEED}; "
+            f"a request would have {form.need} bytes, the packet path inspects at most {MAX_NEED}; "
             "use --input side"
         )
-    if from_packet and made.in_packet and clash:
+    if from_packet and form.in_packet and clash:
         raise UsageError(
-            f"--offset {made.offset}: the result is written to bytes {made.result_at} to "
-            f"{made.result_at + RESULT_BYTES - 1}, over the input; use --result tuser"
+            f"--offset {form.offset}: the result is written to bytes {form.result_at} to "
+            f"{form.result_at + RESULT_BYTES - 1}, over the input; use --result tuser"
         )
-    return made
+    return form
 
 
 def input_width(model: Classifier, options: Options) -> int:

@@ -90,15 +90,15 @@ def _blocks(verilog: str) -> list[_Parameters]:
     """Read each layer's parameters: ``n3ic_rows`` and ``n3ic_hidden`` or ``n3ic_output``."""
     layers: dict[int, _Parameters] = {}
     for kind, text, index in _BLOCK.findall(verilog):
-        found = {k: int(v) if v.isdigit() else v[1:-5] for k, v in _PARAMETER.findall(text)}
+        parameters = {k: int(v) if v.isdigit() else v[1:-5] for k, v in _PARAMETER.findall(text)}
         if kind == "output":
-            found["M"] = found.pop("CLASSES")
-        layers.setdefault(int(index), {}).update(found)
+            parameters["M"] = parameters.pop("CLASSES")
+        layers.setdefault(int(index), {}).update(parameters)
     needed = {"N", "M", "LANES", "CHUNKS", "PART", "GROUPS", "GROUP_W", "ROW_W", "MASKED"}
     if sorted(layers) != list(range(len(layers))) or not layers:
         raise VerifyError("rtl/n3ic_executor.v: its layers are not numbered from 0")
-    for index, found in layers.items():
-        if needed - set(found) or not {"THRESHOLDS", "BIASES"} & set(found):
+    for index, parameters in layers.items():
+        if needed - set(parameters) or not {"THRESHOLDS", "BIASES"} & set(parameters):
             raise VerifyError(f"rtl/n3ic_executor.v: layer {index} lacks parameters")
     return [layers[i] for i in range(len(layers))]
 
@@ -181,20 +181,20 @@ def _update(directory: Path, memories: list[_Memory]) -> _Read:
     body = [line for line in lines if not line.startswith("#")]
     _check_id(name, lines, body, fields)
     for line in body[1:-1]:
-        found = _WRITE.fullmatch(line)
-        if not found:
+        write = _WRITE.fullmatch(line)
+        if not write:
             raise VerifyError(f"{name}: {line[:40]!r} is not an address and a word")
-        address = int(found[1], 16)
+        address = int(write[1], 16)
         at = {k: address >> low & mask for k, (low, mask) in fields.items()}
         words = room.get((at["layer"], at["kind"]))
         beside = address - sum(at[kind] << low for kind, (low, _) in fields.items())
         # Word 0 of the model's kind is its id, so the threshold is word 1.
         row, word = at["row"], at["word"] - (at["kind"] == 3)
         if words is None or beside or row >= len(words) or not 0 <= word < words.shape[1]:
-            raise VerifyError(f"{name}: {found[1]} is not an address of a memory")
+            raise VerifyError(f"{name}: {write[1]} is not an address of a memory")
         if words[row, word] >= 0:
-            raise VerifyError(f"{name}: {found[1]} is written twice")
-        words[row, word] = int(found[2], 16)
+            raise VerifyError(f"{name}: {write[1]} is written twice")
+        words[row, word] = int(write[2], 16)
 
     def read(memory: _Memory) -> NDArray[np.uint32]:
         words = room[memory.layer, memory.kind]
@@ -214,9 +214,9 @@ def _check_id(
         (0, "first", 1, ["00000000"], "does not clear the bank's id"),
         (-1, "last", 0, named, "is not the id of its model"),
     ):
-        found = _WRITE.fullmatch(body[i] if body else "")
+        write = _WRITE.fullmatch(body[i] if body else "")
         address = 3 << fields["kind"][0] | row << fields["row"][0]
-        if not found or int(found[1], 16) != address or value != [found[2]]:
+        if not write or int(write[1], 16) != address or value != [write[2]]:
             raise VerifyError(f"{name}: its {line} line {wrong}")
 
 

@@ -111,14 +111,14 @@ def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]
         ExportError: as for :func:`memory_images`.
     """
     address = layout.address_map.address
-    found = [
+    contents = [
         (address(image.layer, image.kind, row, column), int(word))
         for image in memory_images(model, layout)
         for row, words in enumerate(image.words)
         for column, word in enumerate(words, _SHUNTING if image.kind == MODEL else 0)
     ]
     begin, end = (address(0, MODEL, row, _ID) for row in (1, 0))
-    return [(begin, 0), *found, (end, int(model.digest[:8], 16))]
+    return [(begin, 0), *contents, (end, int(model.digest[:8], 16))]
 
 
 def another(

@@ -141,12 +141,12 @@ def _popcount_ffs(n: int, *, masked: bool, tables: bool) -> tuple[int, int]:
     """Flip-flops of a popcount, and its latency in clocks, which its valid bits must match."""
     if tables:
         octets = -(-n // 8)
-        found, level, bits = n, octets, min(4, clog2(n + 1))
+        flip_flops, level, bits = n, octets, min(4, clog2(n + 1))
         latency = 2
         while True:
-            found += level * bits
+            flip_flops += level * bits
             if level == 1:
-                return found, max(3, latency)
+                return flip_flops, max(3, latency)
             level, bits, latency = -(-level // 2), bits + 1, latency + 1
     groups = -(-n // (2 if masked else 3))
     counts, latency = _count_ffs(groups)

@@ -61,17 +61,17 @@ def update_text(model: BinaryModel, layout: SequentialLayout) -> str:
     return compose(layout.text, model.digest, layout.address_map.width, writes(model, layout))
 
 
-def compose(executor: str, digest: str, width: int, found: Sequence[tuple[int, int]]) -> str:
+def compose(executor: str, digest: str, width: int, contents: Sequence[tuple[int, int]]) -> str:
     """Compose an update file.
 
     Args:
         executor: description of the executor that it is for.
         digest: hexadecimal digest of the model.
         width: bits of an address.
-        found: addresses and words, in order.
+        contents: addresses and words, in order.
     """
     digits = -(-width // 4)
-    lines = [f"{address:0{digits}x} {word:08x}" for address, word in found]
+    lines = [f"{address:0{digits}x} {word:08x}" for address, word in contents]
     return _UPDATE.text((executor, digest, str(len(lines))), lines)
 
 

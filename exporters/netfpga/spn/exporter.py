@@ -92,7 +92,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         (out / "rtl").mkdir(exist_ok=True)
         for name, text in texts.items():
             (out / "rtl" / name).write_text(text, encoding="ascii")
-        made = CorePorts(
+        ports = CorePorts(
             style="spatial",
             n_in=model.input.n_bits,
             n_classes=len(model.classes),
@@ -105,18 +105,19 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             sources=tuple(sorted(f"rtl/{name}" for name in texts)),
             shunts=model.shunt > 0,
         )
-        shell.write_shell(model, options, made, out)
+        shell.write_shell(model, options, ports, out)
 
     def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
         """Simulate the core on packed inputs, then the parts around it under traffic."""
-        seen = simulate.run_core(directory, model, words, shell.simulator_of(options))
-        if seen.latency != latency(_plan(model)) or seen.interval not in (None, 1.0):
+        simulation = simulate.run_core(directory, model, words, shell.simulator_of(options))
+        if simulation.latency != latency(_plan(model)) or simulation.interval not in (None, 1.0):
             raise VerifyError(
-                f"n3ic_core: {seen.latency} clocks, an input every {seen.interval} clocks; "
+                f"n3ic_core: {simulation.latency} clocks, "
+                f"an input every {simulation.interval} clocks; "
                 f"expected {latency(_plan(model))} clocks, one input per clock"
             )
-        done = simulate.as_run(seen, self.device.clock_mhz, {})
-        return shell.run_shell(directory, model, options, words, seen, done)
+        done = simulate.as_run(simulation, self.device.clock_mhz, {})
+        return shell.run_shell(directory, model, options, words, simulation, done)
 
     def encode(
         self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
@@ -135,16 +136,16 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             f"are those of one core{f' out of {copies}' if copies > 1 else ''}.",
         ]
         try:
-            seen = simulate.run_core(directory, model, spn_vectors(model, _REPORT_VECTORS))
-            figures += simulate.as_run(seen, self.device.clock_mhz, {}).figures
+            simulation = simulate.run_core(directory, model, spn_vectors(model, _REPORT_VECTORS))
+            figures += simulate.as_run(simulation, self.device.clock_mhz, {}).figures
         except MissingDependencyError as error:
             notes.append(f"Not simulated: {error}.")
-        told = f"{copies} core{'s' if copies > 1 else ''} with one input per clock each"
+        source = f"{copies} core{'s' if copies > 1 else ''} with one input per clock each"
         octets = copies * -(-wrapper.input_width(model, options) // 8)
         rate = 8e6 * octets * self.device.clock_mhz / 1e9
         figures += [
-            Figure("input.bytes_per_clock", octets, "byte", "estimated", told),
-            Figure("input.rate", rate, "Gb/s", "estimated", f"{told}, at this clock"),
+            Figure("input.bytes_per_clock", octets, "byte", "estimated", source),
+            Figure("input.rate", rate, "Gb/s", "estimated", f"{source}, at this clock"),
         ]
         figures += self._resources(size.estimate(plan))
         if options["synth"]:

@@ -131,25 +131,25 @@ class SpnPipeline:
     @property
     def score_width(self) -> int:
         """Width of a score in two's complement, in bits; a margin fits the same width unsigned."""
-        found = [self.cells[i] for i in self.scores]
-        low, high = min(c.low for c in found), max(c.high for c in found)
+        scores = [self.cells[i] for i in self.scores]
+        low, high = min(c.low for c in scores), max(c.high for c in scores)
         return max((-low - 1).bit_length() if low < 0 else 0, high.bit_length()) + 1
 
 
 def pipeline(model: SpnModel) -> SpnPipeline:
     """Build the pipeline of a network; deterministic."""
-    made = operations(model)
+    network = operations(model)
     builder = _Builder(model)
-    pairs = _pairs(made)
+    pairs = _pairs(network)
     inside = {i for pair in pairs.values() for i in pair}
-    for i, (step, bounds) in enumerate(zip(made.steps, made.bounds, strict=True)):
+    for i, (step, bounds) in enumerate(zip(network.steps, network.bounds, strict=True)):
         if i in inside:
             builder.place.append(-1)  # the fused table is its only reader
         elif i in pairs:
-            builder.write_pair(step, [made.steps[k] for k in pairs[i]], *bounds)
+            builder.write_pair(step, [network.steps[k] for k in pairs[i]], *bounds)
         else:
             builder.write(step, *bounds)
-    scores = tuple(builder.place[i] for i in made.scores)
+    scores = tuple(builder.place[i] for i in network.scores)
     cells = tuple(builder.cells)
     start, depth = _schedule(cells, scores, builder.early)
     bins = tuple(builder.bins.get(i) for i in range(len(model.input.fields)))
@@ -169,30 +169,30 @@ class _Builder:
     def write(self, step: Operation, low: int, high: int) -> None:
         """Create the cells of an operation whose value has the given bounds."""
         if isinstance(step, Constant):
-            made = self._add("constant", low, high)
+            cell = self._add("constant", low, high)
         elif isinstance(step, Lookup):
-            made = self._lookup((step.field,), step.table, low, high)
+            cell = self._lookup((step.field,), step.table, low, high)
         elif isinstance(step, LogAdd):
-            made = self._log_add(self.place[step.a], self.place[step.b], low, high)
+            cell = self._log_add(self.place[step.a], self.place[step.b], low, high)
         elif isinstance(step, Add):
-            made = self._add("add", low, high, (self.place[step.a], self.place[step.b]))
+            cell = self._add("add", low, high, (self.place[step.a], self.place[step.b]))
         elif isinstance(step, Offset):
             by = self._add("constant", step.by, step.by)
-            made = self._add("add", low, high, (self.place[step.a], by))
+            cell = self._add("add", low, high, (self.place[step.a], by))
         elif isinstance(step, Scale):
-            made = self._add("scale", low, high, (self.place[step.a],), (step.by,))
+            cell = self._add("scale", low, high, (self.place[step.a],), (step.by,))
         elif isinstance(step, Round):
-            made = self._add("round", low, high, (self.place[step.a],))
+            cell = self._add("round", low, high, (self.place[step.a],))
         else:
-            made = self._add("times", low, high, (self.place[step.a], self.place[step.b]))
-        self.place.append(made)
+            cell = self._add("times", low, high, (self.place[step.a], self.place[step.b]))
+        self.place.append(cell)
 
     def write_pair(
         self, step: Operation, lookups: Sequence[Operation], low: int, high: int
     ) -> None:
         """Create one table in place of two tables and the operation that joins them."""
-        found = [each for each in lookups if isinstance(each, Lookup)]
-        first, second = (np.array(each.table, dtype=np.int64) for each in found)
+        tables = [each for each in lookups if isinstance(each, Lookup)]
+        first, second = (np.array(each.table, dtype=np.int64) for each in tables)
         # The bins' bits index the table, so it has an entry for every value of those bits.
         padded = np.pad(second, (0, (1 << _bin_bits(len(second))) - len(second)), mode="edge")
         values = [first.repeat(len(padded)), np.tile(padded, len(first))]
@@ -200,7 +200,7 @@ class _Builder:
         if isinstance(step, Times):
             joined = self.model.arithmetic.product(values)
         table = tuple(int(value) for value in joined)
-        fields = tuple(each.field for each in found)
+        fields = tuple(each.field for each in tables)
         self.place.append(self._lookup(fields, table, low, high))
 
     def _lookup(self, fields: tuple[int, ...], table: tuple[int, ...], low: int, high: int) -> int:
@@ -260,19 +260,19 @@ def _bin_bits(entries: int) -> int:
     return width_of(0, entries - 1)
 
 
-def _pairs(made: Operations) -> dict[int, tuple[int, int]]:
+def _pairs(network: Operations) -> dict[int, tuple[int, int]]:
     """Find sums and products of two tables that together fit one look-up table per bit."""
-    found = {}
-    for i, step in enumerate(made.steps):
+    pairs = {}
+    for i, step in enumerate(network.steps):
         if not isinstance(step, Add | Times):
             continue
         a, b = operands(step)
-        parts = [made.steps[a], made.steps[b]]
+        parts = [network.steps[a], network.steps[b]]
         tables = [part.table for part in parts if isinstance(part, Lookup)]
-        alone = all(len(made.readers[k]) == 1 and k not in made.scores for k in (a, b))
+        alone = all(len(network.readers[k]) == 1 and k not in network.scores for k in (a, b))
         if len(tables) == 2 and alone and sum(_bin_bits(len(t)) for t in tables) <= COUNTED:
-            found[i] = (a, b)
-    return found
+            pairs[i] = (a, b)
+    return pairs
 
 
 def _schedule(

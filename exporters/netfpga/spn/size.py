@@ -21,10 +21,10 @@ def estimate(plan: SpnPipeline) -> Resources:
     fraction = arithmetic.fraction if isinstance(arithmetic, LogArithmetic) else 0
     table = max(1, TABLE_SITES << max(0, fraction - 6) >> max(0, 6 - fraction))
     luts, ffs, dsps = 0.0, 0, 0
-    held = _held_by_blocks(plan)
+    in_blocks = _cells_in_blocks(plan)
     for i, cell in enumerate(plan.cells):
         luts += _luts(plan, cell, table)
-        ffs += 0 if cell.kind in ("bits", "constant", "more") or i in held else cell.width
+        ffs += 0 if cell.kind in ("bits", "constant", "more") or i in in_blocks else cell.width
         if cell.kind == "larger":
             ffs += 5 * cell.width + table // 2  # operands, differences, table entries
         if cell.kind in ("times", "scale"):
@@ -49,7 +49,7 @@ def _blocks(plan: SpnPipeline, cell: PipelineCell) -> int:
     return -(-widths[0] // DSP_B) * -(-widths[1] // DSP_A)
 
 
-def _held_by_blocks(plan: SpnPipeline) -> set[int]:
+def _cells_in_blocks(plan: SpnPipeline) -> set[int]:
     """Cells whose register is inside a DSP block: the product itself and its inputs."""
     alone = {
         i

@@ -155,7 +155,7 @@ def _values(plan: SpnPipeline, index: int) -> dict[str, Any]:
     """Make the template values of a cell."""
     cell, clock = plan.cells[index], plan.start[index]
     read = [plan.cells[i] for i in cell.reads]
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "kind": cell.kind,
         "name": _name(plan, index),
         "width": cell.width,
@@ -164,25 +164,25 @@ def _values(plan: SpnPipeline, index: int) -> dict[str, Any]:
     }
     if cell.kind in ("add", "larger"):
         sides = [_operand(plan, i, clock, cell.width) for i in cell.reads]
-        found |= {"a": sides[0], "b": sides[1], "signed": int(cell.sign == "+-")}
+        values |= {"a": sides[0], "b": sides[1], "signed": int(cell.sign == "+-")}
     elif cell.kind in ("times", "scale", "round"):
         sides = [_operand(plan, i, clock, plan.cells[i].width) for i in cell.reads]
-        found |= {f"{side}": text for side, text in zip("ab", sides, strict=False)}
-        found |= {f"{side}_width": c.width for side, c in zip("ab", read, strict=False)}
-        found |= {"by": cell.table[0] if cell.table else 0}
+        values |= {f"{side}": text for side, text in zip("ab", sides, strict=False)}
+        values |= {f"{side}_width": c.width for side, c in zip("ab", read, strict=False)}
+        values |= {"by": cell.table[0] if cell.table else 0}
     elif cell.kind == "count":
-        found |= {"a": _at(plan, cell.reads[0], clock), "bits": read[0].width}
+        values |= {"a": _at(plan, cell.reads[0], clock), "bits": read[0].width}
     if cell.kind == "lookup":
         bins = [_at(plan, i, clock) for i in cell.reads]
         names = [plan.model.input.fields[field].feature for field in cell.fields]
-        found |= _lookup(cell, sum(part.width for part in read))
-        found |= {"a": bins[0] if len(bins) == 1 else f"{{{', '.join(bins)}}}"}
-        found |= {"comment": comment(" and ".join(names))}
+        values |= _lookup(cell, sum(part.width for part in read))
+        values |= {"a": bins[0] if len(bins) == 1 else f"{{{', '.join(bins)}}}"}
+        values |= {"comment": comment(" and ".join(names))}
     if cell.kind == "bits":
-        found |= {"comment": comment(plan.model.input.feature_of(cell.first))}
+        values |= {"comment": comment(plan.model.input.feature_of(cell.first))}
     if cell.kind == "larger":
-        found |= {"more": f"more{index}"}
-    return found
+        values |= {"more": f"more{index}"}
+    return values
 
 
 def _lookup(cell: PipelineCell, bin_width: int) -> dict[str, Any]:

@@ -74,25 +74,25 @@ def _compare(core_text: str, cells_text: str, model: TablesModel) -> int | None:
         raise VerifyError(f"{core.n_inputs} input bits, the model has {model.input.n_bits}")
     system = EquationSystem(core)
     inputs = {system.bit((f"in_bits[{i}]", 0))[0]: i for i in range(core.n_inputs)}
-    known = set(inputs) | {e.made for e in system.equations if e.kind == "table"}
+    known = set(inputs) | {e.variable for e in system.equations if e.kind == "table"}
     scores = score_literals(core, len(model.classes))
-    found = [_score(system, literals, known, c) for c, literals in enumerate(scores)]
+    score_terms = [_score(system, literals, known, c) for c, literals in enumerate(scores)]
     modulus = 1 << len(scores[0])
-    for c, (constant, terms) in enumerate(found):
-        wanted = _of_model(model, c)
+    for c, (constant, terms) in enumerate(score_terms):
+        expected = _of_model(model, c)
         got = Counter({frozenset[int](): constant})
         for variable, coefficient in terms.items():
             for product, factor in _of_bit(system, variable, inputs).items():
                 got[product] += coefficient * factor
-        for product in wanted.keys() | got.keys():
+        for product in expected.keys() | got.keys():
             # Every score fits its bits, so scores that agree modulo 2**width are equal.
-            if (got[product] - wanted.get(product, 0)) % modulus:
+            if (got[product] - expected.get(product, 0)) % modulus:
                 bits = " and ".join(str(bit) for bit in sorted(product)) or "no"
                 raise VerifyError(
                     f"the score of class {c} counts {bits} input bits with {got[product]}, "
-                    f"the model with {wanted.get(product, 0)} modulo {modulus}"
+                    f"the model with {expected.get(product, 0)} modulo {modulus}"
                 )
-    return _decisions(system, core, plain, found, model.shunt)
+    return _decisions(system, core, plain, score_terms, model.shunt)
 
 
 def _score(
@@ -101,30 +101,30 @@ def _score(
     """A score as a constant and the coefficients of known bits, modulo its range."""
     modulus = 1 << len(literals)
     bits = [(system.bit(x), Fraction(1 << power)) for power, x in enumerate(literals)]
-    found = system.solve(bits, known, modulus)
-    whole = all(t.denominator == 1 for t in (found.constant, *found.terms.values()))
-    if found.low or found.high or not whole:
+    solution = system.solve(bits, known, modulus)
+    whole = all(t.denominator == 1 for t in (solution.constant, *solution.terms.values()))
+    if solution.low or solution.high or not whole:
         raise VerifyError(f"the score of class {c} is not shown to be a sum of entries")
     half = modulus // 2
-    terms = {v: unwrapped(int(t), half) for v, t in found.terms.items()}
-    return int(found.constant), {v: t for v, t in terms.items() if t}
+    terms = {v: unwrapped(int(t), half) for v, t in solution.terms.items()}
+    return int(solution.constant), {v: t for v, t in terms.items() if t}
 
 
 def _decisions(
     system: EquationSystem,
     core: ParsedCore,
     plain: ParsedCore,
-    found: Sequence[tuple[int, dict[int, int]]],
+    score_terms: Sequence[tuple[int, dict[int, int]]],
     threshold: int,
 ) -> int | None:
     """Check the comparison that picks one of two classes; return the shunting threshold."""
     literal = shunt_literal(core, threshold)
     margin = [system.bit(x) for x in output(core, "out_margin")]
-    if len(found) > 2 or "out_scores" in plain.outputs:
+    if len(score_terms) > 2 or "out_scores" in plain.outputs:
         if literal is None:
             return None
         return shunt_of_margin(system, system.bit(literal), margin, threshold)
-    constant, terms = found[1]
+    constant, terms = score_terms[1]
     row = np.array(list(terms.values()), dtype=np.int64)
     half = 1 << len(margin) - 1
     lead = Lead(row, unwrapped(constant, half, int(row[row < 0].sum())))
@@ -159,12 +159,12 @@ def _values(
     """The values of a table's output, from those of input bits."""
     if variable in values:
         return values[variable]
-    found = _table_of(system, variable)
+    equation = _table_of(system, variable)
     index = sum(
         (_values(system, inner, values) ^ inverted) << k
-        for k, ((inner, inverted), _) in enumerate(found.inputs)
+        for k, ((inner, inverted), _) in enumerate(equation.inputs)
     )
-    outputs = np.array([found.table >> row & 1 for row in range(1 << len(found.inputs))])
+    outputs = np.array([equation.table >> row & 1 for row in range(1 << len(equation.inputs))])
     return np.asarray(outputs[index])
 
 
@@ -188,11 +188,11 @@ def _of_model(model: TablesModel, c: int) -> Polynomial:
 
 def _polynomial(values: NDArray[np.int64], bits: Sequence[int]) -> dict[frozenset[int], int]:
     """The polynomial of a function: a coefficient for each set of its bits."""
-    left = values.copy()
+    remainder = values.copy()
     for k in range(len(bits)):
-        halves = left.reshape(-1, 2, 1 << k)
+        halves = remainder.reshape(-1, 2, 1 << k)
         halves[:, 1] -= halves[:, 0]
     return {
-        frozenset(bit for k, bit in enumerate(bits) if row >> k & 1): int(left[row])
-        for row in np.flatnonzero(left).tolist()
+        frozenset(bit for k, bit in enumerate(bits) if row >> k & 1): int(remainder[row])
+        for row in np.flatnonzero(remainder).tolist()
     }

@@ -74,10 +74,10 @@ def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...
         for t, table in enumerate(model.tables):
             lane, turn = t % lanes, t // lanes
             for s in sums:
-                found = memories[lane, s]
-                bits = int(found[1])
+                memory = memories[lane, s]
+                bits = int(memory[1])
                 for i, entry in enumerate(table.entries[:, s].tolist()):
-                    got = read(found[3], lane, 0, turn << index_w | i, s)
+                    got = read(memory[3], lane, 0, turn << index_w | i, s)
                     if _signed(got, bits) != entry:
                         raise VerifyError(
                             f"{name}, table {t}, index {i}, sum {s}: entry {_signed(got, bits)}, "
@@ -110,9 +110,9 @@ def _wiring(text: str) -> dict[tuple[int, int], tuple[int, ...]]:
     """Parse the input bits of each index, lowest first, by lane and turn; higher bits must be 0."""
     out: dict[tuple[int, int], tuple[int, ...]] = {}
     for cases in _CASES.findall(text):
-        found = _INDEX.findall(cases)
-        for turn, (_, number, lane, wires) in enumerate(found):
-            if (number or str(turn)) != str(turn) or (not number) != (turn == len(found) - 1):
+        choices = _INDEX.findall(cases)
+        for turn, (_, number, lane, wires) in enumerate(choices):
+            if (number or str(turn)) != str(turn) or (not number) != (turn == len(choices) - 1):
                 raise VerifyError(f"{EXECUTOR}: the turns of lane {lane} are not in order")
             bits = [wire.strip() for wire in wires.split(",")][::-1]
             used = [re.fullmatch(r"x\[(\d+)\]", wire) for wire in bits]
@@ -126,10 +126,10 @@ def _wiring(text: str) -> dict[tuple[int, int], tuple[int, ...]]:
 
 
 def _bits_of(declared: re.Pattern[str], text: str, name: str) -> int:
-    found = declared.search(text)
-    if not found:
+    match = declared.search(text)
+    if not match:
         raise VerifyError(f"{EXECUTOR}: no {name}")
-    return int(found[1]) + 1
+    return int(match[1]) + 1
 
 
 def _signed(value: int, width: int) -> int:
@@ -158,9 +158,9 @@ def _bank(directory: Path, ending: str, bank: int) -> _Read:
     return read
 
 
-def _update(found: Update, fields: dict[str, tuple[int, int]]) -> _Read:
+def _update(update: Update, fields: dict[str, tuple[int, int]]) -> _Read:
     """Read what the writes of ``update.hex`` leave in the memories."""
-    words = dict(found.writes)
+    words = dict(update.writes)
 
     def read(name: str, lane: int, kind: int, row: int, of: int) -> int:
         parts = {"lane": lane, "kind": kind, "row": row, "sum": of}

@@ -148,29 +148,30 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             if options["input-stage"] == "features":
                 _check_cuts(directory, model, options)
             return parts
-        found = decode(directory, model)
-        if found.shunt is not None and found.shunt != model.shunt:
+        decoded = decode(directory, model)
+        if decoded.shunt is not None and decoded.shunt != model.shunt:
             raise VerifyError(
-                f"{found.artefact}: shunts margins below {found.shunt}, "
+                f"{decoded.artefact}: shunts margins below {decoded.shunt}, "
                 f"the model below {model.shunt}"
             )
         if options["input-stage"] == "features":
             _check_cuts(directory, model, options)
-        return (found,)
+        return (decoded,)
 
     def run(self, directory: Path, model: TablesModel, options: Options, words: Words) -> Execution:
         """Simulate the core on packed inputs, then the parts around it under traffic."""
-        seen = simulate.run_core(directory, model, words, shell.simulator_of(options))
+        simulation = simulate.run_core(directory, model, words, shell.simulator_of(options))
         clocks, interval = _clocks(model, options)
-        if seen.latency != clocks or seen.interval not in (None, interval):
+        if simulation.latency != clocks or simulation.interval not in (None, interval):
             raise VerifyError(
-                f"n3ic_core: {seen.latency} clocks, an input every {seen.interval} clocks; "
+                f"n3ic_core: {simulation.latency} clocks, "
+                f"an input every {simulation.interval} clocks; "
                 f"expected {clocks} clocks, an input every {interval} clocks"
             )
-        done = simulate.as_run(seen, self.device.clock_mhz, {})
+        done = simulate.as_run(simulation, self.device.clock_mhz, {})
         layout = _layout(model, options)
         another = None if layout is None else partial(sequential.another, model, layout)
-        return shell.run_shell(directory, model, options, words, seen, done, another)
+        return shell.run_shell(directory, model, options, words, simulation, done, another)
 
     def encode(
         self, directory: Path, model: TablesModel, options: Options, features: Mapping[str, Any]
@@ -183,8 +184,8 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
         figures: list[Figure] = []
         notes = ["Latency and rate are the core's own, in simulation; LUTs are of one core."]
         try:
-            seen = simulate.run_core(directory, model, tables_vectors(model, _REPORT_VECTORS))
-            figures += simulate.as_run(seen, self.device.clock_mhz, {}).figures
+            simulation = simulate.run_core(directory, model, tables_vectors(model, _REPORT_VECTORS))
+            figures += simulate.as_run(simulation, self.device.clock_mhz, {}).figures
         except MissingDependencyError as error:
             notes.append(f"Not simulated: {error}.")
         figures += self._resources(_estimate(model, options))
@@ -249,8 +250,8 @@ def _copies(options: Options) -> int:
 
 def _check_cuts(directory: Path, model: TablesModel, options: Options) -> None:
     """Compare the cuts of the input stage with the model's."""
-    found = decode_cuts(directory, model, options)
-    for field, cuts in zip(model.input.fields, found, strict=True):
+    all_cuts = decode_cuts(directory, model, options)
+    for field, cuts in zip(model.input.fields, all_cuts, strict=True):
         if tuple(cuts) != tuple(field.cuts):
             raise VerifyError(f"{field.feature}: other cuts than the model's")
 

@@ -49,11 +49,11 @@ def write(model: TablesModel, out: Path, *, outputs: str, pipeline: int) -> dict
     Returns:
         Port widths of the core, for the test bench and the wrapper.
     """
-    made = design(model, outputs, pipeline)
+    logic = design(model, outputs, pipeline)
     (out / "rtl").mkdir(exist_ok=True)
-    core = core_text(made.network, made.plan, model, comments(model), NAMES)
+    core = core_text(logic.network, logic.plan, model, comments(model), NAMES)
     (out / "rtl" / FILE).write_text(core, encoding="utf-8")
-    (out / "rtl" / CELLS).write_text(cells_text(made.network, made.plan), encoding="utf-8")
+    (out / "rtl" / CELLS).write_text(cells_text(logic.network, logic.plan), encoding="utf-8")
     return {
         "class_w": class_width(model),
         "score_w": score_width(model),

@@ -179,17 +179,17 @@ def writes(model: TablesModel, layout: TablesLayout) -> list[tuple[int, int]]:
     """
     check_fits(model, layout)
     address, mask = layout.address_map.address, (1 << WORD_BITS) - 1
-    found = [
+    contents = [
         (address(t % layout.lanes, ENTRIES, _row(layout, t, i), s), int(value) & mask)
         for t, table in enumerate(model.tables)
         for i, row in enumerate(table.entries)
         for s, value in enumerate(row)
     ]
-    found += [(address(0, BIASES, 0, s), int(bias) & mask) for s, bias in enumerate(model.bias)]
+    contents += [(address(0, BIASES, 0, s), int(bias) & mask) for s, bias in enumerate(model.bias)]
     if layout.shunts:
-        found.append((address(0, MODEL, 0, 1), model.shunt))
+        contents.append((address(0, MODEL, 0, 1), model.shunt))
     begin, end = (address(0, MODEL, row, 0) for row in (1, 0))
-    return [(begin, 0), *found, (end, int(model.digest[:8], 16))]
+    return [(begin, 0), *contents, (end, int(model.digest[:8], 16))]
 
 
 def memories(model: TablesModel, layout: TablesLayout) -> dict[str, list[str]]:
@@ -235,7 +235,7 @@ def write(model: TablesModel, layout: TablesLayout, out: Path) -> dict[str, Any]
         [_wires(model, layout, lane + turn * layout.lanes) for turn in range(layout.turns)]
         for lane in range(layout.lanes)
     ]
-    given = {
+    template_values = {
         "shape": model.shape_text,
         "n_in": model.input.n_bits,
         "n_classes": layout.classes,
@@ -265,7 +265,7 @@ def write(model: TablesModel, layout: TablesLayout, out: Path) -> dict[str, Any]
         "shunts": layout.shunts,
     }
     for folder, name in ((FOLDER, "n3ic_executor"), (CORE_FOLDER, "n3ic_core")):
-        (out / "rtl" / f"{name}.v").write_text(render(folder, f"{name}.v.j2", given))
+        (out / "rtl" / f"{name}.v").write_text(render(folder, f"{name}.v.j2", template_values))
     for name, bank in memories(model, layout).items():
         (out / "mem" / f"{name}.mem").write_text("\n".join(2 * bank) + "\n")
         coe = "memory_initialization_radix=16;\nmemory_initialization_vector=\n"

@@ -36,13 +36,13 @@ inline void stop_on_signals() {
 }
 
 // Reports to the parent process that the card works.
-inline void say_ready() {
+inline void report_ready() {
     std::printf("ready\n");
     std::fflush(stdout);
 }
 
 // Waits for frames or a signal for a number of milliseconds at most; false if the wait fails.
-inline bool wait_for(pollfd *ports, nfds_t count, int milliseconds) {
+inline bool wait_for_frames(pollfd *ports, nfds_t count, int milliseconds) {
     for (nfds_t i = 0; i < count; ++i)
         ports[i].revents = 0;
     if (poll(ports, count, milliseconds) >= 0 || errno == EINTR)
@@ -52,7 +52,7 @@ inline bool wait_for(pollfd *ports, nfds_t count, int milliseconds) {
 }
 
 // Whether a port is gone; if so, prints a message.
-inline bool gone(const pollfd &port) {
+inline bool is_port_gone(const pollfd &port) {
     if (!(port.revents & (POLLERR | POLLHUP | POLLNVAL)))
         return false;
     std::fprintf(stderr, "the card's port is gone\n");

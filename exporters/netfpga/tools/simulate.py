@@ -42,26 +42,26 @@ RUN_SECONDS = 3600
 
 
 def choose_simulator(
-    wanted: Simulator = "auto", *, short: bool = False
+    choice: Simulator = "auto", *, short: bool = False
 ) -> Literal["verilator", "icarus"]:
     """Choose a simulator.
 
     Args:
-        wanted: name of a simulator, or ``auto`` for Verilator if it is installed.
+        choice: name of a simulator, or ``auto`` for Verilator if it is installed.
         short: whether ``auto`` prefers Icarus for a short run, as it needs no C++ compilation.
 
     Raises:
         MissingDependencyError: the named simulator, or with ``auto`` every simulator, is missing.
     """
-    if wanted == "auto" and short and shutil.which("iverilog"):
+    if choice == "auto" and short and shutil.which("iverilog"):
         return "icarus"
     has_verilator = shutil.which("verilator") is not None and shutil.which("g++") is not None
-    if wanted in ("auto", "verilator") and has_verilator:
+    if choice in ("auto", "verilator") and has_verilator:
         return "verilator"
-    if wanted in ("auto", "icarus") and shutil.which("iverilog"):
+    if choice in ("auto", "icarus") and shutil.which("iverilog"):
         return "icarus"
-    name = "Verilator (with g++) or Icarus Verilog" if wanted == "auto" else wanted
-    package = "iverilog" if wanted == "icarus" else "verilator g++"
+    name = "Verilator (with g++) or Icarus Verilog" if choice == "auto" else choice
+    package = "iverilog" if choice == "icarus" else "verilator g++"
     raise MissingDependencyError(
         f"simulation needs {name}, which is not on the PATH: apt install {package}"
     )
@@ -72,9 +72,9 @@ def version(simulator: Literal["verilator", "icarus"]) -> str:
     """Return the name and version of a simulator."""
     command = ["verilator", "--version"] if simulator == "verilator" else ["iverilog", "-V"]
     text = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
-    found = re.search(r"\d+\.\d+", text)
+    match = re.search(r"\d+\.\d+", text)
     name = "Verilator" if simulator == "verilator" else "Icarus Verilog"
-    return f"{name} {found.group()}" if found else name
+    return f"{name} {match.group()}" if match else name
 
 
 def call(
@@ -297,11 +297,11 @@ def compile_bench(
 def _parse(
     lines: Sequence[str], core: CorePorts, model: Classifier, count: int, simulator: str
 ) -> SimulationRun:
-    taken = [line.split()[1:] for line in lines if line.startswith("i ")]
+    inputs_accepted = [line.split()[1:] for line in lines if line.startswith("i ")]
     results = [line.split()[1:] for line in lines if line.startswith("o ")]
-    if len(taken) != count or len(results) != count:
+    if len(inputs_accepted) != count or len(results) != count:
         raise VerifyError(
-            f"{simulator}: of {count} vectors, the design took {len(taken)} "
+            f"{simulator}: of {count} vectors, the design took {len(inputs_accepted)} "
             f"and answered {len(results)}"
         )
     for i, fields in enumerate(results):
@@ -323,7 +323,7 @@ def _parse(
         verdicts=np.where(columns[3], SHUNT, classes) if core.shunts else None,
     )
     out = np.array([int(r[0]) for r in results])
-    offered = np.array([int(t[0]) for t in taken])
+    offered = np.array([int(t[0]) for t in inputs_accepted])
     alone = min(ALONE, count)
     return SimulationRun(
         trace, int((out - offered)[:alone].max()), _interval(out[alone:], core.modules), simulator
@@ -361,19 +361,19 @@ def _interval(clocks: NDArray[np.int64], modules: int) -> float | None:
     return float((steady[results] - steady[0]) / results)
 
 
-def as_run(seen: SimulationRun, clock_mhz: float, paper: Mapping[str, float]) -> Execution:
+def as_run(simulation: SimulationRun, clock_mhz: float, paper: Mapping[str, float]) -> Execution:
     """Convert an observation to an execution, with its figures at the given clock."""
-    source = f"{seen.simulator}, {len(seen.inference.classes)} vectors"
+    source = f"{simulation.simulator}, {len(simulation.inference.classes)} vectors"
     at = f"{source}, at {clock_mhz:g} MHz"
-    latency_ns = seen.latency * 1000 / clock_mhz
+    latency_ns = simulation.latency * 1000 / clock_mhz
     figures = [
-        Figure("latency.clocks", seen.latency, "clock", "simulated", source),
+        Figure("latency.clocks", simulation.latency, "clock", "simulated", source),
         Figure("latency", latency_ns, "ns", "simulated", at, paper.get("latency_ns")),
     ]
-    if seen.interval is not None:
-        rate = clock_mhz * 1e6 / seen.interval
+    if simulation.interval is not None:
+        rate = clock_mhz * 1e6 / simulation.interval
         figures += [
-            Figure("interval.clocks", seen.interval, "clock", "simulated", source),
+            Figure("interval.clocks", simulation.interval, "clock", "simulated", source),
             Figure("throughput", rate, "inference/s", "simulated", at, paper.get("throughput")),
         ]
-    return Execution(seen.inference, seen.simulator, tuple(figures))
+    return Execution(simulation.inference, simulation.simulator, tuple(figures))

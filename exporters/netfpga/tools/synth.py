@@ -188,7 +188,7 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
     widths |= {"SCORE_W": core.score_w, "WR_AW": max(1, core.wr_aw), "WR_DW": max(1, core.wr_dw)}
     defines = "-DN3IC_WRITE_PORT " if core.write_port else ""
     defines += "-DN3IC_SHUNTING " if core.shunts else ""
-    found = []
+    clock_rates = []
     with tempfile.TemporaryDirectory(prefix="n3ic-fmax-") as name:
         work = Path(name)
         shutil.copy(HERE / "synth_harness.v", work)
@@ -221,8 +221,8 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
             clocks = re.findall(r"Max frequency for clock[^:]*: ([0-9.]+) MHz", log)
             if not clocks:
                 raise VerifyError(f"nextpnr-ecp5 reports no clock:\n{log[-2000:]}")
-            found.append(float(clocks[-1]))
-    return Fmax(statistics.median(found), tuple(found), source)
+            clock_rates.append(float(clocks[-1]))
+    return Fmax(statistics.median(clock_rates), tuple(clock_rates), source)
 
 
 @cache
@@ -242,10 +242,10 @@ def version(tool: str) -> str:
         )
     text = done.stdout + done.stderr
     if tool == YOSYS:
-        found = re.search(r"Yosys (\S+)", text)
-        return f"Yosys {found.group(1)}" if found else "Yosys"
-    found = re.search(r"Version (?:nextpnr-)?([^\s)]+)", text)
-    return f"nextpnr-ecp5 {found.group(1)}" if found else "nextpnr-ecp5"
+        match = re.search(r"Yosys (\S+)", text)
+        return f"Yosys {match.group(1)}" if match else "Yosys"
+    match = re.search(r"Version (?:nextpnr-)?([^\s)]+)", text)
+    return f"nextpnr-ecp5 {match.group(1)}" if match else "nextpnr-ecp5"
 
 
 def _read(
@@ -276,9 +276,9 @@ def _tool(name: str) -> str:
     if name == YOSYS:
         names.append("yosys")
     for candidate in names:
-        found = shutil.which(candidate)
-        if found:
-            return found
+        path = shutil.which(candidate)
+        if path:
+            return path
     raise MissingDependencyError(f"{name} is not installed: {_hint(name)}")
 
 

@@ -269,8 +269,10 @@ class BitHeapCompressor:
                     (1 << width - power) - fixed, [b for b, _ in loose], [w for _, w in loose], name
                 )
             power = self._carries(columns, power, width, name)
-        left = [(bit, 1 << column - width) for column, bits in columns.items() for bit in bits]
-        return self.net.any_of([bit for bit, _ in left], name, [weight for _, weight in left])
+        overflow = [(bit, 1 << column - width) for column, bits in columns.items() for bit in bits]
+        return self.net.any_of(
+            [bit for bit, _ in overflow], name, [weight for _, weight in overflow]
+        )
 
     def _carries(
         self, columns: defaultdict[int, list[int]], power: int, width: int, name: str

@@ -84,7 +84,7 @@ class Equation:
     """The definition of a variable.
 
     Attributes:
-        made: the defined variable.
+        variable: the defined variable.
         kind: ``adder`` (the sum of three inputs is ``total`` plus twice the variable), ``parity``
             (the inputs sum to the variable plus an even number), ``comparison`` (the variable says
             whether the weighted inputs reach ``bound``), ``rule`` (a formula), ``table`` (any
@@ -96,7 +96,7 @@ class Equation:
         table: truth table of a table; bit ``i`` is for the input value ``i``.
     """
 
-    made: int
+    variable: int
     kind: str
     inputs: tuple[tuple[Bit, int], ...] = ()
     total: Bit = (0, 0)
@@ -123,9 +123,9 @@ class EquationSystem:
         self.levels = self._leveled(above)
         # A sum bit whose carry is not read is solved last, by the lowest of its equations.
         self.sums: dict[int, int] = {
-            variable: min(found, key=lambda index: (self.levels[index], index))
-            for variable, found in above.items()
-            if found and self.bases[variable][0] != {variable}
+            variable: min(equations_above, key=lambda index: (self.levels[index], index))
+            for variable, equations_above in above.items()
+            if equations_above and self.bases[variable][0] != {variable}
         }
 
     def _above(self) -> dict[int, list[int]]:
@@ -145,21 +145,21 @@ class EquationSystem:
 
     def _reads(self, index: int, variable: int, above: Mapping[int, Sequence[int]]) -> bool:
         """Whether an equation depends on a variable, directly or indirectly."""
-        todo, seen = [index], {index}
+        todo, visited = [index], {index}
         while todo:
             for (source, _), _ in self.equations[todo.pop()].inputs:
                 if source == variable:
                     return True
-                new = [i for i in above[source] if i not in seen]
-                seen.update(new)
+                new = [i for i in above[source] if i not in visited]
+                visited.update(new)
                 todo += new
         return False
 
     def _leveled(self, above: Mapping[int, Sequence[int]]) -> list[int]:
         """A level for each equation, higher than the levels of its inputs' equations."""
         raised: list[list[int]] = [[] for _ in self.equations]
-        for variable, found in above.items():
-            for index in found:
+        for variable, indices in above.items():
+            for index in indices:
                 raised[index].append(variable)
         levels = [0] * len(self.equations)
         sums = [0] * len(self.defined)
@@ -194,10 +194,10 @@ class EquationSystem:
         **more: Any,
     ) -> Bit:
         """Add an equation of weighted bits (1 each by default); return the bit that it defines."""
-        made = self._variable(len(self.equations))
+        variable = self._variable(len(self.equations))
         inputs = zip(bits, weights or (1,) * len(bits), strict=True)
-        self.equations.append(Equation(made, kind, tuple(inputs), **more))
-        return made, 0
+        self.equations.append(Equation(variable, kind, tuple(inputs), **more))
+        return variable, 0
 
     def _add(self, instance: ParsedInstance) -> None:
         name = instance.module.name
@@ -313,7 +313,7 @@ class EquationSystem:
             _, alone, index = heapq.heappop(todo)
             equation = self.equations[index]
             total, turned = equation.total
-            carry = Fraction(0) if alone else terms.pop(equation.made, Fraction(0))
+            carry = Fraction(0) if alone else terms.pop(equation.variable, Fraction(0))
             share = Fraction(0)
             if (carry or alone) and total not in known:
                 share = terms.pop(total, Fraction(0))
@@ -354,19 +354,19 @@ class EquationSystem:
             bits, bound = [(b, Fraction(w)) for b, w in compared.inputs], compared.bound
             while bound == 1 and (nested := self._nested(bits, known)) is not None:
                 (inner, _), weight = bits.pop(nested)
-                found = self._comparison(inner, known)
-                bits += [(b, weight * w) for b, w in found.inputs] if found else []
+                comparison = self._comparison(inner, known)
+                bits += [(b, weight * w) for b, w in comparison.inputs] if comparison else []
         grain = gcd(*(int(weight) for _, weight in bits))
-        found_sum = self.solve(bits, known)
-        if found_sum.high - found_sum.low >= grain:
+        total = self.solve(bits, known)
+        if total.high - total.low >= grain:
             raise VerifyError("the bits that a comparison leaves out can change its answer")
-        if not found_sum.terms:
+        if not total.terms:
             raise Undecidable
         # The sum is a multiple of the grain, so it reaches the next one if it reaches the bound.
-        edge = -(-bound // grain) * grain - found_sum.high - found_sum.constant
-        unit = abs(next(iter(found_sum.terms.values())))  # any coefficient gives the same scale
-        scale = lcm(*((c / unit).denominator for c in found_sum.terms.values())) / unit
-        terms = {v: int(c * scale) for v, c in found_sum.terms.items()}
+        edge = -(-bound // grain) * grain - total.high - total.constant
+        unit = abs(next(iter(total.terms.values())))  # any coefficient gives the same scale
+        scale = lcm(*((c / unit).denominator for c in total.terms.values())) / unit
+        terms = {v: int(c * scale) for v, c in total.terms.items()}
         limit = ceil(edge * scale)
         if inverted:
             return ThresholdTest({v: -c for v, c in terms.items()}, 1 - limit)
@@ -444,8 +444,8 @@ class EquationSystem:
     def _nested(self, bits: Sequence[tuple[Bit, Fraction]], known: set[int]) -> int | None:
         """Position of an input of an OR that is itself an OR."""
         for index, ((variable, inverted), _) in enumerate(bits):
-            found = self._comparison(variable, known)
-            if found is not None and found.bound == 1 and not inverted:
+            comparison = self._comparison(variable, known)
+            if comparison is not None and comparison.bound == 1 and not inverted:
                 return index
         return None
 
@@ -508,8 +508,8 @@ def check(module: Module, outputs: Mapping[str, Callable[[tuple[int, ...]], int]
     """
     for row in range(1 << module.n_inputs):
         bits = tuple(row >> k & 1 for k in range(module.n_inputs))
-        for port, wanted in outputs.items():
-            if (module.outputs[port] >> row & 1) != wanted(bits):
+        for port, formula in outputs.items():
+            if (module.outputs[port] >> row & 1) != formula(bits):
                 raise VerifyError(f"module {module.name}: {port} is wrong for in = {row}")
 
 
@@ -525,8 +525,8 @@ def check_adders(modules: Mapping[str, Module]) -> None:
             continue
         module = modules[name]
         ports = tuple(module.outputs)
-        wanted = {_PARITY: ("s",), _MUX: ("y",), _SEVEN: ("s", "m", "k")}.get(name, ("s", "k"))
-        if module.n_inputs != size or ports != wanted:
+        expected = {_PARITY: ("s",), _MUX: ("y",), _SEVEN: ("s", "m", "k")}.get(name, ("s", "k"))
+        if module.n_inputs != size or ports != expected:
             raise VerifyError(f"module {name} has other ports than expected")
         for index, port in enumerate(ports):
             check(module, {port: partial(_fixed, name, index)})
@@ -553,10 +553,10 @@ def decode(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise VerifyError(f"{CORE} or {CELLS} cannot be read: {error}") from error
     try:
-        found = decode_core(core, cells, model)
+        decoded = decode_core(core, cells, model)
     except VerifyError as error:
         raise VerifyError(f"{CORE}: {error}") from error
-    return () if found is None else (found,)
+    return () if decoded is None else (decoded,)
 
 
 def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded | None:
@@ -631,16 +631,18 @@ def _known(inputs: Sequence[Bit]) -> set[int]:
 
 def _cubes_of(layer: DecodedLayer, inputs: Sequence[Bit]) -> dict[_Cube, int]:
     """The neurons of a layer that are ANDs, keyed by the bits that they AND."""
-    found: dict[_Cube, int] = {}
+    neurons: dict[_Cube, int] = {}
     if layer.limits is None or layer.mask is None:
-        return found
+        return neurons
     for j, (weights, mask, limit) in enumerate(
         zip(layer.weights, layer.mask, layer.limits, strict=True)
     ):
         if limit == mask.sum():
             chosen = np.flatnonzero(mask).tolist()
-            found[frozenset((inputs[i][0], inputs[i][1] ^ int(not weights[i])) for i in chosen)] = j
-    return found
+            neurons[
+                frozenset((inputs[i][0], inputs[i][1] ^ int(not weights[i])) for i in chosen)
+            ] = j
+    return neurons
 
 
 def _hidden(
@@ -658,9 +660,9 @@ def _hidden(
     for j, bit in enumerate(outputs):
         try:
             wire = bit[0] in known  # a copy of an input, which is an AND of one bit
-            found = None if wire else system.multiplied_out(bit, below, len(ands))
-            if found is not None:
-                named = {_named(cube, ands) for cube in found}
+            and_cubes = None if wire else system.multiplied_out(bit, below, len(ands))
+            if and_cubes is not None:
+                named = {_named(cube, ands) for cube in and_cubes}
                 signs[j], limits[j] = [i in named for i in range(len(inputs))], 1
                 continue
             test = system.test(bit, known)
@@ -691,19 +693,19 @@ def _output(
     for c, literals in enumerate(scores):
         bits = [system.bit(x) for x in literals]
         modulus = 1 << len(bits)
-        found = system.solve(
+        solution = system.solve(
             [(bit, Fraction(1 << power)) for power, bit in enumerate(bits)], known, modulus
         )
-        whole = all(t.denominator == 1 for t in (found.constant, *found.terms.values()))
-        if found.low or found.high or not whole:
+        whole = all(t.denominator == 1 for t in (solution.constant, *solution.terms.values()))
+        if solution.low or solution.high or not whole:
             raise VerifyError(f"the score of class {c} is not shown to be a sum of hidden bits")
         half = modulus // 2
-        terms = {v: unwrapped(int(t), half) for v, t in found.terms.items()}
+        terms = {v: unwrapped(int(t), half) for v, t in solution.terms.items()}
         signs[c], shift = _signs({v: t for v, t in terms.items() if t}, inputs)
         if np.abs(signs[c]).max() > 1:
             raise VerifyError(f"the score of class {c} counts an input more than once")
         low, high = int((signs[c] < 0).sum()), int((signs[c] > 0).sum())
-        constant = unwrapped(int(found.constant) + shift, half, -low)
+        constant = unwrapped(int(solution.constant) + shift, half, -low)
         if constant + high >= half:
             raise VerifyError(f"the score of class {c} exceeds its {len(bits)} bits")
         bias[c] = constant - low
@@ -744,11 +746,11 @@ def score_literals(core: ParsedCore, classes: int) -> list[tuple[Literal, ...]]:
     return [literals[c * width :][:width] for c in range(classes)]
 
 
-def shunt_literal(core: ParsedCore, wanted: int) -> Literal | None:
+def shunt_literal(core: ParsedCore, threshold: int) -> Literal | None:
     """The literal of ``out_shunt``; None for a core and a model without a shunting threshold."""
     if "out_shunt" not in core.outputs:
-        if wanted:
-            raise VerifyError(f"no shunting threshold, the model's is {wanted}")
+        if threshold:
+            raise VerifyError(f"no shunting threshold, the model's is {threshold}")
         return None
     return only(core, "out_shunt")
 
@@ -809,22 +811,22 @@ def _comparison(system: EquationSystem, bit: Bit, inputs: Sequence[Bit]) -> _Com
         return None if bit[0] else (np.zeros(len(inputs), dtype=np.int64), 1 - bit[1])
     except VerifyError:
         return None
-    found, shift = _signs(test.terms, inputs)
-    return found, test.bound - shift
+    coefficients, shift = _signs(test.terms, inputs)
+    return coefficients, test.bound - shift
 
 
-def _agree(wanted: _Comparison, found: _Comparison | None) -> bool:
+def _agree(expected: _Comparison, actual: _Comparison | None) -> bool:
     """Whether two comparisons of the same bits always agree."""
-    if found is None or found[0].any():
-        return found is not None and equal_tests(*wanted, *found)
-    row, bound = wanted
+    if actual is None or actual[0].any():
+        return actual is not None and equal_tests(*expected, *actual)
+    row, bound = expected
     # A constant agrees if no input contradicts it, so the extreme sum is tested.
-    worst = np.maximum if found[1] else np.minimum
-    return (int(worst(row, 0).sum()) >= bound) != found[1]
+    worst = np.maximum if actual[1] else np.minimum
+    return (int(worst(row, 0).sum()) >= bound) != actual[1]
 
 
 def shunt_of_lead(
-    system: EquationSystem, bit: Bit, inputs: Sequence[Bit], lead: Lead, wanted: int
+    system: EquationSystem, bit: Bit, inputs: Sequence[Bit], lead: Lead, model_threshold: int
 ) -> int:
     """The smallest lead of either class that is decided on the card."""
     decided = (bit[0], bit[1] ^ 1)
@@ -833,7 +835,7 @@ def shunt_of_lead(
         [_comparison(system, part, inputs) for part in parts]
         for parts in ((decided,), system.alternatives(decided))
     ]
-    for threshold in (wanted, *leads, leads[-1] + 1):
+    for threshold in (model_threshold, *leads, leads[-1] + 1):
         if not bit[0]:
             if {margin >= threshold for margin in leads} == {bool(decided[1])}:
                 return threshold
@@ -841,14 +843,16 @@ def shunt_of_lead(
         sides = [lead.reaches(threshold), lead.turned().reaches(threshold)]
         # A bound that no input reaches has no logic, so that side is left out.
         sides = [(row, bound) for row, bound in sides if int(np.maximum(row, 0).sum()) >= bound]
-        for found in ways:
+        for comparisons in ways:
             for order in permutations(sides):
-                if len(found) == len(order) and all(map(_agree, order, found)):
+                if len(comparisons) == len(order) and all(map(_agree, order, comparisons)):
                     return threshold
     raise VerifyError("out_shunt is not whether the margin is below a threshold")
 
 
-def shunt_of_margin(system: EquationSystem, bit: Bit, margin: Sequence[Bit], wanted: int) -> int:
+def shunt_of_margin(
+    system: EquationSystem, bit: Bit, margin: Sequence[Bit], model_threshold: int
+) -> int:
     """The smallest margin that is decided on the card."""
     weights: dict[int, int] = {}
     constant = 0
@@ -862,10 +866,10 @@ def shunt_of_margin(system: EquationSystem, bit: Bit, margin: Sequence[Bit], wan
     try:
         test = system.test((bit[0], bit[1] ^ 1), set(weights))
     except Undecidable:  # constant: either all margins are decided, or no margin is
-        return max(wanted, most + 1) if bit[1] else min(wanted, least)
+        return max(model_threshold, most + 1) if bit[1] else min(model_threshold, least)
     weight, coefficient = next((weights[v], c) for v, c in test.terms.items())
     if any(weights[v] * coefficient != c * weight for v, c in test.terms.items()):
-        return _equal_threshold(weights, constant, test, wanted)
+        return _equal_threshold(weights, constant, test, model_threshold)
     # The bits that the test reads give sum(weights) >= edge, in steps of their common divisor.
     # The other bits of the margin must be too small to change the answer.
     step = gcd(*(weights[v] for v in test.terms))
@@ -875,11 +879,11 @@ def shunt_of_margin(system: EquationSystem, bit: Bit, margin: Sequence[Bit], wan
     low = edge - step + constant + sum(max(w, 0) for w in others) + 1
     if weight * coefficient < 0 or low > high:
         raise VerifyError("out_shunt is not a comparison of the margin")
-    return min(max(wanted, low), high)
+    return min(max(model_threshold, low), high)
 
 
 def _equal_threshold(
-    weights: Mapping[int, int], constant: int, test: ThresholdTest, wanted: int
+    weights: Mapping[int, int], constant: int, test: ThresholdTest, model_threshold: int
 ) -> int:
     """The threshold of a margin's test whose coefficients are not the margin's.
 
@@ -887,7 +891,7 @@ def _equal_threshold(
     """
     own, read = (np.array([of.get(v, 0) for v in weights]) for of in (weights, test.terms))
     near = constant + test.bound * int(np.abs(own).max()) // int(np.abs(read).max())
-    candidates: list[int] = [wanted, *range(near - 2, near + 3)]
+    candidates: list[int] = [model_threshold, *range(near - 2, near + 3)]
     for threshold in candidates:
         if equal_tests(own, threshold - constant, read, test.bound):
             return threshold

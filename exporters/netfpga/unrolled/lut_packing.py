@@ -69,13 +69,13 @@ def _augment(start: int, partners: list[list[int]], mate: dict[int, int]) -> Non
 
 def _pairs_by_size(tables: list[tuple[int, bool]]) -> int:
     """Pair tables without common inputs: each takes the largest one that still fits its site."""
-    left = sorted((t for t in tables if t[0] < SHARED_INPUTS), reverse=True)
-    found = 0
-    while left:
-        size, main = left.pop(0)
-        for index, (other, other_main) in enumerate(left):
+    unpaired = sorted((t for t in tables if t[0] < SHARED_INPUTS), reverse=True)
+    pairs = 0
+    while unpaired:
+        size, main = unpaired.pop(0)
+        for index, (other, other_main) in enumerate(unpaired):
             if size + other <= SHARED_INPUTS and not (main and other_main):
-                left.pop(index)
-                found += 1
+                unpaired.pop(index)
+                pairs += 1
                 break
-    return found
+    return pairs

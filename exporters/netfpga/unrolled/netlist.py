@@ -123,10 +123,10 @@ class Netlist:
             for literal in cell.inputs
         )
         table = _rewire(cell.kind.tables[port], wiring, len(nodes))
-        left = [k for k in range(len(nodes)) if _depends(table, k, len(nodes))]
+        needed = [k for k in range(len(nodes)) if _depends(table, k, len(nodes))]
         inverted = table & 1
-        if len(left) <= 1 and cell.kind.folds:  # a constant or a copy of an input
-            return 2 * nodes[left[0]] + inverted if left else int(inverted)
+        if len(needed) <= 1 and cell.kind.folds:  # a constant or a copy of an input
+            return 2 * nodes[needed[0]] + inverted if needed else int(inverted)
         # Store the function with output 0 at inputs 0, so that a function and its inverse share a
         # table.
         function = (nodes, table ^ ((1 << (1 << len(nodes))) - 1 if inverted else 0))
@@ -164,8 +164,8 @@ class Netlist:
         todo = sorted(counted, key=lambda literal: (self.level(literal), literal))
         while len(todo) > 1:
             now, todo = todo[:MAX_INPUTS], todo[MAX_INPUTS:]
-            found = self.at_least(1, now, [counted.get(literal, 1) for literal in now], name)
-            todo.append(found)
+            table = self.at_least(1, now, [counted.get(literal, 1) for literal in now], name)
+            todo.append(table)
             todo.sort(key=self.level)
         return todo[0] if todo else FALSE
 
@@ -180,16 +180,16 @@ class Netlist:
 
     def live(self, literals: Iterable[int]) -> set[int]:
         """The nodes that signals depend on, including their own nodes."""
-        seen: set[int] = set()
+        nodes: set[int] = set()
         todo = [literal >> 1 for literal in literals]
         while todo:
             node = todo.pop()
-            if node in seen:
+            if node in nodes:
                 continue
-            seen.add(node)
+            nodes.add(node)
             if self.is_table(node):
                 todo.extend(self.table(node).inputs)
-        return seen
+        return nodes
 
 
 def _canonical(kind: Kind, literals: Sequence[int]) -> tuple[NetlistCell, int]:

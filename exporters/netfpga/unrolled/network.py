@@ -119,13 +119,13 @@ def build(model: BinaryModel, *, scores: bool) -> LutNetwork:
     else:
         classes = builder.winner(totals, width)
     literals = inputs
-    for i, (layer, alive, kept) in enumerate(zip(model.hidden, used, hidden, strict=True)):
+    for i, (layer, alive, traced) in enumerate(zip(model.hidden, used, hidden, strict=True)):
         # Neurons that the output does not need exist only in the trace.
         idle = sorted(set(range(layer.n_outputs)) - set(alive))
         out = builder.fire(layer, literals, idle, f"l{i}", alone=True)
         for j in idle:
-            kept[j] = out[j]
-        literals = kept
+            traced[j] = out[j]
+        literals = traced
     if not ranks:
         totals = [
             _Sum.of(model.output, c, literals).plus(int(b)) for c, b in enumerate(model.output.bias)
@@ -136,7 +136,7 @@ def build(model: BinaryModel, *, scores: bool) -> LutNetwork:
         classes,
         ranking.scores,
         ranking.margin,
-        tuple(x for kept in hidden for x in kept),
+        tuple(x for traced in hidden for x in traced),
         with_scores=scores,
         shunt=shunt,
     )
@@ -225,8 +225,8 @@ class _Builder:
         """Test whether each sum reaches its bound; equal and opposite sums are computed once."""
         answers = [FALSE] * len(tests)
         bounds: dict[Row, dict[int, list[tuple[int, int]]]] = defaultdict(dict)
-        for index, (total, wanted, _) in enumerate(tests):
-            row, bound, flip = _canonical(total.row, wanted - total.offset)
+        for index, (total, threshold, _) in enumerate(tests):
+            row, bound, flip = _canonical(total.row, threshold - total.offset)
             # A bound outside the range of the sum makes the test constant and needs no logic.
             if bound <= sum(min(c, 0) for _, c in row):
                 answers[index] = TRUE ^ flip
@@ -235,13 +235,17 @@ class _Builder:
             else:
                 bounds[row].setdefault(bound, []).append((index, flip))
         goals = [
-            BoundedSum(row, tuple(asked), tuple(tests[users[0][0]][2] for users in asked.values()))
-            for row, asked in bounds.items()
+            BoundedSum(
+                row,
+                tuple(users_of_bounds),
+                tuple(tests[users[0][0]][2] for users in users_of_bounds.values()),
+            )
+            for row, users_of_bounds in bounds.items()
         ]
         sizes = (1,) if alone else GROUP_SIZES
         literals = self._cheapest(goals, sizes, cells)
-        for asked, got in zip(bounds.values(), literals, strict=True):
-            for users, literal in zip(asked.values(), got, strict=True):
+        for users_of_bounds, got in zip(bounds.values(), literals, strict=True):
+            for users, literal in zip(users_of_bounds.values(), got, strict=True):
                 for index, flip in users:
                     answers[index] = literal ^ flip
         return answers

@@ -66,22 +66,22 @@ def is_ors(layer: Connections) -> bool:
 
 def layers(model: BinaryModel) -> frozenset[int]:
     """Indices of hidden layers that are ORs over a layer of ANDs, which only they read."""
-    found: set[int] = set()
+    indices: set[int] = set()
     for i in range(1, len(model.hidden)):
-        if i - 1 not in found and is_ands(model.hidden[i - 1]) and is_ors(model.hidden[i]):
-            found.add(i)
-    return frozenset(found)
+        if i - 1 not in indices and is_ands(model.hidden[i - 1]) and is_ors(model.hidden[i]):
+            indices.add(i)
+    return frozenset(indices)
 
 
 def cubes(ands: Connections, ors: Connections, neuron: int, literals: Sequence[int]) -> list[Cube]:
     """The satisfiable ANDs of one OR."""
-    found: dict[Cube, None] = {}
+    satisfiable: dict[Cube, None] = {}
     for j in _present(ors, neuron):
         own = _present(ands, j)
         cube = frozenset(literals[i] ^ int(not ands.weights[j, i]) for i in own) - {TRUE}
         if FALSE not in cube and not any(x ^ 1 in cube for x in cube):
-            found[cube] = None
-    return list(found)
+            satisfiable[cube] = None
+    return list(satisfiable)
 
 
 def _present(layer: Connections, neuron: int) -> list[int]:
@@ -91,21 +91,23 @@ def _present(layer: Connections, neuron: int) -> list[int]:
     return np.flatnonzero(layer.mask[neuron]).tolist()
 
 
-def factored(found: Sequence[Cube]) -> Gate:
+def factored(all_cubes: Sequence[Cube]) -> Gate:
     """Factor a non-empty list of non-empty ANDs to a formula that contains each once."""
     terms: list[Gate] = []
-    left = list(found)
-    while left:
-        uses = Counter(x & ~1 for cube in left for x in cube)
+    remaining = list(all_cubes)
+    while remaining:
+        uses = Counter(x & ~1 for cube in remaining for x in cube)
         variable = min(uses, key=lambda x: (-uses[x], x))
         if uses[variable] == 1:  # no common factor is left
-            terms += [_joined("a", [Gate("x", x) for x in sorted(cube)]) for cube in left]
+            terms += [_joined("a", [Gate("x", x) for x in sorted(cube)]) for cube in remaining]
             break
         ways = [
-            [cube - {literal} for cube in left if literal in cube]
+            [cube - {literal} for cube in remaining if literal in cube]
             for literal in (variable ^ 1, variable)
         ]
-        left = [cube for cube in left if variable not in cube and variable ^ 1 not in cube]
+        remaining = [
+            cube for cube in remaining if variable not in cube and variable ^ 1 not in cube
+        ]
         # x a + !x b is one selection. An empty cube would make a branch the constant 1, so its
         # literal becomes a term of its own instead.
         if all(ways) and frozenset() not in (*ways[0], *ways[1]):
@@ -153,13 +155,13 @@ def _choose(gate: Gate, best: dict[Gate, _Cut]) -> list[_Cut]:
         return [_Cut(frozenset({gate.literal & ~1}), frozenset(), 0.0)]
     first, second = (_choose(child, best) for child in gate.children)
     select = {gate.literal & ~1} if gate.kind == "m" else set[int]()
-    found: dict[tuple[frozenset[int], frozenset[Gate]], _Cut] = {}
+    cuts: dict[tuple[frozenset[int], frozenset[Gate]], _Cut] = {}
     for a in first:
         for b in second:
             cut = _Cut(a.variables | b.variables | select, a.gates | b.gates, a.cost + b.cost)
             if cut.size <= MAX_INPUTS:
-                found.setdefault((cut.variables, cut.gates), cut)
-    ranked = sorted(found.values(), key=lambda cut: (cut.cost + _COST[cut.size], cut.size))
+                cuts.setdefault((cut.variables, cut.gates), cut)
+    ranked = sorted(cuts.values(), key=lambda cut: (cut.cost + _COST[cut.size], cut.size))
     best[gate] = ranked[0]
     # The gate above may also read this gate's own table as one input.
     whole = _Cut(frozenset(), frozenset({gate}), ranked[0].cost + _COST[ranked[0].size])
@@ -204,9 +206,9 @@ def fire(
     """Literals of a layer of ORs over a layer of ANDs."""
     out = []
     for j in range(ors.n_outputs):
-        found = cubes(ands, ors, j, literals)
-        if not found or frozenset() in found:
-            out.append(TRUE if found else FALSE)
+        and_cubes = cubes(ands, ors, j, literals)
+        if not and_cubes or frozenset() in and_cubes:
+            out.append(TRUE if and_cubes else FALSE)
         else:
-            out.append(build(net, factored(found), f"{name}_n{j}"))
+            out.append(build(net, factored(and_cubes), f"{name}_n{j}"))
     return out

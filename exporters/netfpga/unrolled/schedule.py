@@ -43,11 +43,11 @@ def schedule(net: Netlist, outputs: Iterable[int], traced: Iterable[int], levels
     """
     outputs, traced = tuple(outputs), tuple(traced)
     core = _tables(net, net.live(outputs))
-    kept = sorted({*core, *_tables(net, net.live((*outputs, *traced)))})
+    tables = sorted({*core, *_tables(net, net.live((*outputs, *traced)))})
     last = max((net.level(2 * node) for node in core), default=1)
     depth = -(-last // levels)
     # Moving a table within a longer stage would change its level, so only stages of one level move.
-    slot = {node: net.level(2 * node) for node in kept}
+    slot = {node: net.level(2 * node) for node in tables}
     if levels == 1:
         _settle(net, core, outputs, slot, depth)
     # Tables of the trace alone must not make the pipeline longer.
@@ -57,7 +57,7 @@ def schedule(net: Netlist, outputs: Iterable[int], traced: Iterable[int], levels
         depth,
         stage,
         _delays(net, core, outputs, stage, depth),
-        _delays(net, kept, every, stage, depth),
+        _delays(net, tables, every, stage, depth),
         frozenset(core),
     )
 
@@ -102,14 +102,14 @@ def _settle(
 
 def _delays(
     net: Netlist,
-    kept: Iterable[int],
+    tables: Iterable[int],
     outputs: tuple[int, ...],
     stage: dict[int, int],
     depth: int,
 ) -> dict[int, int]:
     """Clocks that each signal is delayed until its last use; inputs arrive in stage 1."""
     delays: dict[int, int] = defaultdict(int)
-    for node in kept:
+    for node in tables:
         for x in net.table(node).inputs:
             delays[x] = max(delays[x], stage[node] - stage.get(x, 1))
     for literal in outputs:

@@ -121,8 +121,8 @@ def _descend(
             heap.add(row)
         for literal, coefficient in part.extra:
             heap.add_bit(literal, coefficient)
-        asked = zip(part.goal.bounds, part.goal.names, strict=True)
-        return [[adder.reaches(heap, bound, name) for bound, name in asked]]
+        goals = zip(part.goal.bounds, part.goal.names, strict=True)
+        return [[adder.reaches(heap, bound, name) for bound, name in goals]]
     rows, feeds, constants = _tuned(part, rows)
     below = [[BitHeap() for _ in range(child.n_rows)] for child in part.children]
     for row, users, constant in zip(rows, feeds, constants, strict=True):

@@ -28,16 +28,16 @@ def estimate(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "cla
     return count(unrolled_design.design(model, pipeline=pipeline, outputs=outputs))
 
 
-def count(made: unrolled_design.Design) -> Resources:
+def count(logic: unrolled_design.Design) -> Resources:
     """Count the resources of a design, and predict its shift registers."""
-    net, plan = made.network.net, made.plan
+    net, plan = logic.network.net, logic.plan
     tables = [net.table(node) for node in sorted(plan.core)]
     sevens = {table.cell: table.inputs for table in tables if table.cell.kind is ADD7}
     supports = [table.inputs for table in tables if table.cell.kind is not ADD7]
     # Per adder: the parity of six bits, and two functions of five, one of them no select input.
     own = [support for read in sevens.values() for support in (read[:6], read[:5], read[:5])]
-    inverted = {x for x in made.network.outputs if x & 1 and x > TRUE}
-    chains = [*_chains(made), *[plan.depth] * TAG_BITS]
+    inverted = {x for x in logic.network.outputs if x & 1 and x > TRUE}
+    chains = [*_chains(logic), *[plan.depth] * TAG_BITS]
     srls = sum(-(-n // SRL_LENGTH) for n in chains if n >= SRL_MINIMUM)
     ffs = sum(n for n in chains if n < SRL_MINIMUM) + plan.depth  # valid bits, which have a reset
     gate = int(plan.depth == 1)  # valid AND reset; a longer pipeline resets its registers instead
@@ -55,14 +55,14 @@ def count(made: unrolled_design.Design) -> Resources:
     )
 
 
-def _chains(made: unrolled_design.Design) -> list[int]:
+def _chains(logic: unrolled_design.Design) -> list[int]:
     """Lengths of the register chains between two taps."""
-    net, plan = made.network.net, made.plan
+    net, plan = logic.network.net, logic.plan
     taps: dict[int, set[int]] = defaultdict(set)
     for node in plan.core:
         for x in net.table(node).inputs:
             taps[x].add(plan.stage[node] - plan.stage.get(x, 1))
-    for literal in made.network.outputs:
+    for literal in logic.network.outputs:
         if literal > TRUE:
             taps[literal >> 1].add(plan.depth + 1 - plan.stage.get(literal >> 1, 1))
     runs: list[int] = []

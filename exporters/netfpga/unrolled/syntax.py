@@ -57,11 +57,11 @@ def read_modules(text: str) -> dict[str, Module]:
     Raises:
         VerifyError: the text is outside the subset of cells.
     """
-    found = {}
+    modules = {}
     for match in re.finditer(r"\bmodule\s+(\w+)\s*\((.*?)\);(.*?)\bendmodule\b", _bare(text), re.S):
         module = _module(*match.groups())
-        found[module.name] = module
-    return found
+        modules[module.name] = module
+    return modules
 
 
 def _module(name: str, ports: str, body: str) -> Module:
@@ -76,10 +76,10 @@ def _module(name: str, ports: str, body: str) -> Module:
         if table and int(table[2]) == rows:
             values[f"{table[1]}[in]"] = int(table[3], 16)
             continue
-        made = re.fullmatch(r"(?:assign|wire)\s+(\w+)\s*=\s*(.+)", statement, re.S)
-        if not made:
+        assignment = re.fullmatch(r"(?:assign|wire)\s+(\w+)\s*=\s*(.+)", statement, re.S)
+        if not assignment:
             raise VerifyError(f"module {name}: not understood: {statement}")
-        values[made[1]] = _evaluate(made[2], values, (1 << rows) - 1, name)
+        values[assignment[1]] = _evaluate(assignment[2], values, (1 << rows) - 1, name)
     outputs = re.findall(r"output\s+wire\s+(\w+)", ports)
     if missing := [port for port in outputs if port not in values]:
         raise VerifyError(f"module {name}: nothing drives {', '.join(missing)}")
@@ -221,9 +221,9 @@ class _Reader:
         connected = dict(re.findall(r"\.(\w+)\((\w*)\)", ports))
         if inputs.count(",") + 1 != module.n_inputs or set(connected) != set(module.outputs):
             raise VerifyError(f"{name} has other ports than its module {kind}")
-        made = _Made(name, module, inputs, {p: wire for p, wire in connected.items() if wire})
-        for wire in made.outputs.values():
-            self._drive(wire, made)
+        instance = _Made(name, module, inputs, {p: wire for p, wire in connected.items() if wire})
+        for wire in instance.outputs.values():
+            self._drive(wire, instance)
 
     def _output(self, match: re.Match[str]) -> None:
         self.assigned[match[1]] = match[2]
@@ -286,14 +286,14 @@ def _bare(text: str, *, debug: bool = True) -> str:
 
 
 def _chosen(lines: list[str], *, debug: bool) -> Iterator[str]:
-    taken = [True]
+    branches = [True]
     for line in lines:
         word, _, rest = line.strip().partition(" ")
         if word in ("`ifdef", "`ifndef"):
-            taken.append((rest.strip() == DEBUG and debug) == (word == "`ifdef"))
+            branches.append((rest.strip() == DEBUG and debug) == (word == "`ifdef"))
         elif word == "`else":
-            taken[-1] = not taken[-1]
+            branches[-1] = not branches[-1]
         elif word == "`endif":
-            taken.pop()
-        elif all(taken):
+            branches.pop()
+        elif all(branches):
             yield line

@@ -166,10 +166,10 @@ def comments(model: BinaryModel) -> dict[str, tuple[str, ...]]:
             ]
             if i == 0:
                 present = layer.weights[j] | True if layer.mask is None else layer.mask[j]
-                for wanted in (1, 0):
-                    bits = [b for b in present.nonzero()[0] if layer.weights[j, b] == wanted]
+                for weight in (1, 0):
+                    bits = [b for b in present.nonzero()[0] if layer.weights[j, b] == weight]
                     if bits:
-                        lines.append(f"with {wanted}: {_ranges(model, bits)}")
+                        lines.append(f"with {weight}: {_ranges(model, bits)}")
             out[f"l{i}_n{j}"] = tuple(lines)
     for c, bias in enumerate(model.output.bias):
         name = comment(model.classes[c])
@@ -179,10 +179,10 @@ def comments(model: BinaryModel) -> dict[str, tuple[str, ...]]:
 
 def _ranges(model: BinaryModel, bits: Iterable[int]) -> str:
     """Describe bits: features and their bit ranges."""
-    wanted = set(bits)
+    bit_set = set(bits)
     out = []
     for start, field in zip(model.input.offsets, model.input.fields, strict=True):
-        own = [k for k in range(field.width) if start + k in wanted]
+        own = [k for k in range(field.width) if start + k in bit_set]
         runs = [
             [k for _, k in run]
             for _, run in groupby(enumerate(own), lambda pair: pair[1] - pair[0])
@@ -201,11 +201,11 @@ class _Names:
         self.plan = plan
         self.wires = {node + 1: f"in_bits[{node}]" for node in range(net.n_inputs)}
         self.stems = {node + 1: f"in{node}" for node in range(net.n_inputs)}
-        seen: Counter[str] = Counter()
+        uses: Counter[str] = Counter()
         for node in sorted(plan.stage):
             name = net.table(node).name
-            seen[name] += 1
-            unique = name if seen[name] == 1 else f"{name}_{seen[name]}"
+            uses[name] += 1
+            unique = name if uses[name] == 1 else f"{name}_{uses[name]}"
             self.wires[node] = self.stems[node] = unique
 
     def at(self, literal: int, stage: int) -> str:
@@ -220,12 +220,12 @@ class _Names:
 
     def _late(self, node: int, late: int) -> str:
         """Name of a delayed output; beyond the core's delays, the trace has its own register."""
-        kept = self.plan.delays.get(node, 0)
+        core_delay = self.plan.delays.get(node, 0)
         if not late:
             return self.wires[node]
-        if late <= kept:
+        if late <= core_delay:
             return f"{self.stems[node]}_d[{late}]"
-        return f"{self.stems[node]}_t[{late - kept}]"
+        return f"{self.stems[node]}_t[{late - core_delay}]"
 
     def output(self, literal: int) -> str:
         """Name of a literal after the last stage."""
@@ -245,30 +245,30 @@ class _Names:
         for name, part in groupby(sorted({*nodes, *delays}), self._section):
             members = list(part)
             tables = [node for node in members if node in nodes]
-            found = [self._delay(n, delays[n], late=late) for n in members if n in delays]
-            kept = tuple(delay for delay in found if delay.count)
-            if tables or kept:
+            all_delays = [self._delay(n, delays[n], late=late) for n in members if n in delays]
+            nonzero_delays = tuple(delay for delay in all_delays if delay.count)
+            if tables or nonzero_delays:
                 about = words.get(name, (name,)) if tables else (f"{name}, for later",)
                 wires = tuple(self.wires[node] for node in tables)
-                out.append(Section(about, wires, self._instances(tables), kept))
+                out.append(Section(about, wires, self._instances(tables), nonzero_delays))
         return out
 
     def _section(self, node: int) -> str:
         return self.net.table(node).name.partition("_b")[0] if self.net.is_table(node) else "inputs"
 
     def _delay(self, node: int, count: int, *, late: bool) -> Delay:
-        kept = self.plan.delays.get(node, 0) if late else 0
+        core_delay = self.plan.delays.get(node, 0) if late else 0
         name = f"{self.stems[node]}_{'t' if late else 'd'}"
-        return Delay(name, count - kept, self._late(node, kept))
+        return Delay(name, count - core_delay, self._late(node, core_delay))
 
     def _instances(self, nodes: list[int]) -> tuple[CellInstance, ...]:
         """Make one instance per cell and stage, with those outputs that are among the nodes."""
-        found: dict[tuple[NetlistCell, int], dict[int, int]] = defaultdict(dict)
+        outputs: dict[tuple[NetlistCell, int], dict[int, int]] = defaultdict(dict)
         for node in nodes:
             table = self.net.table(node)
-            found[table.cell, self.plan.stage[node]][table.port] = node
+            outputs[table.cell, self.plan.stage[node]][table.port] = node
         out = []
-        for (cell, stage), driven in found.items():
+        for (cell, stage), driven in outputs.items():
             out.append(
                 CellInstance(
                     cell.kind.name,

@@ -32,10 +32,10 @@ def generate(
     Raises:
         UsageError: an option has an invalid value.
     """
-    made = design(model, pipeline=pipeline, outputs=outputs)
+    logic = design(model, pipeline=pipeline, outputs=outputs)
     return {
-        FILE: core_text(made.network, made.plan, model, comments(model), _NAMES),
-        CELLS: cells_text(made.network, made.plan),
+        FILE: core_text(logic.network, logic.plan, model, comments(model), _NAMES),
+        CELLS: cells_text(logic.network, logic.plan),
     }
 
 

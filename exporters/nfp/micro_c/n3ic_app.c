@@ -31,7 +31,7 @@ int main(void) {
         uint32_t place = n3ic_me() * N3IC_EXECUTORS_PER_ME + ctx() - N3IC_FIRST_EXECUTOR;
 
         if (place < N3IC_EXECUTORS)
-            n3ic_executor(place);
+            n3ic_run_executor(place);
     }
 #else
     if (n3ic_me() * 8 + ctx() < N3IC_SLOTS)

@@ -34,7 +34,7 @@ __intrinsic void n3ic_notify_dispatcher(uint32_t place, uint32_t number) {
 }
 
 /* Computes an executor's part of the current layer; its place in the chain says which. */
-static void n3ic_share(uint32_t place, N3IC_STATE uint32_t *x) {
+static void n3ic_compute_share(uint32_t place, N3IC_STATE uint32_t *x) {
     uint32_t layer = n3ic_job_layer;
     uint32_t from = layer & 1;
     uint32_t last = layer == N3IC_LAYERS - 1;
@@ -63,7 +63,7 @@ static void n3ic_share(uint32_t place, N3IC_STATE uint32_t *x) {
     }
 }
 
-static void n3ic_executor(uint32_t place) {
+static void n3ic_run_executor(uint32_t place) {
     N3IC_STATE uint32_t x[N3IC_MAX_WORDS];
     SIGNAL start;
     SIGNAL end;
@@ -78,7 +78,7 @@ static void n3ic_executor(uint32_t place) {
         __wait_for_all(&start);
         if (place + 1 < N3IC_EXECUTORS)
             n3ic_notify_executor(place + 1, N3IC_SIGNAL_START);
-        n3ic_share(place, x);
+        n3ic_compute_share(place, x);
         /* The end passes from the last executor to the first, so it follows every write. */
         if (place + 1 < N3IC_EXECUTORS) {
             __implicit_write(&end);

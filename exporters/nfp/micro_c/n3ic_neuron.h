@@ -25,7 +25,7 @@ __intrinsic uint32_t n3ic_layer_words(uint32_t layer, uint32_t item) {
 }
 
 /* The place of a neuron's row in n3ic_words. */
-__intrinsic uint32_t n3ic_row(uint32_t layer, uint32_t neuron) {
+__intrinsic uint32_t n3ic_row_place(uint32_t layer, uint32_t neuron) {
     uint32_t words = n3ic_layer_words(layer, N3IC_INPUTS);
 
     if (N3IC_LAYER(layer, N3IC_MASKED))
@@ -35,8 +35,8 @@ __intrinsic uint32_t n3ic_row(uint32_t layer, uint32_t neuron) {
 
 /* popcount(XNOR(w, x) & mask) of the neuron at `row`. Padding never agrees: its weights are 1 and
  * its inputs 0. */
-__intrinsic uint32_t n3ic_agreements(uint32_t row, uint32_t words, uint32_t masked,
-                                     N3IC_STATE uint32_t *x) {
+__intrinsic uint32_t n3ic_count_agreements(uint32_t row, uint32_t words, uint32_t masked,
+                                           N3IC_STATE uint32_t *x) {
     uint32_t count = 0;
     uint32_t same;
     uint32_t i;
@@ -55,7 +55,7 @@ static uint32_t n3ic_hidden_word(uint32_t layer, uint32_t word, N3IC_STATE uint3
     uint32_t words = n3ic_layer_words(layer, N3IC_INPUTS);
     uint32_t masked = N3IC_LAYER(layer, N3IC_MASKED);
     uint32_t neurons = N3IC_LAYER(layer, N3IC_OUTPUTS) - 32 * word;
-    uint32_t row = n3ic_row(layer, 32 * word);
+    uint32_t row = n3ic_row_place(layer, 32 * word);
     uint32_t stride = 1 + (masked ? 2 * words : words);
     uint32_t fired = 0;
     uint32_t bit;
@@ -63,7 +63,7 @@ static uint32_t n3ic_hidden_word(uint32_t layer, uint32_t word, N3IC_STATE uint3
     if (neurons > 32)
         neurons = 32;
     for (bit = 0; bit < neurons; bit++) {
-        if (n3ic_agreements(row, words, masked, x) >= n3ic_words[row])
+        if (n3ic_count_agreements(row, words, masked, x) >= n3ic_words[row])
             fired |= (uint32_t)1 << bit;
         row += stride;
     }
@@ -75,9 +75,9 @@ static uint32_t n3ic_hidden_word(uint32_t layer, uint32_t word, N3IC_STATE uint3
 static int32_t n3ic_score(uint32_t index, N3IC_STATE uint32_t *x) {
     uint32_t layer = N3IC_LAYERS - 1;
     uint32_t words = n3ic_layer_words(layer, N3IC_INPUTS);
-    uint32_t row = n3ic_row(layer, index);
+    uint32_t row = n3ic_row_place(layer, index);
 
-    return (int32_t)(n3ic_agreements(row, words, N3IC_LAYER(layer, N3IC_MASKED), x) +
+    return (int32_t)(n3ic_count_agreements(row, words, N3IC_LAYER(layer, N3IC_MASKED), x) +
                      n3ic_words[row]);
 }
 

@@ -77,19 +77,19 @@ static void n3ic_serve(uint32_t place) {
     N3IC_STATE uint32_t x[N3IC_MAX_WORDS];
     N3IC_STATE uint32_t y[N3IC_MAX_WORDS];
     N3IC_STATE int32_t scores[N3IC_MOST_CLASSES];
-    uint32_t asked;
+    uint32_t question;
     int32_t margin;
     uint32_t i;
 
     for (i = 0; i < N3IC_MAX_WORDS; i++)
         x[i] = y[i] = 0;
     for (;;) {
-        asked = n3ic_load(n3ic_box[place].state);
-        if (asked != N3IC_ASK_BITS && asked != N3IC_ASK_FEATURES) {
+        question = n3ic_load(n3ic_box[place].state);
+        if (question != N3IC_ASK_BITS && question != N3IC_ASK_FEATURES) {
             n3ic_pause();
             continue;
         }
-        if (asked == N3IC_ASK_FEATURES) {
+        if (question == N3IC_ASK_FEATURES) {
             for (i = 0; i < N3IC_FEATURES; i++)
                 features[i] = n3ic_box[place].input[i];
             n3ic_encode(features, x);

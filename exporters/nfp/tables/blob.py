@@ -99,7 +99,7 @@ class _Sizes:
     inputs: int
     slot: int
     row: int
-    held: tuple[int, ...]
+    sums_with_entries: tuple[int, ...]
 
 
 def build(model: TablesModel) -> TablesBlob:
@@ -118,11 +118,11 @@ def build(model: TablesModel) -> TablesBlob:
     described = []
     for of in groups:
         s = sizes[of[0]]
-        mask = sum(1 << h for h in s.held)
+        mask = sum(1 << h for h in s.sums_with_entries)
         described += [len(of), s.inputs | s.slot << 8 | s.row << 16, mask, places[of[0]]]
     excess = np.zeros(len(model.bias), dtype=np.int64)
     for s in sizes:
-        excess[list(s.held)] += 1 << (s.slot - 1)
+        excess[list(s.sums_with_entries)] += 1 << (s.slot - 1)
     how = packing(model, 32)
     parts, read = _parts(model, starts["input"])
     shunt = [model.shunt] if model.shunt else []
@@ -145,15 +145,15 @@ def build(model: TablesModel) -> TablesBlob:
             np.array(parts + shunt, np.uint32),
         ]
     )
-    looked = sum(max(1, -(-len(s.held) * s.slot // 32)) for s in sizes)
-    return TablesBlob(words, starts, len(groups), how.n_words, looked, read)
+    row_words = sum(max(1, -(-len(s.sums_with_entries) * s.slot // 32)) for s in sizes)
+    return TablesBlob(words, starts, len(groups), how.n_words, row_words, read)
 
 
-def _sizes(width: int, inputs: int, held: list[int]) -> _Sizes:
+def _sizes(width: int, inputs: int, sums: list[int]) -> _Sizes:
     slot = _power(width)
-    bits = slot * len(held)
+    bits = slot * len(sums)
     row = _power(bits) if bits <= 32 else 32 * -(-bits // 32)
-    return _Sizes(inputs, slot, row, tuple(held))
+    return _Sizes(inputs, slot, row, tuple(sums))
 
 
 def _power(bits: int) -> int:
@@ -163,9 +163,9 @@ def _power(bits: int) -> int:
 
 def _rows(entries: np.ndarray[tuple[int, int], np.dtype[np.int8]], sizes: _Sizes) -> Words:
     """Return the words of a table's rows, uint32 array of shape ``(words,)``."""
-    stored = entries[:, list(sizes.held)].astype(np.int16) + (1 << (sizes.slot - 1))
+    stored = entries[:, list(sizes.sums_with_entries)].astype(np.int16) + (1 << (sizes.slot - 1))
     bits = np.zeros((len(entries), sizes.row), dtype=np.uint8)
-    for place in range(len(sizes.held)):
+    for place in range(len(sizes.sums_with_entries)):
         for k in range(sizes.slot):
             bits[:, place * sizes.slot + k] = stored[:, place] >> k & 1
     octets = np.packbits(bits.reshape(-1), bitorder="little").tobytes()

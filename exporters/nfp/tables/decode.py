@@ -54,10 +54,12 @@ def decode_words(artefact: str, words: Words, model: TablesModel) -> DecodedTabl
     read = place = 0
     for g in range(groups):
         where = f"{artefact}, group {g}"
-        of, sizes, held, first = _numbers(words, artefact, 21 + 4 * g, 4)
+        of, sizes, sum_mask, first = _numbers(words, artefact, 21 + 4 * g, 4)
         size, slot, row = sizes & 0xFF, sizes >> 8 & 0xFF, sizes >> 16
-        own = [s for s in range(sums) if held >> s & 1]
-        if not (1 <= size <= 8 and slot in (1, 2, 4, 8) and not held >> sums and 1 <= of <= count):
+        own = [s for s in range(sums) if sum_mask >> s & 1]
+        if not (
+            1 <= size <= 8 and slot in (1, 2, 4, 8) and not sum_mask >> sums and 1 <= of <= count
+        ):
             raise VerifyError(f"{where}: unknown sizes or sums")
         if row != _row_bits(slot * len(own)):
             raise VerifyError(f"{where}: rows of {row} bits for {len(own)} entries of {slot}")
@@ -134,22 +136,22 @@ def _cuts(
             if (field.feature, field.kind) == (model.input.features[feature], name)
             and missing & set(range(at, at + field.width))
         ]
-        wanted = [0] * count
+        expected = [0] * count
         for field, bits, of in own if kind else own[:1]:  # each field of raw bits has its own part
             if not kind and (field.width, field.clamp) != (count, limit):
                 raise VerifyError(f"{where}: {count} bits up to {limit}, not those of the model")
             for j, bit in enumerate(bits):
                 if not kind:
-                    wanted[j] = sets[bit]
+                    expected[j] = sets[bit]
                 elif bit in missing:
                     # A bit's cut is the one whose mark is the first to set its index bits.
                     at = next((k for k, m in enumerate(marks) if not sets[bit] & ~m), None)
                     if at is None:
                         raise VerifyError(f"{where}: no mark sets input bit {bit}")
                     of[j] = values[at]
-                    wanted[at:] = [m | sets[bit] for m in wanted[at:]]
+                    expected[at:] = [m | sets[bit] for m in expected[at:]]
             missing -= set(bits)
-        if marks != wanted:
+        if marks != expected:
             raise VerifyError(f"{where}: the marks do not set the indices of their input bits")
     if missing:
         raise VerifyError(f"{artefact}: no part sets input bit {min(missing)}")

@@ -129,13 +129,13 @@ class NfpTablesExporter(Exporter[TablesModel]):
         answers = _answers(directory, model, "features", binary.requests(model, features))
         start = 2 + len(model.classes) + model.input.n_words
         bits = np.array(model.input.encode(features))
-        seen = np.zeros(model.input.n_bits, dtype=np.bool_)
+        assigned = np.zeros(model.input.n_bits, dtype=np.bool_)
         for table, index in zip(model.tables, _indices(model, answers[:, start:]).T, strict=True):
             for j, bit in enumerate(table.bits):
-                found = (index >> j & 1).astype(np.bool_)
-                if seen[bit] and (bits[:, bit] != found).any():
+                values = (index >> j & 1).astype(np.bool_)
+                if assigned[bit] and (bits[:, bit] != values).any():
                     raise VerifyError(f"input stage: two indices disagree on input bit {bit}")
-                seen[bit], bits[:, bit] = True, found
+                assigned[bit], bits[:, bit] = True, values
         words = pack(bits)
         if (runner.answered(model, answers).scores != model.scores(words)).any():
             raise VerifyError("input stage: features give other scores than the indices say")

@@ -39,7 +39,7 @@ def build(model: SpnModel, *, features: bool) -> Any:
         features: whether the graph takes integer features and encodes them itself; otherwise it
             takes input bits.
     """
-    made = operations(model)
+    network = operations(model)
     b = graph.GraphBuilder("batch")
     b.tensor("bits", model.input.n_bits, np.float32)
     if features:
@@ -47,16 +47,16 @@ def build(model: SpnModel, *, features: bool) -> Any:
     depth: list[int] = []
     groups: dict[tuple[int, str], list[int]] = defaultdict(list)
     # Operations of one depth do not depend on each other, so one operator computes a whole group.
-    for i, step in enumerate(made.steps):
+    for i, step in enumerate(network.steps):
         depth.append(1 + max((depth[k] for k in operands(step)), default=-1))
         kind = "Leaf" if isinstance(step, _Leaf) else type(step).__name__
         groups[depth[i], kind].append(i)
-    stage = _Stage(b, model, made.steps)
+    stage = _Stage(b, model, network.steps)
     stage.bins()
     for (level, kind), members in sorted(groups.items()):
         stage.write(f"{kind.lower()}_{level}", kind, members)
-    stage.columns("scores_wide", [stage.place[i] for i in made.scores])
-    b.tensor("scores", len(made.scores), np.int32)
+    stage.columns("scores_wide", [stage.place[i] for i in network.scores])
+    b.tensor("scores", len(network.scores), np.int32)
     b.node("Cast", ["scores_wide"], ["scores"], to=INT32)
     decision(b, model.shunt)
     source = "features" if features else "bits"

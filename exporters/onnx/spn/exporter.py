@@ -24,8 +24,8 @@ class OnnxSpnExporter(IntegerOnnxExporter[SpnModel]):
 
     def size(self, model: SpnModel) -> int:
         """Return the approximate size of the graph in bytes: int64 tables and operand indices."""
-        made = operations(model)
-        return 8 * sum(len(getattr(step, "table", (0, 0))) + 2 for step in made.steps)
+        network = operations(model)
+        return 8 * sum(len(getattr(step, "table", (0, 0))) + 2 for step in network.steps)
 
     def readme(self, model: SpnModel) -> dict[str, bool]:
         """Say whether the README describes sums in the domain of logarithms."""

@@ -44,35 +44,37 @@ def decode(path: Path, spec: InputSpec) -> DecodedTables:
     """
     model = graph.read(path)
     to_array = graph.require("onnx").numpy_helper.to_array
-    held = {t.name: to_array(t) for t in model.graph.initializer}
-    bias = _integers(held, "bias", path.name)
-    said = [_text(node) for node in model.graph.node]
-    wanted = _NODES | (_ONE_SUM if len(bias) == 1 else _MORE_SUMS)
-    made = {name for text in wanted for name in text.split(" -> ")[1].split()[:1]}
+    tensors = {t.name: to_array(t) for t in model.graph.initializer}
+    bias = _integers(tensors, "bias", path.name)
+    node_texts = [_text(node) for node in model.graph.node]
+    expected = _NODES | (_ONE_SUM if len(bias) == 1 else _MORE_SUMS)
+    fixed_outputs = {name for text in expected for name in text.split(" -> ")[1].split()[:1]}
     # Each of these tensors has exactly one node, because ONNX refuses a tensor with two.
-    stray = {text for text in said if text.split(" -> ")[1].split()[0] in made} ^ wanted
+    stray = {
+        text for text in node_texts if text.split(" -> ")[1].split()[0] in fixed_outputs
+    } ^ expected
     if stray:
         raise VerifyError(f"{path.name}: node {sorted(stray)[0]!r} is not as n3ic writes it")
     for name, values in (("over_bits", [2]), ("over_tables", [1]), ("classes", [0, 1])):
         used = name != "classes" or len(bias) == 1
-        if used and _integers(held, name, path.name).tolist() != values:
+        if used and _integers(tensors, name, path.name).tolist() != values:
             raise VerifyError(f"{path.name}: constant {name!r} is not {values}")
-    bits, entries = _tables(held, path.name)
+    bits, entries = _tables(tensors, path.name)
     if any(each.shape[1] != len(bias) for each in entries):
         raise VerifyError(f"{path.name}: {len(bias)} biases do not match the sums of the entries")
     features = bool(model.graph.input) and model.graph.input[0].name == "features"
-    cuts = cuts_of(held, spec) if features else None
-    return DecodedTables(path.name, bits, entries, bias, cuts, shunt_of(model, held))
+    cuts = cuts_of(tensors, spec) if features else None
+    return DecodedTables(path.name, bits, entries, bias, cuts, shunt_of(model, tensors))
 
 
 def _tables(
-    held: Mapping[str, NDArray[Any]], name: str
+    tensors: Mapping[str, NDArray[Any]], name: str
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[NDArray[np.int64], ...]]:
     """Read the input bits and the entries of each table."""
-    shape = _integers(held, "by_table", name)
-    read, place = (_integers(held, each, name) for each in ("read", "place"))
-    start = _integers(held, "start", name)
-    entries = np.asarray(held.get("entries", np.zeros(0)))
+    shape = _integers(tensors, "by_table", name)
+    read, place = (_integers(tensors, each, name) for each in ("read", "place"))
+    start = _integers(tensors, "start", name)
+    entries = np.asarray(tensors.get("entries", np.zeros(0)))
     count = len(start)
     if shape.tolist()[:2] != [0, count] or len(shape) != 3:
         raise VerifyError(f"{name}: constant 'by_table' is not a shape of {count} tables")
@@ -96,9 +98,9 @@ def _tables(
     return tuple(bits), tuple(parts)
 
 
-def _integers(held: Mapping[str, NDArray[Any]], name: str, file: str) -> NDArray[np.int64]:
+def _integers(tensors: Mapping[str, NDArray[Any]], name: str, file: str) -> NDArray[np.int64]:
     """Read a constant that is a row of integers."""
-    values = held.get(name)
+    values = tensors.get(name)
     if values is None or values.dtype.kind != "i" or values.ndim != 1:
         raise VerifyError(f"{file}: constant {name!r} is not a row of integers")
     return values.astype(np.int64)
@@ -106,6 +108,6 @@ def _integers(held: Mapping[str, NDArray[Any]], name: str, file: str) -> NDArray
 
 def _text(node: Any) -> str:
     """Write a node as text. Of attributes that are lists or tensors, only the name counts."""
-    told = [f"{a.name}={a.i}" for a in sorted(node.attribute, key=lambda a: a.name)]
+    attributes = [f"{a.name}={a.i}" for a in sorted(node.attribute, key=lambda a: a.name)]
     domain = [f"{node.domain}:"] if node.domain else []
-    return " ".join([*domain, node.op_type, *node.input, "->", *node.output, *told])
+    return " ".join([*domain, node.op_type, *node.input, "->", *node.output, *attributes])

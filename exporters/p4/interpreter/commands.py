@@ -125,22 +125,24 @@ class CommandReader:
                     "an empty line, which makes simple_switch_CLI repeat the line before it"
                 )
             case ["table_set_default", table, action, *data]:
-                held, found = self._action(table, action)
-                return SetDefault(held.name, found.name, _data(found, data))
+                full_table, full_action = self._action(table, action)
+                return SetDefault(full_table.name, full_action.name, _data(full_action, data))
             case ["table_add", table, action, *rest]:
                 return self._add(*self._action(table, action), rest)
             case ["table_clear", table]:
                 return TableClear(_named(self._table_names, table, "table"))
             case ["table_modify", table, action, handle, *data]:
-                held, found = self._action(table, action)
+                full_table, full_action = self._action(table, action)
                 if not data:
                     raise P4Error(
                         f"nothing follows the handle, which crashes simple_switch_CLI: write => if "
-                        f"action {found.name} has no data"
+                        f"action {full_action.name} has no data"
                     )
-                given = data[1:] if data[0] == "=>" else data
+                values = data[1:] if data[0] == "=>" else data
                 place = _decimal(handle, "a handle", 1 << 63)
-                return TableModify(held.name, found.name, place, _data(found, given))
+                return TableModify(
+                    full_table.name, full_action.name, place, _data(full_action, values)
+                )
             case ["meter_set_rates", meter, index, *rates]:
                 name = _named(self._meter_names, meter, "meter")
                 place = _decimal(index, "an index", _INT32)
@@ -151,11 +153,11 @@ class CommandReader:
         raise P4Error(f"not a table command that n3ic writes: {line[:80]!r}")
 
     def _action(self, table: str, action: str) -> tuple[RuntimeTable, CompiledAction]:
-        held = self._tables[_named(self._table_names, table, "table")]
+        full_table = self._tables[_named(self._table_names, table, "table")]
         name = _named(self._action_names, action, "action")
-        if name not in held.actions:
-            raise P4Error(f"table {held.name} has no action {action}")
-        return held, held.actions[name]
+        if name not in full_table.actions:
+            raise P4Error(f"table {full_table.name} has no action {action}")
+        return full_table, full_table.actions[name]
 
     def _add(self, table: RuntimeTable, action: CompiledAction, words: Sequence[str]) -> TableAdd:
         priority, rest = None, list(words)
@@ -189,12 +191,12 @@ def _by_ending(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _named(known: Mapping[str, Sequence[str]], name: str, what: str) -> str:
-    found = known.get(name, ())
-    if not found:
+    matches = known.get(name, ())
+    if not matches:
         raise P4Error(f"the program has no {what} {name}")
-    if len(found) > 1:
-        raise P4Error(f"{what} {name} is ambiguous: {', '.join(sorted(found))}")
-    return found[0]
+    if len(matches) > 1:
+        raise P4Error(f"{what} {name} is ambiguous: {', '.join(sorted(matches))}")
+    return matches[0]
 
 
 def _data(action: CompiledAction, words: Sequence[str]) -> tuple[int, ...]:
@@ -249,12 +251,12 @@ def _decimal(text: str, what: str, end: int) -> int:
 
 def _rates(words: Sequence[str]) -> tuple[Rate, Rate]:
     try:
-        found = [_rate(word) for word in words]
+        rates = [_rate(word) for word in words]
     except ValueError as error:
         raise P4Error(f"expected RATE:BURST RATE:BURST, got {' '.join(words)[:80]!r}") from error
-    if len(found) != 2:
-        raise P4Error(f"a meter has two rates, got {len(found)}")
-    return found[0], found[1]
+    if len(rates) != 2:
+        raise P4Error(f"a meter has two rates, got {len(rates)}")
+    return rates[0], rates[1]
 
 
 def _rate(word: str) -> Rate:

@@ -226,8 +226,8 @@ class ProgramCompiler:
             if len(case.keys) != len(keys):
                 raise P4Error(f"select has {len(keys)} keys", case.line)
             values = [
-                _constant(fit(compile_expression(given, scope), key.sized, case.line), case.line)
-                for given, key in zip(case.keys, keys, strict=True)
+                _constant(fit(compile_expression(case_key, scope), key.sized, case.line), case.line)
+                for case_key, key in zip(case.keys, keys, strict=True)
             ]
             table.setdefault(tuple(values), case.state)  # the first of equal cases wins
         return lambda frame: table.get(tuple(k.run(frame) for k in keys), fallback)
@@ -314,10 +314,10 @@ class ProgramCompiler:
         for statement in statements:
             match statement:
                 case s.Assignment(target=target, value=value):
-                    found = leaf(target, scope)
-                    width, line = found.type.width, statement.line
+                    slot = leaf(target, scope)
+                    width, line = slot.type.width, statement.line
                     run = fit(compile_expression(value, scope), width, line).run
-                    steps.append(store(found, run, line))
+                    steps.append(store(slot, run, line))
                 case s.Conditional():
                     steps.append(self._if(statement, scope, members))
                 case s.CallStatement():
@@ -365,8 +365,8 @@ class ProgramCompiler:
                 return [set_valid(header(owner, scope))]
             case "mark_to_drop", [], [s.PathName(parts=parts)]:
                 egress = (*parts, self.architecture.egress)
-                found, drop = leaf(s.PathName(call.line, egress), scope), self.architecture.drop
-                return [store(found, lambda _: drop, call.line)]
+                slot, drop = leaf(s.PathName(call.line, egress), scope), self.architecture.drop
+                return [store(slot, lambda _: drop, call.line)]
             case "execute_meter", [name], [index, s.PathName() as path] if name in members.meters:
                 meter, size = members.meters[name], self._intrinsic("packet_length")
                 time = self._intrinsic("ingress_global_timestamp")
@@ -399,14 +399,14 @@ class ProgramCompiler:
             raise P4Error("only the ingress may resubmit packets", line)
         metadata = self.roles["metadata"]
         assert isinstance(metadata, RecordType)  # noqa: S101 - _scope takes no other
-        kept = tuple(
+        preserved = tuple(
             self.layout.leaves[f"metadata.{name}"]
-            for name, held in self._field_lists[metadata.name].items()
-            if held == number
+            for name, list_number in self._field_lists[metadata.name].items()
+            if list_number == number
         )
 
         def again(frame: Frame) -> None:
-            frame[KEPT] = kept
+            frame[KEPT] = preserved
 
         return again
 

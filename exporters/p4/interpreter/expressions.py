@@ -103,8 +103,8 @@ def compile_expression(expression: s.Expression, scope: Scope) -> CompiledExpres
         case s.PathName(parts=(name,)) if name in scope.constants:
             return scope.constants[name]
         case s.PathName():
-            found = leaf(expression, scope)
-            return CompiledExpression(found.type.width, reader(found, expression.line))
+            slot = leaf(expression, scope)
+            return CompiledExpression(slot.type.width, reader(slot, expression.line))
         case s.Complement(operand=operand):
             inner = compile_expression(operand, scope)
             if inner.width is None:
@@ -133,10 +133,10 @@ def fit(value: CompiledExpression, width: int, line: int) -> CompiledExpression:
     return value
 
 
-def reader(found: ValueSlot, line: int) -> Closure:
+def reader(value_slot: ValueSlot, line: int) -> Closure:
     """Make a closure that reads a slot, with the checks that the slot needs."""
-    slot, valid, name = found.slot, found.valid, found.name
-    if valid is None and found.plain:
+    slot, valid, name = value_slot.slot, value_slot.valid, value_slot.name
+    if valid is None and value_slot.plain:
         return operator.itemgetter(slot)  # written in C: most reads of a packet take this path
 
     def read(frame: Frame) -> int:

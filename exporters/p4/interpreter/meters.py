@@ -16,10 +16,10 @@ Rate = tuple[Fraction, int]  # units per microsecond, and the burst in units
 class _Bucket:  # fractions, because rounding errors of floats would add up over packets
     rate: Fraction
     burst: int
-    held: Fraction
+    tokens: Fraction
 
     def fill(self, microseconds: int) -> None:
-        self.held = min(Fraction(self.burst), self.held + self.rate * microseconds)
+        self.tokens = min(Fraction(self.burst), self.tokens + self.rate * microseconds)
 
 
 @dataclass(eq=False)
@@ -82,10 +82,10 @@ class RuntimeMeter:
             bucket.fill(max(0, now - self._filled.setdefault(index, now)))
         self._filled[index] = max(now, self._filled[index])
         # RFC 2698 tests the peak bucket first: a red packet takes no tokens from either bucket.
-        if peak.held < cost:
+        if peak.tokens < cost:
             return RED
-        peak.held -= cost
-        if committed.held < cost:
+        peak.tokens -= cost
+        if committed.tokens < cost:
             return YELLOW
-        committed.held -= cost
+        committed.tokens -= cost
         return GREEN

@@ -144,20 +144,20 @@ class Switch:
             P4Error: the program does something that the language leaves undefined.
         """
         passes: list[Frame] = []
-        kept: dict[int, int] = {}
+        preserved: dict[int, int] = {}
         while len(passes) < _MAX_PASSES:
             frame = self._initial.copy()
-            for slot, value in kept.items():
+            for slot, value in preserved.items():
                 frame[slot] = value
             self._set(frame, packet_length=len(packet), ingress_global_timestamp=now % (1 << 48))
             if passes:
                 self._set(frame, instance_type=_RESUBMITTED)
             passes.append(frame)
-            port, left = self._pass(frame, packet, ingress)
+            port, packet_out = self._pass(frame, packet, ingress)
             if frame[KEPT] is None:
-                return SwitchOutcome(port, left, tuple(passes), self._leaves)
+                return SwitchOutcome(port, packet_out, tuple(passes), self._leaves)
             # bmv2 resubmits the packet as it arrived, with only the listed metadata.
-            kept = {slot: frame[slot] for slot in frame[KEPT]}
+            preserved = {slot: frame[slot] for slot in frame[KEPT]}
         raise P4Error(f"a packet is resubmitted more than {_MAX_PASSES} times")
 
     def _set(self, frame: Frame, **values: int) -> None:

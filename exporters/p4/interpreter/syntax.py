@@ -99,12 +99,12 @@ class CallStatement(_Node):
     """``target(arguments);``."""
 
     target: PathName
-    given: tuple[Expression, ...] | None
+    argument_list: tuple[Expression, ...] | None
 
     @property
     def arguments(self) -> tuple[Expression, ...]:
         """The arguments; may be empty."""
-        return self.given or ()
+        return self.argument_list or ()
 
 
 @dataclass(frozen=True, eq=False)

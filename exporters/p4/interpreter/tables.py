@@ -148,15 +148,15 @@ class RuntimeTable:
     def apply(self, frame: Frame) -> None:
         """Look up the entry for a frame, and run its action."""
         # Without entries no key is read: a keyless table always takes its default.
-        found = self._lookup(tuple(k.run(frame) for k in self.keys)) if self.entries else None
-        (self.default if found is None else found.does).run(frame)
+        entry = self._lookup(tuple(k.run(frame) for k in self.keys)) if self.entries else None
+        (self.default if entry is None else entry.does).run(frame)
 
-    def _lookup(self, seen: tuple[int, ...]) -> TableEntry | None:
+    def _lookup(self, values: tuple[int, ...]) -> TableEntry | None:
         """Find the matching entry; among several, the one with the smallest priority."""
         if not any(self.ranged):  # exact keys: a dictionary finds the entry without a search
-            place = self._places.get((seen, None))
+            place = self._places.get((values, None))
             return None if place is None else self.entries[place]
-        matching = (entry for entry in self.entries if all(map(_holds, entry.keys, seen)))
+        matching = (entry for entry in self.entries if all(map(_holds, entry.keys, values)))
         return min(matching, key=lambda entry: entry.priority or 0, default=None)
 
 

@@ -263,8 +263,8 @@ def _compare(
 def tool_version(tool: str) -> str:
     """Return a tool's name and version, for the executor of a verification."""
     done = run([tool, "--version"], COMMAND_SECONDS)
-    found = re.search(r"\d+\.\d[\w.+-]*", done.stdout or done.stderr)
-    return f"{tool} {found[0][:60] if found else 'of unknown version'}"
+    match = re.search(r"\d+\.\d[\w.+-]*", done.stdout or done.stderr)
+    return f"{tool} {match[0][:60] if match else 'of unknown version'}"
 
 
 def _checked(command: list[str], optional: bool = False) -> None:

@@ -43,7 +43,7 @@ class UnreachedError(VerifyError):
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _ExpectedAnswer:
     """Expected content of an answer; parts that are None are not compared."""
 
     keys: Keys | None = None
@@ -51,16 +51,16 @@ class _Wanted:
     does: BoundAction | None = None
     rates: tuple[Rate, Rate] | None = None
 
-    def is_told(self, answer: str) -> bool:
+    def matches(self, answer: str) -> bool:
         """Whether an answer matches."""
         # A table dump lists all entries before the default action, and only that one is compared.
-        told = answer.partition(_DEFAULT)[2] if _DEFAULT in answer else answer
-        priority = _PRIORITY.search(told)
+        entry_text = answer.partition(_DEFAULT)[2] if _DEFAULT in answer else answer
+        priority = _PRIORITY.search(entry_text)
         return (
-            (self.keys is None or _keys(told) == self.keys)
+            (self.keys is None or _keys(entry_text) == self.keys)
             and (self.priority is None or bool(priority and int(priority[1]) == self.priority))
-            and (self.does is None or _does(told, self.does))
-            and (self.rates is None or _rates(told) == [(float(r), b) for r, b in self.rates])
+            and (self.does is None or _does(entry_text, self.does))
+            and (self.rates is None or _rates(entry_text) == [(float(r), b) for r, b in self.rates])
         )
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ def change(cli: Sequence[str], switch: Switch, commands: str) -> int:
     read = switch.read(commands)
     # Handles are numbers: only a switch with the expected keys at them may be changed.
     try:
-        _compare(cli, {q: _Wanted(keys=w.keys) for q, w in _entries(switch, read).items()})
+        _compare(cli, {q: _ExpectedAnswer(keys=w.keys) for q, w in _entries(switch, read).items()})
     except UnreachedError:
         raise
     except VerifyError as error:
@@ -117,16 +117,18 @@ def confirm(cli: Sequence[str], switch: Switch, commands: Sequence[Command]) -> 
     Raises:
         VerifyError: an entry differs; the error names it.
     """
-    wanted = _entries(switch, commands)
+    expected_answers = _entries(switch, commands)
     for command in commands:
         match command:
             case SetDefault(table):
-                wanted[f"table_dump {table}"] = _Wanted(does=switch.tables[table].default)
+                expected_answers[f"table_dump {table}"] = _ExpectedAnswer(
+                    does=switch.tables[table].default
+                )
             case SetRates(meter, index):
                 rates = switch.meters[meter].rates(index)
-                wanted[f"meter_get_rates {meter} {index}"] = _Wanted(rates=rates)
-    _compare(cli, wanted)
-    return len(wanted)
+                expected_answers[f"meter_get_rates {meter} {index}"] = _ExpectedAnswer(rates=rates)
+    _compare(cli, expected_answers)
+    return len(expected_answers)
 
 
 def run_commands(cli: Sequence[str], commands: Sequence[str]) -> list[str]:
@@ -182,9 +184,9 @@ def end_of(text: str) -> str:
     return " ".join(text.split())[-_TAIL:] or "no message"
 
 
-def _entries(switch: Switch, commands: Sequence[Command]) -> dict[str, _Wanted]:
+def _entries(switch: Switch, commands: Sequence[Command]) -> dict[str, _ExpectedAnswer]:
     """Collect the expected content of entries that commands add or change, by query."""
-    wanted = {}
+    expected_answers = {}
     for command in commands:
         match command:
             case TableAdd(table, _, keys, _, priority):
@@ -194,23 +196,23 @@ def _entries(switch: Switch, commands: Sequence[Command]) -> dict[str, _Wanted]:
             case _:
                 continue
         entry = switch.tables[table].entry(handle)
-        wanted[f"table_dump_entry {table} {handle}"] = _Wanted(
+        expected_answers[f"table_dump_entry {table} {handle}"] = _ExpectedAnswer(
             entry.keys, entry.priority, entry.does
         )
-    return wanted
+    return expected_answers
 
 
-def _compare(cli: Sequence[str], wanted: dict[str, _Wanted]) -> None:
-    answers = run_commands(cli, list(wanted))
+def _compare(cli: Sequence[str], expected_answers: dict[str, _ExpectedAnswer]) -> None:
+    answers = run_commands(cli, list(expected_answers))
     wrong = [
         (question, each, answer)
-        for (question, each), answer in zip(wanted.items(), answers, strict=True)
-        if not each.is_told(answer)
+        for (question, each), answer in zip(expected_answers.items(), answers, strict=True)
+        if not each.matches(answer)
     ]
     if wrong:
         question, each, answer = wrong[0]
         raise VerifyError(
-            f"{len(wrong)} of {len(wanted)} differ; {question}: expected {each}, "
+            f"{len(wrong)} of {len(expected_answers)} differ; {question}: expected {each}, "
             f"got {end_of(answer)}"
         )
 
@@ -222,13 +224,13 @@ def _keys(answer: str) -> Keys:
     )
 
 
-def _does(answer: str, wanted: BoundAction) -> bool:
-    found = _ACTION.search(answer)
-    if found is None or found[1] != wanted.action:
+def _does(answer: str, expected: BoundAction) -> bool:
+    match = _ACTION.search(answer)
+    if match is None or match[1] != expected.action:
         return False
     # bmv2 prints values in the fewest bytes, so that 0 may be printed as nothing.
-    words = found[2].split(",") if found[2].strip() or wanted.data else []
-    return [int(word.strip() or "0", 16) for word in words] == list(wanted.data)
+    words = match[2].split(",") if match[2].strip() or expected.data else []
+    return [int(word.strip() or "0", 16) for word in words] == list(expected.data)
 
 
 def _rates(answer: str) -> list[tuple[float, int]]:

@@ -103,8 +103,10 @@ def run_interpreter(program: LoadedProgram, words: Words) -> tuple[Execution, li
         responses.append(outcome.packet)
         scores[row] = result.scores if result.scores is not None else _scores(outcome, packets)
         verdict = _verdict(outcome, packets) if result.verdict is None else result.verdict
-        told = verdict != SHUNT and result.class_id is not None  # a shunted header names no class
-        classes[row] = verdict if told else outcome.value("metadata.class_id")
+        has_class = (
+            verdict != SHUNT and result.class_id is not None
+        )  # a shunted header names no class
+        classes[row] = verdict if has_class else outcome.value("metadata.class_id")
         margins[row] = _margin(outcome) if result.margin is None else result.margin
         verdicts[row] = verdict
         if outcome.port != program.port(verdict):

@@ -61,8 +61,8 @@ def exchange(
 
 
 def _await(receivers: list[socket.socket], tag: bytes, deadline: float) -> bytes:
-    while (left := deadline - time.monotonic()) > 0:
-        for receiver in select.select(receivers, [], [], left)[0]:
+    while (seconds_left := deadline - time.monotonic()) > 0:
+        for receiver in select.select(receivers, [], [], seconds_left)[0]:
             data, address = receiver.recvfrom(65535)
             # A raw socket also sees the packets that leave through its interface.
             if address[2] != PACKET_OUTGOING and data.endswith(tag):

@@ -30,19 +30,19 @@ def check_popcount_masks(source: str, shape: tuple[int, ...]) -> None:
     Raises:
         VerifyError: a mask is missing, duplicated, or has another value.
     """
-    held: dict[tuple[int, int], tuple[int, int]] = {}
+    masks: dict[tuple[int, int], tuple[int, int]] = {}
     for declared, layer, stage, width, digits in _MASK.findall(source):
-        if (int(layer), int(stage)) in held or declared != width:
+        if (int(layer), int(stage)) in masks or declared != width:
             raise VerifyError(f"n3ic.p4: L{layer}_MASK{stage} is not one constant of {width} bits")
-        held[int(layer), int(stage)] = int(width), int(digits, 16)
+        masks[int(layer), int(stage)] = int(width), int(digits, 16)
     for layer, width in enumerate(shape[:-1]):
         for stage in range((width - 1).bit_length()):
-            found = held.pop((layer, stage + 1), None)
-            kept = [bit for bit in range(width) if not bit >> stage & 1]
-            if found != (width, sum(1 << bit for bit in kept)):
+            mask = masks.pop((layer, stage + 1), None)
+            positions = [bit for bit in range(width) if not bit >> stage & 1]
+            if mask != (width, sum(1 << bit for bit in positions)):
                 raise VerifyError(f"n3ic.p4: popcount mask {stage + 1} of layer {layer} is wrong")
-    if held:
-        raise VerifyError(f"n3ic.p4: no layer has the popcount masks (layer, stage) {sorted(held)}")
+    if masks:
+        raise VerifyError(f"n3ic.p4: no layer has popcount masks of (layer, stage) {sorted(masks)}")
 
 
 def decoded_layers(
@@ -58,10 +58,10 @@ def decoded_layers(
     Raises:
         VerifyError: an integer is missing, has no place in the shape, or is too large.
     """
-    left = dict(values)
+    unused = dict(values)
 
     def take(kind: str, layer: int, neuron: int, bits: int) -> int:
-        value = left.pop((kind, layer, neuron), None)
+        value = unused.pop((kind, layer, neuron), None)
         if value is None:
             raise VerifyError(f"{artefact}: {kind} of layer {layer}, neuron {neuron} is missing")
         if not 0 <= value < 1 << bits:
@@ -73,22 +73,22 @@ def decoded_layers(
     layers = []
     for index, (width, neurons) in enumerate(zip(model.shape, model.shape[1:], strict=False)):
         rows = [take("weights", index, j, width) for j in range(neurons)]
-        masked = any(kind == "mask" and layer == index for kind, layer, _ in left)
+        masked = any(kind == "mask" and layer == index for kind, layer, _ in unused)
         masks = [take("mask", index, j, width) for j in range(neurons)] if masked else None
         limits = np.array([take("limit", index, j, 32) for j in range(neurons)], dtype=np.int64)
         if index == len(model.hidden):
             limits -= (limits >> 31) << 32  # biases: two's complement, bit 31 is worth -2^31
         mask = None if masks is None else _rows(masks, width)
         layers.append(DecodedLayer(_rows(rows, width), limits, mask))
-    if left:
-        kind, layer, neuron = next(iter(left))
+    if unused:
+        kind, layer, neuron = next(iter(unused))
         raise VerifyError(
             f"{artefact}: the network has no {kind} of layer {layer}, neuron {neuron}"
         )
     return tuple(layers)
 
 
-def held_digest(numbers: Sequence[int], model: Classifier) -> str:
+def digest_of_numbers(numbers: Sequence[int], model: Classifier) -> str:
     """Check the model's numbers that an artefact writes into answers.
 
     Returns:

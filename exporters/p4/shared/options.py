@@ -98,10 +98,10 @@ def packet_problems(model: Classifier, packets: PacketLayout) -> list[Problem]:
             f"--output {packets.output} does not tell which packets are shunted: choose class or "
             "both, or pass --shunt-port"
         )
-    held = FIELD_BITS.get(packets.field, packets.input_bits)
-    if packets.input_bits <= held:
+    capacity = FIELD_BITS.get(packets.field, packets.input_bits)
+    if packets.input_bits <= capacity:
         return []
-    text = f"{packets.input_bits} input bits do not fit the {held} bits of {packets.field}"
+    text = f"{packets.input_bits} input bits do not fit the {capacity} bits of {packets.field}"
     if not isinstance(model, BinaryModel):
         return [Problem(text)]
-    return [Problem(text, layer=0, nearest=shape_text((held, *model.shape[1:])))]
+    return [Problem(text, layer=0, nearest=shape_text((capacity, *model.shape[1:])))]

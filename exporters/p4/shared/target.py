@@ -115,12 +115,12 @@ class P4Program(Exporter[ModelT]):
         from n3ic.exporters.p4.run.execute import run_interpreter
 
         program = self.program(directory, model, options)
-        found = run_interpreter(program, words)
+        outcome = run_interpreter(program, words)
         if not options.get("with-bmv2"):
-            return found[0]
+            return outcome[0]
         from n3ic.exporters.p4.run.bmv2 import run_bmv2
 
-        return run_bmv2(program, words, *found)
+        return run_bmv2(program, words, *outcome)
 
     def scaled_latency(self, bit_operations: float, remark: str = "") -> Figure:
         """Scale the paper's latency by bit operations; at least one clock."""
@@ -247,7 +247,7 @@ def compile_switch(source: str, model: Classifier) -> Switch:
 def program_figures(model: BinaryModel, source: str, switch: Switch) -> tuple[Figure, ...]:
     """Report size, operations, PHV bits, popcount stages and tables of a program."""
     stages = sum((layer.n_inputs - 1).bit_length() for layer in model.layers)
-    told = "counted in n3ic's reading of the program; no P4 compiler ran"
+    counted = "counted in n3ic's reading of the program; no P4 compiler ran"
     return (
         Figure("code", len(source), "byte", "measured", "size of n3ic.p4"),
         Figure(
@@ -257,9 +257,9 @@ def program_figures(model: BinaryModel, source: str, switch: Switch) -> tuple[Fi
             "estimated",
             "formula in docs/how-to/p4.md: XNOR, popcount stages and signs",
         ),
-        Figure("phv", switch.metadata_bits + switch.header_bits, "bit", "estimated", told),
+        Figure("phv", switch.metadata_bits + switch.header_bits, "bit", "estimated", counted),
         Figure("stages.popcount", stages, "stage", "estimated", "ceil(log2 K) per layer"),
-        Figure("tables", len(switch.tables), "table", "estimated", told),
+        Figure("tables", len(switch.tables), "table", "estimated", counted),
     )
 
 

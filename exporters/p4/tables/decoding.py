@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.decoding import DecodedEntry, loaded
-from n3ic.exporters.p4.shared.decoding import held_digest
+from n3ic.exporters.p4.shared.decoding import digest_of_numbers
 from n3ic.families.tables.network import MAX_INDEX_BITS, TablesModel
 from n3ic.families.tables.readback import DecodedTables
 
@@ -76,28 +76,28 @@ def wiring_of(source: str, meta: str) -> Wiring:
             twice.
     """
     indices = {}
-    for table, terms in _found(_INDEX, meta, source):
+    for table, terms in _matches(_INDEX, meta, source):
         if int(table) in indices:
             raise VerifyError(f"{_PROGRAM}: the index of table {table} is made twice")
         indices[int(table)] = _index(terms, meta, int(table))
     if sorted(indices) != list(range(len(indices))) or not indices:
         raise VerifyError(f"{_PROGRAM}: {len(indices)} indices do not belong to consecutive tables")
-    held: dict[str, frozenset[str]] = {}
-    for into, left, right in _found(_ADD, meta, source):
-        one, other = held.get(left, frozenset({left})), held.get(right, frozenset({right}))
+    sources: dict[str, frozenset[str]] = {}
+    for into, left, right in _matches(_ADD, meta, source):
+        one, other = sources.get(left, frozenset({left})), sources.get(right, frozenset({right}))
         if into != left or one & other:
             raise VerifyError(f"{_PROGRAM}: {into} = {left} + {right} adds an entry twice")
-        held[into] = one | other
+        sources[into] = one | other
     added, offsets = {}, {}
-    for score, total, offset in _found(_TOTAL, meta, source):
+    for score, total, offset in _matches(_TOTAL, meta, source):
         if int(score) in offsets:
             raise VerifyError(f"{_PROGRAM}: score {score} is computed twice")
-        added[int(score)] = held.get(total, frozenset({total})) if total else frozenset()
+        added[int(score)] = sources.get(total, frozenset({total})) if total else frozenset()
         offsets[int(score)] = offset
     return Wiring(tuple(indices[t] for t in range(len(indices))), added, offsets)
 
 
-def _found(pattern: str, meta: str, source: str) -> list[tuple[str, ...]]:
+def _matches(pattern: str, meta: str, source: str) -> list[tuple[str, ...]]:
     return re.findall(pattern.format(meta=meta), source, re.MULTILINE)
 
 
@@ -108,12 +108,12 @@ def _index(terms: str, meta: str, table: int) -> tuple[int, ...]:
         raise VerifyError(f"{_PROGRAM}: the index of table {table} has {len(parts)} bits")
     bits = []
     for j, part in enumerate(parts):
-        found = re.fullmatch(_BIT.format(meta=meta), part)
-        if found is None:
+        match = re.fullmatch(_BIT.format(meta=meta), part)
+        if match is None:
             raise VerifyError(f"{_PROGRAM}: the index of table {table} is not made of input bits")
-        widths = {found[name] for name in ("w", "w2", "w3", "w4")} - {None}
-        bit = j + int(found["right"] or 0) - int(found["left"] or 0)
-        if widths != {str(len(parts))} or int(found["mask"], 16) != 1 << j or bit < 0:
+        widths = {match[name] for name in ("w", "w2", "w3", "w4")} - {None}
+        bit = j + int(match["right"] or 0) - int(match["left"] or 0)
+        if widths != {str(len(parts))} or int(match["mask"], 16) != 1 << j or bit < 0:
             raise VerifyError(f"{_PROGRAM}: bit {j} of the index of table {table} is not in place")
         bits.append(bit)
     return tuple(bits)
@@ -144,29 +144,31 @@ def program_wiring(source: str, meta: str) -> ProgramWiring:
     """
     wiring = wiring_of(source, meta)
     columns = {
-        int(table): tuple((int(width), int(s)) for width, s in _PARAMETER.findall(said))
-        for table, said in _ACTION.findall(source)
+        int(table): tuple((int(width), int(s)) for width, s in _PARAMETER.findall(text))
+        for table, text in _ACTION.findall(source)
     }
-    kept = {(t, s) for t, s, parameter in _KEPT.findall(source) if s == parameter}
+    written = {(t, s) for t, s, parameter in _KEPT.findall(source) if s == parameter}
     tables = range(len(wiring.bits))
-    wanted = {(str(t), str(s)) for t, each in columns.items() for _, s in each}
-    if sorted(columns) != list(tables) or kept != wanted or len(_KEPT.findall(source)) != len(kept):
+    expected = {(str(t), str(s)) for t, each in columns.items() for _, s in each}
+    stores = len(_KEPT.findall(source))
+    if sorted(columns) != list(tables) or written != expected or stores != len(written):
         raise VerifyError(f"{_PROGRAM}: an action does not keep the entries of its own table")
     if _KEYED.findall(source) != [(str(t), str(t)) for t in tables]:
         raise VerifyError(f"{_PROGRAM}: a table is not looked up by its own index")
-    told = _SET_MODEL.findall(source)
-    if sorted(name for name, _ in told) != _READINGS or len({said for _, said in told}) != 1:
+    model_actions = _SET_MODEL.findall(source)
+    names, numbers = [name for name, _ in model_actions], {text for _, text in model_actions}
+    if sorted(names) != _READINGS or len(numbers) != 1:
         raise VerifyError(f"{_PROGRAM}: the model's number is not set by two matching actions")
     offsets = [names.split(", ") for names in _OFFSETS.findall(source)]
     if len(offsets) != 1:
         raise VerifyError(f"{_PROGRAM}: {len(offsets)} actions add the offsets")
-    named = tuple(said.removeprefix("bit<32> ") for said in offsets[0])
-    return ProgramWiring(wiring, columns, named, told[0][1])
+    named = tuple(text.removeprefix("bit<32> ") for text in offsets[0])
+    return ProgramWiring(wiring, columns, named, model_actions[0][1])
 
 
 def decode_entries(
     artefact: str,
-    held: Sequence[DecodedEntry],
+    entries: Sequence[DecodedEntry],
     program: ProgramWiring,
     model: TablesModel,
     shunt_port: int | None = None,
@@ -175,7 +177,7 @@ def decode_entries(
 
     Args:
         artefact: name of the file, for errors.
-        held: entries of the file, in order.
+        entries: entries of the file, in order.
         program: the properties of the program's tables.
         model: the model, which gives the number of classes and the model's number.
         shunt_port: port for shunted packets; None if they leave like all others.
@@ -184,12 +186,12 @@ def decode_entries(
         VerifyError: an entry is missing, unknown or duplicated; or an answer could carry the
             model's number before all entries are loaded.
     """
-    found = loaded(artefact, held, shunt_port)
-    if found.signature != program.signature:
+    contents = loaded(artefact, entries, shunt_port)
+    if contents.signature != program.signature:
         raise VerifyError(f"{artefact}: does not end with the model's number for this program")
     offsets: dict[str, int] = {}
     values: dict[tuple[int, int], tuple[int, ...]] = {}
-    for entry in found.entries:
+    for entry in contents.entries:
         place = _TABLE.fullmatch(entry.table)
         if entry.key is None and (entry.table, entry.action) == ("offsets", "add_offsets"):
             if offsets or len(entry.data) != len(program.offsets):
@@ -201,14 +203,14 @@ def decode_entries(
             raise VerifyError(f"{artefact}: {entry.table} has two entries of index {entry.key}")
         else:
             values[int(place[1]), entry.key] = entry.data
-    entries, excess = _entries(artefact, program, values, len(model.bias))
+    table_entries, excess = _entries(artefact, program, values, len(model.bias))
     return DecodedTables(
         artefact,
         program.wiring.bits,
-        entries,
+        table_entries,
         biases(artefact, program.wiring, offsets, excess, model),
-        shunt=found.shunt,
-        digest=held_digest(found.numbers, model),
+        shunt=contents.shunt,
+        digest=digest_of_numbers(contents.numbers, model),
     )
 
 
@@ -219,12 +221,12 @@ def _entries(
     sums: int,
 ) -> tuple[tuple[NDArray[np.int64], ...], Mapping[str, int]]:
     """Undo the excess of each entry; return the excess of each field too."""
-    left = dict(values)
+    unused = dict(values)
     tables, excess = [], {}
     for t, bits in enumerate(program.wiring.bits):
         entries = np.zeros((1 << len(bits), sums), dtype=np.int64)
         for key in range(len(entries)):
-            data = left.pop((t, key), None)
+            data = unused.pop((t, key), None)
             if data is None or len(data) != len(program.columns[t]):
                 raise VerifyError(f"{artefact}: table t{t} lacks the entry of index {key}")
             for value, (width, s) in zip(data, program.columns[t], strict=True):
@@ -233,8 +235,8 @@ def _entries(
                 excess[f"t{t}_s{s}"] = 1 << (width - 1)
                 entries[key, s] = value - excess[f"t{t}_s{s}"]
         tables.append(entries)
-    if left:
-        t, key = next(iter(left))
+    if unused:
+        t, key = next(iter(unused))
         raise VerifyError(f"{artefact}: table t{t} has no index {key}")
     return tuple(tables), excess
 

@@ -90,7 +90,7 @@ class P4TablesExporter(P4TablesTarget):
         wiring = program_wiring(source, "meta")
         switch = compile_switch(source, model)
         port = packet_layout(model, options).shunt_port
-        found = []
+        decoded = []
         for name in (COMMANDS, P4RUNTIME, P4RUNTIME_UPDATE):
             text = read_artefact(directory / name)
             entries = (
@@ -98,8 +98,8 @@ class P4TablesExporter(P4TablesTarget):
                 if name == COMMANDS
                 else from_p4runtime(text, name, source, update=name == P4RUNTIME_UPDATE)
             )
-            found.append(compared(model, decode_entries(name, entries, wiring, model, port)))
-        return tuple(found)
+            decoded.append(compared(model, decode_entries(name, entries, wiring, model, port)))
+        return tuple(decoded)
 
     def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
         """Report entries, operations, PHV bits, stages and tables."""
@@ -120,9 +120,12 @@ class P4TablesExporter(P4TablesTarget):
                     memory["offsets"] += size
                 if isinstance(command, SetDefault):
                     filled.add(command.table)
-        kept = "action data of commands.txt, each parameter in whole bytes"
+        counted = "action data of commands.txt, each parameter in whole bytes"
         figures = (
-            *(Figure(f"memory.{n}", size, "byte", "measured", kept) for n, size in memory.items()),
+            *(
+                Figure(f"memory.{n}", size, "byte", "measured", counted)
+                for n, size in memory.items()
+            ),
             Figure(
                 "table.entries", count + len(filled), "entry", "measured", "count of commands.txt"
             ),

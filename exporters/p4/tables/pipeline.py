@@ -56,8 +56,8 @@ class TablesPipeline(StoredTables):
         """
         wiring = [[t.inputs, t.width, [c.sum for c in t.columns]] for t in self.tables]
         text = json.dumps([self.input_bits, self.classes, wiring], separators=(",", ":"))
-        told = hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
-        return f"{self.input_bits}_{len(self.tables)}_{told}" + ("s" if self.shunts else "")
+        digest = hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+        return f"{self.input_bits}_{len(self.tables)}_{digest}" + ("s" if self.shunts else "")
 
     @property
     def longest(self) -> int:

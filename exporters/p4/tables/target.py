@@ -82,7 +82,7 @@ class P4TablesTarget(P4Program[TablesModel]):
 
 def tables_figures(network: TablesPipeline, source: str, switch: Switch) -> tuple[Figure, ...]:
     """Report size, operations, PHV bits, stages and tables of a program."""
-    told = "counted in n3ic's reading of the program; no P4 compiler ran"
+    counted = "counted in n3ic's reading of the program; no P4 compiler ran"
     return (
         Figure("code", len(source), "byte", "measured", "size of n3ic.p4"),
         Figure(
@@ -92,7 +92,7 @@ def tables_figures(network: TablesPipeline, source: str, switch: Switch) -> tupl
             "measured",
             "bits of indices, and additions of entries and offsets",
         ),
-        Figure("phv", switch.metadata_bits + switch.header_bits, "bit", "estimated", told),
+        Figure("phv", switch.metadata_bits + switch.header_bits, "bit", "estimated", counted),
         Figure(
             "stages.sum",
             len(network.levels) + 1,
@@ -100,5 +100,5 @@ def tables_figures(network: TablesPipeline, source: str, switch: Switch) -> tupl
             "estimated",
             "levels of the tree of sums, and the offsets; all look-ups are independent",
         ),
-        Figure("tables", len(switch.tables), "table", "estimated", told),
+        Figure("tables", len(switch.tables), "table", "estimated", counted),
     )

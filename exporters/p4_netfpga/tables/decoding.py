@@ -10,7 +10,7 @@ import re
 import numpy as np
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.shared.decoding import held_digest
+from n3ic.exporters.p4.shared.decoding import digest_of_numbers
 from n3ic.exporters.p4.tables.decoding import biases, wiring_of
 from n3ic.exporters.p4_netfpga.decoding import model_numbers, shunting_of
 from n3ic.families.tables.network import TablesModel
@@ -60,12 +60,12 @@ def decode_program(source: str, model: TablesModel, shunt_port: int | None = Non
             raise VerifyError(f"{_NAME}: the entries of table {table}, sum {s} are not two halves")
         words[int(table), int(s)] = int(width), int(low, 16), int(high, 16)
         selected[f"t{table}_v{s}"] = [(*parts.groups(), "")]
-    taken = {}
+    widths = {}
     for table, s, width, of, other in _TAKE.findall(source):
         if (table, s) != (of, other):
             raise VerifyError(f"{_NAME}: table {table} takes the entry of table {of}")
-        taken[int(table), int(s)] = int(width)
-    if taken.keys() != words.keys() or len(_TAKE.findall(source)) != len(taken):
+        widths[int(table), int(s)] = int(width)
+    if widths.keys() != words.keys() or len(_TAKE.findall(source)) != len(widths):
         raise VerifyError(f"{_NAME}: entries are not taken once each")
     if any(table >= len(wiring.bits) or s >= sums for table, s in words):
         raise VerifyError(f"{_NAME}: entries of a table or sum that is not there")
@@ -77,14 +77,14 @@ def decode_program(source: str, model: TablesModel, shunt_port: int | None = Non
     entries = [np.zeros((1 << len(bits), sums), dtype=np.int64) for bits in wiring.bits]
     excess = {}
     for (table, s), (size, low, high) in words.items():
-        width, length = taken[table, s], len(wiring.bits[table])
+        width, length = widths[table, s], len(wiring.bits[table])
         # The highest bit of the index selects one of two halves, and each lower bit halves again.
-        wanted = [
+        expected = [
             (str(size), str(size), str(table), str(j), "" if j == length - 1 else str(width << j))
             for j in reversed(range(length))
         ]
-        found = selected.pop(f"t{table}_v{s}", [])
-        if found != wanted or size != width << (length - 1) or (low | high) >> size:
+        selections = selected.pop(f"t{table}_v{s}", [])
+        if selections != expected or size != width << (length - 1) or (low | high) >> size:
             raise VerifyError(
                 f"{_NAME}: the entries of table {table} are not selected by its index"
             )
@@ -105,5 +105,5 @@ def decode_program(source: str, model: TablesModel, shunt_port: int | None = Non
         tuple(entries),
         biases(_NAME, wiring, offsets, excess, model),
         shunt=shunting_of(source, shunt_port),
-        digest=held_digest(model_numbers(source), model),
+        digest=digest_of_numbers(model_numbers(source), model),
     )

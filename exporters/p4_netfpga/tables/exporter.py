@@ -69,9 +69,9 @@ class P4NetfpgaTablesExporter(P4TablesTarget):
         """Report resources and latency, scaled from the paper's figures."""
         network = tables_pipeline(model, shunts=packet_layout(model, options).shunts)
         source = read_artefact(directory / PROGRAM)
-        kept = "constants in the code without a memory of their own"
+        memory = "constants in the code without a memory of their own"
         figures = (
-            Figure("memory.entries", _constant_bytes(network), "byte", "measured", kept),
+            Figure("memory.entries", _constant_bytes(network), "byte", "measured", memory),
             *tables_figures(network, source, compile_switch(source, model)),
             *resource_figures(self.needs(network), self.device.paper),
             self.scaled_latency(bit_operations(network)),

@@ -57,8 +57,8 @@ static inline int matches_prefix(const struct rule *r, const uint8_t *address) {
     return !(((words[0] & r->mask[0]) ^ r->address[0]) | ((words[1] & r->mask[1]) ^ r->address[1]));
 }
 
-static inline int matches(const struct rule *r, uint32_t interface, uint16_t vlan,
-                          const struct key *k) {
+static inline int matches_rule(const struct rule *r, uint32_t interface, uint16_t vlan,
+                               const struct key *k) {
     if ((r->interface && r->interface != interface) || (r->vlan && r->vlan != vlan))
         return 0;
     if (r->udp_port && (k->protocol != PROTO_UDP ||
@@ -81,7 +81,7 @@ static inline uint32_t slot_of(uint32_t interface, uint16_t vlan, const struct k
     for (uint32_t i = 0; i < RULES; i++) {
         if (i >= rules->count)
             break;
-        if (matches(&rules->rule[i], interface, vlan, k))
+        if (matches_rule(&rules->rule[i], interface, vlan, k))
             return rules->rule[i].slot;
     }
     return rules->otherwise;

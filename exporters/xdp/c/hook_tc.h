@@ -15,7 +15,7 @@
 static inline int act_tc(struct __sk_buff *skb, struct counters *c, struct order o) {
     const uint32_t *to;
 
-    if (passes(o, c))
+    if (just_passes(o, c))
         return TC_ACT_UNSPEC; /* the next program decides */
     switch (o.action) {
     case ACT_TAKEN:
@@ -102,7 +102,7 @@ int n3ic_tc(struct __sk_buff *skb) {
         c->segments += skb->gso_segs;
     }
     reason = read_tc(skb, t.captured, t.length, &a);
-    return act_tc(skb, c, treat(&a, reason, &t, s, c));
+    return act_tc(skb, c, process_packet(&a, reason, &t, s, c));
 }
 
 #endif

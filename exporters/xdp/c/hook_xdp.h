@@ -4,7 +4,8 @@
 #define N3IC_HOOK_XDP_H
 
 /* Hands a packet to the AF_XDP socket of its queue, behind what is known of its flow. */
-static inline int hand(struct xdp_md *ctx, struct scratch *s, struct counters *c, uint32_t at) {
+static inline int redirect_to_socket(struct xdp_md *ctx, struct scratch *s, struct counters *c,
+                                     uint32_t at) {
     struct handed *h;
 
     if (!bpf_map_lookup_elem(&sockets, &at)) {
@@ -27,7 +28,7 @@ static inline int act_xdp(struct xdp_md *ctx, struct scratch *s, struct counters
                           struct order o) {
     uint32_t *mark;
 
-    if (passes(o, c))
+    if (just_passes(o, c))
         return XDP_PASS;
     switch (o.action) {
     case ACT_TAKEN:
@@ -38,7 +39,7 @@ static inline int act_xdp(struct xdp_md *ctx, struct scratch *s, struct counters
     case ACT_INTERFACE:
         return bpf_redirect_map(&interfaces, o.argument, XDP_PASS);
     case ACT_SOCKET: /* a socket is bound to a queue, and takes its packets alone */
-        return hand(ctx, s, c, o.argument + ctx->rx_queue_index);
+        return redirect_to_socket(ctx, s, c, o.argument + ctx->rx_queue_index);
     case ACT_CPU:
         return bpf_redirect_map(&cpus, o.argument, XDP_PASS);
     case ACT_MARK: /* metadata before the packet, for a program of the stack behind */
@@ -98,7 +99,7 @@ int n3ic_meter(struct xdp_md *ctx) {
     if (!s || !c)
         return XDP_PASS;
     reason = read_xdp(ctx, t.captured, t.length, &a);
-    return act_xdp(ctx, s, c, treat(&a, reason, &t, s, c));
+    return act_xdp(ctx, s, c, process_packet(&a, reason, &t, s, c));
 }
 
 #endif

@@ -156,7 +156,7 @@ struct scratch {
     uint32_t slot;             /* of a bucket */
     uint32_t action, argument; /* of the verdict that holds for a packet */
     struct verdict verdict;    /* that is put into a map */
-    struct handed handed;      /* what a socket is told of a packet */
+    struct handed handed;      /* metadata of a packet for a socket */
 };
 
 /*

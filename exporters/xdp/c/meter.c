@@ -32,7 +32,7 @@ _Static_assert(NETWORK_CLASSES <= 256, "a flow keeps its class in a byte");
 
 /* --- keys ------------------------------------------------------------------------------------ */
 
-static inline void turn(struct key *k) {
+static inline void swap_endpoints(struct key *k) {
     uint64_t *source = (uint64_t *)k->source, *destination = (uint64_t *)k->destination;
     uint16_t port = k->source_port;
 
@@ -46,28 +46,28 @@ static inline void turn(struct key *k) {
     k->destination_port = port;
 }
 
-static inline uint64_t eight(const uint8_t *from) {
+static inline uint64_t load_u64(const uint8_t *from) {
     return *(const uint64_t *)from;
 }
 
 /* Ports, protocol and length as they lie behind a key's addresses, in one store. */
-static inline uint64_t ends_of(uint32_t source_port, uint32_t destination_port, uint64_t protocol,
-                               uint64_t address_bytes) {
+static inline uint64_t pack_endpoints(uint32_t source_port, uint32_t destination_port,
+                                      uint64_t protocol, uint64_t address_bytes) {
     return source_port | destination_port << 16 | protocol << 32 | address_bytes << 40;
 }
 
 /* The key of both directions of a packet's flow; 1 where the packet goes against it. */
 static inline int canonical_key(const struct packet *p, struct key *k) {
     uint64_t *words = (uint64_t *)k;
-    uint64_t a0 = eight(p->source), a1 = eight(p->source + 8);
+    uint64_t a0 = load_u64(p->source), a1 = load_u64(p->source + 8);
 #ifdef METER_KEY_SOURCE_HOST
     words[0] = a0;
     words[1] = a1;
     words[2] = words[3] = 0;
-    words[4] = ends_of(0, 0, 0, p->address_bytes);
+    words[4] = pack_endpoints(0, 0, 0, p->address_bytes);
     return 0;
 #else
-    uint64_t b0 = eight(p->destination), b1 = eight(p->destination + 8);
+    uint64_t b0 = load_u64(p->destination), b1 = load_u64(p->destination + 8);
     uint32_t source = 0, destination = 0, protocol = 0;
     int turned;
 
@@ -82,8 +82,8 @@ static inline int canonical_key(const struct packet *p, struct key *k) {
     words[1] = turned ? b1 : a1;
     words[2] = turned ? a0 : b0;
     words[3] = turned ? a1 : b1;
-    words[4] = ends_of(turned ? destination : source, turned ? source : destination, protocol,
-                       p->address_bytes);
+    words[4] = pack_endpoints(turned ? destination : source, turned ? source : destination,
+                              protocol, p->address_bytes);
     return turned;
 #endif
 }
@@ -124,8 +124,8 @@ static inline int join_fragment(struct packet *p) {
 
 /* --- locks ---------------------------------------------------------------------------------- */
 
-/* Waits for what another CPU holds. Global, so that the verifier follows the loop once. */
-__attribute__((noinline)) int seize_late(uint32_t *busy) {
+/* Waits for a lock that another CPU holds. Global, so that the verifier follows the loop once. */
+__attribute__((noinline)) int wait_for_lock(uint32_t *busy) {
     if (!busy)
         return 0;
 #pragma clang loop unroll(disable)
@@ -136,14 +136,15 @@ __attribute__((noinline)) int seize_late(uint32_t *busy) {
 }
 
 /*
- * Takes a flow for this CPU. No lock of the kernel's: tables that forget have none, and calls would
- * not be allowed under it. The call is left for the rare case: a return may cost 10 ns.
+ * Locks a flow for this CPU. A lock of the kernel does not serve: maps that evict entries have
+ * none, and calls are not allowed under it. Only the rare case makes a call: a return may cost 10
+ * ns.
  */
-static inline int seize(uint32_t *busy) {
-    return !__sync_val_compare_and_swap(busy, 0, 1) || seize_late(busy);
+static inline int acquire_lock(uint32_t *busy) {
+    return !__sync_val_compare_and_swap(busy, 0, 1) || wait_for_lock(busy);
 }
 
-static inline void release(uint32_t *busy) {
+static inline void release_lock(uint32_t *busy) {
     if (options.locked == LOCKED_IN_ORDER) {
         __asm__ volatile("" : : : "memory");
         *(volatile uint32_t *)busy = 0;
@@ -156,7 +157,7 @@ static inline void release(uint32_t *busy) {
 
 /* --- verdicts -------------------------------------------------------------------------------- */
 
-static inline void tell(struct tally *t, const struct network_result *r) {
+static inline void count_verdict(struct tally *t, const struct network_result *r) {
     if (r->verdict < 0)
         t->shunted++;
     else if (r->class < NETWORK_CLASSES)
@@ -194,12 +195,12 @@ __attribute__((noinline)) int classify(struct flow *f, uint32_t user) {
     f->class = (uint8_t)e->class;
     memcpy(e->score, s->result.score, sizeof e->score);
     memcpy(e->model, network->model, sizeof e->model);
-    tell(tally, &s->result);
+    count_verdict(tally, &s->result);
     return 0;
 }
 
-/* What is done with packets of a flow as it is now. */
-static inline uint32_t policy_of(const struct flow *f) {
+/* The index of the policy for packets of a flow in its present state. */
+static inline uint32_t policy_index(const struct flow *f) {
     if (!f->decided || f->verdict == NO_MODEL)
         return POLICY_UNDECIDED;
     return f->verdict < 0 ? POLICY_SHUNTED : (uint32_t)f->verdict;
@@ -227,7 +228,7 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     memset(&e->verdict, 0, sizeof *e - offsetof(struct event, verdict));
     e->key = *k;
     if (f->turned)
-        turn(&e->key);
+        swap_endpoints(&e->key);
     e->why = why;
     e->pad = 0;
     e->number = f->number;
@@ -247,7 +248,7 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
         c->decided[why]++;
     c->no_model += e->verdict == NO_MODEL;
     if (fresh) /* what was dropped is not metered: an end would prolong the verdict by itself */
-        enact(k, policy_of(f), user);
+        enact(k, policy_index(f), user);
     if (options.events && bpf_ringbuf_output(&events, e, sizeof *e, 0))
         c->events_lost++;
     return 0;
@@ -257,8 +258,8 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
 
 #if METER_REGISTERS > 32
 /* Global, so that the verifier follows so many branches once, and not once for each way to them. */
-__attribute__((noinline)) int update(struct flow_state *s, const struct packet *p, int forward,
-                                     uint64_t time, uint64_t now) {
+__attribute__((noinline)) int update_flow(struct flow_state *s, const struct packet *p, int forward,
+                                          uint64_t time, uint64_t now) {
     /* What nothing reads the compiler would not pass, and the verifier wants all of them. */
     __asm__ volatile("" : "+r"(time), "+r"(now));
     if (s && p)
@@ -266,11 +267,11 @@ __attribute__((noinline)) int update(struct flow_state *s, const struct packet *
     return 0;
 }
 #else
-#define update flow_update /* a return may cost 10 ns */
+#define update_flow flow_update /* a return may cost 10 ns */
 #endif
 
-static inline void decide(struct flow *f, const struct key *k, const struct packet *p, int forward,
-                          uint64_t now) {
+static inline void decide_on_packet(struct flow *f, const struct key *k, const struct packet *p,
+                                    int forward, uint64_t now) {
     uint32_t why;
 
     if (METER_ENDS_FIN && p->tcp_flags & FLAG_FIN)
@@ -302,7 +303,7 @@ struct arrival {
     const struct policy *policy; /* of its flow, once it was counted */
 };
 
-static inline void begin(struct flow *f, const struct arrival *a, struct counters *c) {
+static inline void start_flow(struct flow *f, const struct arrival *a, struct counters *c) {
     f->verdict = 0;
     memset(&f->first, 0, sizeof *f - offsetof(struct flow, first)); /* it stays taken */
     flow_start(&f->state);
@@ -314,9 +315,9 @@ static inline void begin(struct flow *f, const struct arrival *a, struct counter
     c->started++;
 }
 
-/* Ends a flow that a packet comes too late for, and begins the next one in its place. */
-static inline void renew(struct flow *f, const struct key *k, const struct arrival *a,
-                         struct counters *c) {
+/* Ends a flow that timed out or closed before this packet, and starts the next in its place. */
+static inline void restart_if_ended(struct flow *f, const struct key *k, const struct arrival *a,
+                                    struct counters *c) {
     uint8_t flags = a->packet->tcp_flags;
     int opens = flags & FLAG_SYN && !(flags & FLAG_ACK);
     uint64_t now = a->now;
@@ -332,14 +333,14 @@ static inline void renew(struct flow *f, const struct key *k, const struct arriv
     } else {
         return;
     }
-    begin(f, a, c);
+    start_flow(f, a, c);
 }
 
 /*
  * The time of a packet that is counted; a clock costs more than what it takes to put one aside. The
  * coarse one moves with the kernel's ticks, and is called at the first packet of each.
  */
-static inline uint64_t time_of(const struct trailer *t, struct scratch *s) {
+static inline uint64_t packet_time(const struct trailer *t, struct scratch *s) {
     if (options.clock == CLOCK_KERNEL)
         return bpf_ktime_get_ns() / METER_TICK_NS;
     if (options.clock == CLOCK_COARSE) {
@@ -360,7 +361,7 @@ static inline uint64_t time_of(const struct trailer *t, struct scratch *s) {
 enum entered { ENTERED, TABLE_FULL, CONTENDED, EXCESS };
 
 /* Whether the source of a packet may begin a flow with it. */
-static inline int admits(const struct arrival *a) {
+static inline int admits_flow(const struct arrival *a) {
     const struct config *g = bpf_map_lookup_elem(&config, &zeroth);
 
     return !g || !g->flow_interval_ns || a->allowed || may_begin(a->packet, a->now * METER_TICK_NS);
@@ -368,14 +369,14 @@ static inline int admits(const struct arrival *a) {
 
 #include "table.h"
 
-/* Notes what is told with a packet that a socket takes. */
-static inline void note(struct scratch *s, const struct flow *f, const struct key *k,
-                        const struct arrival *a) {
+/* Fills the metadata of a packet that a socket takes. */
+static inline void fill_metadata(struct scratch *s, const struct flow *f, const struct key *k,
+                                 const struct arrival *a) {
     struct handed *h = &s->handed;
 
     h->key = *k;
     if (f->turned)
-        turn(&h->key);
+        swap_endpoints(&h->key);
     h->number = f->number;
     h->packets = f->packets;
     h->verdict = f->decided ? f->verdict : NO_MODEL;
@@ -387,13 +388,13 @@ static inline void note(struct scratch *s, const struct flow *f, const struct ke
 }
 
 /* Counts a packet to its flow; the policy for it. */
-static inline uint32_t count(struct arrival *a, struct key *k, struct scratch *s,
-                             struct counters *c) {
+static inline uint32_t count_packet(struct arrival *a, struct key *k, struct scratch *s,
+                                    struct counters *c) {
     struct place at;
     struct flow *f;
     uint32_t verdict;
 
-    switch (enter(a, k, s, c, &at)) {
+    switch (find_or_start_flow(a, k, s, c, &at)) {
     case TABLE_FULL:
         c->aside[ASIDE_CACHE_FULL]++;
         return POLICY_ASIDE;
@@ -409,7 +410,7 @@ static inline uint32_t count(struct arrival *a, struct key *k, struct scratch *s
     f = at.flow;
     if (a->now < f->last) /* another CPU was ahead */
         a->now = f->last;
-    renew(f, k, a, c);
+    restart_if_ended(f, k, a, c);
     f->last = a->now;
     if (options.clock == CLOCK_TRAILER)
         f->touched = ++touches;
@@ -418,15 +419,15 @@ static inline uint32_t count(struct arrival *a, struct key *k, struct scratch *s
     } else {
         int forward = a->turned == f->turned;
 
-        update(&f->state, a->packet, forward, a->now - f->first, a->now);
+        update_flow(&f->state, a->packet, forward, a->now - f->first, a->now);
         f->packets++;
-        decide(f, k, a->packet, forward, a->now);
+        decide_on_packet(f, k, a->packet, forward, a->now);
     }
-    verdict = policy_of(f);
+    verdict = policy_index(f);
     a->policy = bpf_map_lookup_elem(&policies, &verdict);
     if (a->policy && a->policy->action == ACT_SOCKET)
-        note(s, f, k, a);
-    leave(&at);
+        fill_metadata(s, f, k, a);
+    unlock_flow(&at);
     return verdict;
 }
 
@@ -449,9 +450,10 @@ struct order {
 
 enum { ACT_TAKEN = 1 << 16 }; /* a verdict took it away, and counted it */
 
-/* Treats a packet that was read: by a verdict that holds for it already, or by that of its flow. */
-static inline struct order treat(struct arrival *a, enum aside reason, const struct trailer *t,
-                                 struct scratch *s, struct counters *c) {
+/* Processes a packet: by a verdict that holds already, or else by the verdict of its flow. */
+static inline struct order process_packet(struct arrival *a, enum aside reason,
+                                          const struct trailer *t, struct scratch *s,
+                                          struct counters *c) {
     struct packet *p = a->packet;
     const struct policy *policy;
     uint32_t index = POLICY_ASIDE;
@@ -461,20 +463,20 @@ static inline struct order treat(struct arrival *a, enum aside reason, const str
     c->packets++;
     c->bytes += t->length;
     if (reason == PACKET_OK)
-        s->clock = time_of(t, s);
+        s->clock = packet_time(t, s);
     if (reason == PACKET_OK && p->fragmented && !join_fragment(p))
         reason = ASIDE_FRAGMENT;
     a->now = s->clock;
     a->turned = canonical_key(p, &k);
     a->allowed = 0;
-    if (p->address_bytes && used(USE_ANY, s->clock)) {
+    if (p->address_bytes && may_hold(USE_ANY, s->clock)) {
         judged = judge(p, &k, s->clock);
         if (judged == TAKEN_AWAY)
             return (struct order){ACT_TAKEN, 0};
         a->allowed = judged == LET_PASS;
     }
     if (reason == PACKET_OK)
-        index = count(a, &k, s, c);
+        index = count_packet(a, &k, s, c);
     else if (reason < ASIDE_REASONS)
         c->aside[reason]++;
     if (judged == LET_PASS)
@@ -492,8 +494,8 @@ static inline struct order treat(struct arrival *a, enum aside reason, const str
     return policy ? (struct order){policy->action, policy->argument} : (struct order){ACT_PASS, 0};
 }
 
-/* Whether a packet just passes by an order. */
-static inline int passes(struct order o, struct counters *c) {
+/* Whether an order lets a packet pass unchanged. */
+static inline int just_passes(struct order o, struct counters *c) {
     const struct config *g = bpf_map_lookup_elem(&config, &zeroth);
 
     if (o.action == ACT_PASS || o.action == ACT_LIMIT || o.action == ACT_ALLOW)
@@ -527,17 +529,17 @@ int n3ic_end(struct xdp_md *ctx) {
 
         if (i >= head.count || bpf_xdp_load_bytes(ctx, sizeof head + i * sizeof k, &k, sizeof k))
             break;
-        if (!find(&k, s, &at))
+        if (!find_flow(&k, s, &at))
             continue;
         if (head.why == BY_IDLE &&
             (head.now < at.flow->last || head.now - at.flow->last <= METER_IDLE_TIMEOUT)) {
-            leave(&at);
+            unlock_flow(&at);
             continue;
         }
         s->clock = head.why == BY_IDLE ? head.now : at.flow->last;
         if (!at.flow->closed)
             report(at.flow, &k, head.why, at.flow->last, SWEEP);
-        if (forget(&at, &k))
+        if (remove_flow(&at, &k))
             c->removed++;
         ended++;
     }

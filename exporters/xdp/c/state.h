@@ -37,7 +37,7 @@ enum locked { NOT_LOCKED, LOCKED, LOCKED_IN_ORDER };
 /* Chosen when the program is loaded. */
 struct options {
     uint32_t clock;
-    uint32_t events; /* whether decided flows are told to user space */
+    uint32_t events; /* whether user space gets decided flows */
     uint32_t locked; /* whether packets of one flow may come on several CPUs at once */
     uint32_t buckets;
     uint64_t secret[SECRET_WORDS]; /* of the buckets' hash */

@@ -3,8 +3,8 @@
  * The flow table as an array of buckets: a flow's hash names its bucket, and a new flow that finds
  * it full takes the place of the one there that was seen longest ago, which is decided first.
  *
- * A CPU takes a bucket while it counts a packet to one of its flows. Needs begin, report and seize
- * of meter.c.
+ * A CPU locks a bucket while it counts a packet to one of its flows. Needs start_flow, report and
+ * acquire_lock of meter.c.
  */
 #ifndef N3IC_TABLE_H
 #define N3IC_TABLE_H
@@ -38,16 +38,16 @@ struct place {
  * all that comes behind once for each slot.
  */
 static inline uint32_t slot_of_key(const struct place *at, const struct key *k, struct scratch *s) {
-    uint32_t found = WAYS;
+    uint32_t slot = WAYS;
 
 #pragma unroll
     for (int i = 0; i < WAYS; i++) {
         if (at->tags->tag[i] == at->tag && same_key(&at->bucket->slot[i].key, k)) {
-            found = i;
+            slot = i;
             break;
         }
     }
-    *(volatile uint32_t *)&s->slot = found;
+    *(volatile uint32_t *)&s->slot = slot;
     return *(volatile uint32_t *)&s->slot;
 }
 
@@ -74,79 +74,80 @@ __attribute__((noinline)) int slot_for_new(const struct bucket *b, const struct 
 }
 
 /* Takes the bucket of a key; 0 where others hold it. */
-static inline int take_bucket(const struct key *k, struct place *at) {
+static inline int lock_bucket(const struct key *k, struct place *at) {
     uint64_t hash = hash_of_key(options.secret[0], options.secret[1], k);
     uint32_t index = (hash >> 32) * options.buckets >> 32;
 
     at->tag = (uint32_t)hash | 1;
     at->bucket = bpf_map_lookup_elem(&flows, &index);
     at->tags = bpf_map_lookup_elem(&tags, &index);
-    return at->bucket && at->tags && (!options.locked || seize(&at->tags->busy));
+    return at->bucket && at->tags && (!options.locked || acquire_lock(&at->tags->busy));
 }
 
-static inline void leave(struct place *at) {
-    release(&at->tags->busy);
+static inline void unlock_flow(struct place *at) {
+    release_lock(&at->tags->busy);
 }
 
-static inline void put(struct place *at, uint32_t slot) {
+static inline void select_slot(struct place *at, uint32_t slot) {
     at->slot = slot & (WAYS - 1);
     at->flow = &at->bucket->slot[at->slot].flow;
 }
 
 /* Takes the flow of a key; 0 where there is none, or others hold its bucket. */
-static inline int find(const struct key *k, struct scratch *s, struct place *at) {
+static inline int find_flow(const struct key *k, struct scratch *s, struct place *at) {
     uint32_t slot;
 
-    if (!take_bucket(k, at))
+    if (!lock_bucket(k, at))
         return 0;
     slot = slot_of_key(at, k, s);
     if (slot >= WAYS) {
-        leave(at);
+        unlock_flow(at);
         return 0;
     }
-    put(at, slot);
+    select_slot(at, slot);
     return 1;
 }
 
 /* Takes a flow out, and leaves its bucket. */
-static inline int forget(struct place *at, const struct key *k) {
+static inline int remove_flow(struct place *at, const struct key *k) {
     (void)k;
     at->tags->tag[at->slot] = 0;
     at->bucket->slot[at->slot].key.address_bytes = 0;
-    leave(at);
+    unlock_flow(at);
     return 1;
 }
 
 /* Takes the flow that a packet belongs to, a new one where there is none. */
-static inline enum entered enter(const struct arrival *a, const struct key *k, struct scratch *s,
-                                 struct counters *c, struct place *at) {
+static inline enum entered find_or_start_flow(const struct arrival *a, const struct key *k,
+                                              struct scratch *s, struct counters *c,
+                                              struct place *at) {
     uint32_t slot;
 
-    if (!take_bucket(k, at))
+    if (!lock_bucket(k, at))
         return CONTENDED;
     slot = slot_of_key(at, k, s);
     if (slot < WAYS) {
-        put(at, slot);
+        select_slot(at, slot);
         return ENTERED;
     }
-    if (!admits(a)) {
-        leave(at);
+    if (!admits_flow(a)) {
+        unlock_flow(at);
         return EXCESS;
     }
-    put(at, slot_for_new(at->bucket, at->tags));
+    select_slot(at, slot_for_new(at->bucket, at->tags));
     if (at->tags->tag[at->slot]) {
         int idle = a->now > at->flow->last && a->now - at->flow->last > METER_IDLE_TIMEOUT;
         struct key other = at->bucket->slot[at->slot].key;
 
         if (METER_DROP_NEW && !idle) {
-            leave(at);
+            unlock_flow(at);
             return TABLE_FULL;
         }
         if (!at->flow->closed)
             report(at->flow, &other, idle ? BY_IDLE : BY_EVICTION, at->flow->last, PACKETS);
         c->replaced++;
     }
-    begin(at->flow, a, c);
+    start_flow(at->flow, a, c);
     c->inserted++;
     at->bucket->slot[at->slot].key = *k;
     at->tags->tag[at->slot] = at->tag;

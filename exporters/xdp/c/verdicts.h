@@ -3,7 +3,7 @@
  * Verdicts that outlive flows: looked up before the flow table, put there by decisions.
  *
  * Rules and layouts are those of state.h; tests/exporters/xdp/verdict_model.py says them again in
- * Python. Needs seize of meter.c.
+ * Python. Needs acquire_lock of meter.c.
  */
 #ifndef N3IC_VERDICTS_H
 #define N3IC_VERDICTS_H
@@ -20,7 +20,7 @@
 enum judged { NOT_JUDGED, LET_PASS, TAKEN_AWAY, TREATED };
 
 /* Whether a map may hold a verdict now. */
-static inline int used(uint32_t which, uint64_t now) {
+static inline int may_hold(uint32_t which, uint64_t now) {
     const uint64_t *until = bpf_map_lookup_elem(&uses, &which);
 
     return until && *until > now;
@@ -74,8 +74,8 @@ static inline void fill_subject(struct subject *x, const uint8_t *address, uint3
 }
 
 /* The longest prefix of an address in a trie whose verdict holds. */
-static inline struct verdict *longest(void *trie, const uint8_t *address, uint32_t address_bytes,
-                                      uint64_t now) {
+static inline struct verdict *longest_prefix(void *trie, const uint8_t *address,
+                                             uint32_t address_bytes, uint64_t now) {
     struct prefix x = {.bits = PREFIX_FAMILY + 8 * address_bytes, .family = address_bytes};
 
     memcpy(x.address, address, 16);
@@ -97,16 +97,16 @@ static inline int holds_now(const struct verdict *v, uint64_t now) {
 }
 
 /* The verdict by a decision that holds for a source: that of its address, or of its prefix. */
-static inline struct verdict *by_decision(const struct packet *p, const struct config *g,
-                                          uint64_t now) {
+static inline struct verdict *decided_verdict(const struct packet *p, const struct config *g,
+                                              uint64_t now) {
     struct verdict *v = NULL;
     struct subject x;
 
-    if (used(USE_HOSTS, now)) {
+    if (may_hold(USE_HOSTS, now)) {
         fill_subject(&x, p->source, p->address_bytes, 8 * p->address_bytes);
         v = bpf_map_lookup_elem(&hosts, &x);
     }
-    if (!holds_now(v, now) && used(USE_PREFIXES, now)) {
+    if (!holds_now(v, now) && may_hold(USE_PREFIXES, now)) {
         fill_subject(&x, p->source, p->address_bytes, g->prefix_bits[p->address_bytes != 4]);
         v = bpf_map_lookup_elem(&hosts, &x);
     }
@@ -114,8 +114,8 @@ static inline struct verdict *by_decision(const struct packet *p, const struct c
 }
 
 /* Does with a packet as the verdict says that holds for it. */
-static inline enum judged obey(struct verdict *v, const struct config *g, struct counters *c,
-                               struct scratch *s, uint64_t now) {
+static inline enum judged apply_verdict(struct verdict *v, const struct config *g,
+                                        struct counters *c, struct scratch *s, uint64_t now) {
     __sync_fetch_and_add(&v->packets, 1);
     if (v->action == ACT_PASS)
         return LET_PASS;
@@ -151,7 +151,7 @@ __attribute__((noinline)) int judge(const struct packet *p, const struct key *k,
 
     if (!p || !k || !s || !c || !g)
         return NOT_JUDGED;
-    if (used(USE_TUPLES, now)) {
+    if (may_hold(USE_TUPLES, now)) {
         struct key own = *k; /* kernels before 6.2 look up what lies on the stack */
 
         tuple = bpf_map_lookup_elem(&tuples, &own);
@@ -160,18 +160,18 @@ __attribute__((noinline)) int judge(const struct packet *p, const struct key *k,
     }
     if (tuple && tuple->action == ACT_ALLOW)
         v = tuple;
-    else if (used(USE_ALLOWED, now))
-        v = longest(&allowed, p->source, p->address_bytes, now);
+    else if (may_hold(USE_ALLOWED, now))
+        v = longest_prefix(&allowed, p->source, p->address_bytes, now);
     if (v) {
         __sync_fetch_and_add(&v->packets, 1);
         c->allowed++;
         return LET_PASS;
     }
-    if (used(USE_LISTED, now))
-        v = longest(&listed, p->source, p->address_bytes, now);
+    if (may_hold(USE_LISTED, now))
+        v = longest_prefix(&listed, p->source, p->address_bytes, now);
     if (!v)
-        v = tuple ? tuple : by_decision(p, g, now);
-    return v ? obey(v, g, c, s, now) : NOT_JUDGED;
+        v = tuple ? tuple : decided_verdict(p, g, now);
+    return v ? apply_verdict(v, g, c, s, now) : NOT_JUDGED;
 }
 
 /* --- what decisions put there ---------------------------------------------------------------- */
@@ -180,7 +180,8 @@ struct tidying {
     uint64_t now, weight;
 };
 
-static int tidy_one(void *map, const struct subject *key, struct verdict *v, struct tidying *t) {
+static int forget_expired_host(void *map, const struct subject *key, struct verdict *v,
+                               struct tidying *t) {
     if (v->until <= t->now)
         bpf_map_delete_elem(map, key);
     else
@@ -192,10 +193,10 @@ static int tidy_one(void *map, const struct subject *key, struct verdict *v, str
  * Forgets what has expired, and counts the blocked hosts again: the kernel and user space take
  * verdicts out without a word.
  */
-static inline void tidy(struct guard *g, uint64_t now) {
+static inline void forget_expired_hosts(struct guard *g, uint64_t now) {
     struct tidying t = {.now = now};
 
-    bpf_for_each_map_elem(&hosts, tidy_one, &t, 0);
+    bpf_for_each_map_elem(&hosts, forget_expired_host, &t, 0);
     g->blocked = t.weight;
     g->tidied = now;
 }
@@ -210,36 +211,37 @@ static inline uint64_t weight_of(uint32_t action, uint32_t address_bytes, uint32
 }
 
 /* Puts the verdict in the scratch to a source; whoever calls holds the guard. */
-static inline int put_source(struct guard *g, const struct config *limits, const struct subject *x,
-                             struct verdict *v) {
-    uint64_t now = v->since, most = limits->max_blocked, held;
+static inline int store_source_verdict(struct guard *g, const struct config *limits,
+                                       const struct subject *x, struct verdict *v) {
+    uint64_t now = v->since, most = limits->max_blocked, old_weight;
     const struct verdict *old = bpf_map_lookup_elem(&hosts, x);
 
-    held = old ? old->weight : 0;
-    if (v->weight && g->blocked - held + v->weight > most && now >= g->tidied + BETWEEN_TIDIES) {
-        tidy(g, now);
+    old_weight = old ? old->weight : 0;
+    if (v->weight && g->blocked - old_weight + v->weight > most &&
+        now >= g->tidied + BETWEEN_TIDIES) {
+        forget_expired_hosts(g, now);
         old = bpf_map_lookup_elem(&hosts, x);
-        held = old ? old->weight : 0;
+        old_weight = old ? old->weight : 0;
     }
-    if (v->weight && g->blocked - held + v->weight > most)
+    if (v->weight && g->blocked - old_weight + v->weight > most)
         return 0;
     if (holds_now(old, now))
         v->packets = old->packets;
     if (bpf_map_update_elem(&hosts, x, v, BPF_ANY))
         return 0;
-    g->blocked += v->weight - held;
+    g->blocked += v->weight - old_weight;
     return 1;
 }
 
 /* Whether a source was decided so as often as its policy asks for, with this time. */
 static inline int often_enough(const struct subject *x, const struct policy *p, uint64_t now) {
-    struct strikes first = {.until = now + p->ttl, .count = 1}, *held;
+    struct strikes first = {.until = now + p->ttl, .count = 1}, *known;
 
     if (p->times < 2)
         return 1;
-    held = bpf_map_lookup_elem(&strikes, x);
-    if (held && held->until > now)
-        return __sync_fetch_and_add(&held->count, 1) + 1 >= p->times;
+    known = bpf_map_lookup_elem(&strikes, x);
+    if (known && known->until > now)
+        return __sync_fetch_and_add(&known->count, 1) + 1 >= p->times;
     bpf_map_update_elem(&strikes, x, &first, BPF_ANY);
     return 0;
 }
@@ -281,7 +283,8 @@ __attribute__((noinline)) int enact(const struct key *k, uint32_t index, uint32_
         which = USE_TUPLES;
         done = bpf_map_update_elem(&tuples, &own, v, BPF_ANY) == 0;
     } else {
-        if (used(USE_ALLOWED, v->since) && longest(&allowed, e->source, e->address_bytes, v->since))
+        if (may_hold(USE_ALLOWED, v->since) &&
+            longest_prefix(&allowed, e->source, e->address_bytes, v->since))
             return 0;
         if (p->scope == SCOPE_PREFIX) {
             which = USE_PREFIXES;
@@ -291,8 +294,8 @@ __attribute__((noinline)) int enact(const struct key *k, uint32_t index, uint32_
         if (s->event.packets < p->from || !often_enough(&x, p, v->since))
             return 0;
         v->weight = weight_of(v->action, e->address_bytes, v->bits);
-        if (seize(&g->busy)) {
-            done = put_source(g, limits, &x, v);
+        if (acquire_lock(&g->busy)) {
+            done = store_source_verdict(g, limits, &x, v);
             __sync_lock_test_and_set(&g->busy, 0);
         }
     }

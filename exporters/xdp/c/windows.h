@@ -106,7 +106,7 @@ static inline uint32_t join_group(struct window *w, struct parts key, uint32_t f
 }
 
 /* Lets the oldest of `flows` flows leave; the place in the ring of the one that enters. */
-static inline uint16_t *turn_over(struct window *w, uint32_t flows) {
+static inline uint16_t *evict_oldest(struct window *w, uint32_t flows) {
     uint32_t at = w->at;
     uint16_t *place = &w->ring[at & (WINDOW_GROUPS - 1)];
 
@@ -119,7 +119,7 @@ static inline uint16_t *turn_over(struct window *w, uint32_t flows) {
 /* How many of the last `flows` flows have a key, with the one that enters. */
 static inline uint32_t enter_window(struct window *w, uint32_t flows, uint64_t addresses,
                                     uint64_t ends) {
-    uint16_t *place = turn_over(w, flows);
+    uint16_t *place = evict_oldest(w, flows);
     uint32_t n = join_group(w, (struct parts){addresses, ends}, flows);
 
     *place = n;
@@ -130,7 +130,7 @@ static inline uint32_t enter_window(struct window *w, uint32_t flows, uint64_t a
 static inline uint64_t number_of(struct window *w, uint32_t flows, int numbered,
                                  const uint8_t *address) {
     const uint64_t *words = (const uint64_t *)address;
-    uint16_t *place = turn_over(w, flows);
+    uint16_t *place = evict_oldest(w, flows);
 
     return *place = numbered ? join_group(w, (struct parts){words[0], words[1]}, flows) : 0;
 }

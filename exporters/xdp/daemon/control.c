@@ -21,22 +21,22 @@ void control_drop(struct control *c, int i) {
 
 void control_answer(struct control *c, int i, int done) {
     struct client *client = &c->server.client[i];
-    char line[sizeof said + 16];
-    int size = snprintf(line, sizeof line, done ? "ok\n" : "error %s\n", said);
+    char line[sizeof last_message + 16];
+    int size = snprintf(line, sizeof line, done ? "ok\n" : "error %s\n", last_message);
 
-    if (size > 0 && client_put(&c->server, client, line, (size_t)size))
+    if (size > 0 && client_append(&c->server, client, line, (size_t)size))
         server_flush(&c->server, client);
     if (client->fd >= 0) /* so that its unread bytes do not take the answer away */
         shutdown(client->fd, SHUT_WR);
-    client->asked = 1;
+    client->is_answered = 1;
     free(c->request[i].bytes);
     c->request[i] = (struct request){0};
 }
 
-static enum asked refuse(struct control *c, int i, const char *why) {
-    say("a request: %s", why);
+static enum request_kind refuse_request(struct control *c, int i, const char *why) {
+    log_message("a request is refused: %s", why);
     control_answer(c, i, 0);
-    return ASKED_NOTHING;
+    return REQUEST_NONE;
 }
 
 void control_accept(struct control *c, uint64_t now_s) {
@@ -49,11 +49,11 @@ void control_accept(struct control *c, uint64_t now_s) {
     c->request[i] = (struct request){0};
     if (getsockopt(c->server.client[i].fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) ||
         (peer.uid && peer.uid != geteuid()))
-        refuse(c, i, "not permitted: root alone may ask");
+        refuse_request(c, i, "not permitted: only root may send one");
 }
 
-/* A number of the line, with digits of a base alone; 0 where it is none. */
-static int number(const char *word, int base, uint32_t most, uint32_t *out) {
+/* Parses a number that has digits of the base alone; 0 if it is not one. */
+static int parse_number(const char *word, int base, uint32_t most, uint32_t *out) {
     unsigned long value;
 
     if (!*word || strlen(word) > 10 ||
@@ -64,28 +64,28 @@ static int number(const char *word, int base, uint32_t most, uint32_t *out) {
     return value <= most;
 }
 
-/* Reads the line of a request; 0 where it is none. */
-static int read_head(struct request *r) {
+/* Reads the line of a request; 0 if it is not one. */
+static int parse_head(struct request *r) {
     char *sum = r->head + 7, *size = strchr(sum, ' ');
     uint32_t bytes;
 
     if (!strcmp(r->head, "unload")) {
-        r->what = ASKED_UNLOAD;
+        r->what = REQUEST_UNLOAD;
         return 1;
     }
     if (strncmp(r->head, "update ", 7) || !size)
         return 0;
     *size++ = 0;
     r->any = !strcmp(sum, "-");
-    if ((!r->any && !number(sum, 16, UINT32_MAX, &r->made_of)) ||
-        !number(size, 10, PACK_BYTES, &bytes) || !bytes)
+    if ((!r->any && !parse_number(sum, 16, UINT32_MAX, &r->made_of)) ||
+        !parse_number(size, 10, PACK_BYTES, &bytes) || !bytes)
         return 0;
-    r->what = ASKED_UPDATE;
+    r->what = REQUEST_UPDATE;
     r->size = bytes;
     return 1;
 }
 
-/* Whether another client sends a pack: one has memory for it at a time. */
+/* Whether another client is sending a pack; only one at a time gets memory for it. */
 static int is_busy(const struct control *c) {
     for (int i = 0; i < CLIENTS; i++)
         if (c->request[i].bytes)
@@ -93,8 +93,8 @@ static int is_busy(const struct control *c) {
     return 0;
 }
 
-/* Takes bytes of the line; how many, or -1 where the request is none. */
-static ssize_t take_head(struct control *c, int i, const char *bytes, size_t size) {
+/* Reads bytes of the line; their number, or -1 if this is not a request. */
+static ssize_t read_head_bytes(struct control *c, int i, const char *bytes, size_t size) {
     struct request *r = &c->request[i];
 
     for (size_t at = 0; at < size; at++) {
@@ -104,14 +104,14 @@ static ssize_t take_head(struct control *c, int i, const char *bytes, size_t siz
             r->head[r->head_used++] = bytes[at];
             continue;
         }
-        if (!read_head(r))
+        if (!parse_head(r))
             break;
         if (r->size && is_busy(c)) {
-            refuse(c, i, "another one is under way");
+            refuse_request(c, i, "another request is under way");
             return -1;
         }
         if (r->size && !(r->bytes = calloc(1, r->size + 1))) {
-            refuse(c, i, "no memory for its bytes");
+            refuse_request(c, i, "there is no memory for its bytes");
             return -1;
         }
         return (ssize_t)at + 1;
@@ -119,11 +119,11 @@ static ssize_t take_head(struct control *c, int i, const char *bytes, size_t siz
     if (!r->what && r->head_used < sizeof r->head - 1 && !memchr(bytes, '\n', size) &&
         !memchr(bytes, 0, size))
         return (ssize_t)size;
-    refuse(c, i, "expected update SUM SIZE, or unload");
+    refuse_request(c, i, "expected update SUM SIZE, or unload");
     return -1;
 }
 
-enum asked control_read(struct control *c, int i) {
+enum request_kind control_read(struct control *c, int i) {
     struct request *r = &c->request[i];
     struct client *client = &c->server.client[i];
     char bytes[4096];
@@ -136,14 +136,14 @@ enum asked control_read(struct control *c, int i) {
         if (got <= 0) {
             if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK))
                 control_drop(c, i);
-            return ASKED_NOTHING;
+            return REQUEST_NONE;
         }
-        if (client->asked) /* and answered */
+        if (client->is_answered) /* and answered */
             continue;
-        if (!r->what && (head = take_head(c, i, bytes, (size_t)got)) < 0)
+        if (!r->what && (head = read_head_bytes(c, i, bytes, (size_t)got)) < 0)
             continue;
         if ((size_t)(got - head) > r->size - r->used) {
-            refuse(c, i, "more bytes than it said");
+            refuse_request(c, i, "it has more bytes than its SIZE");
             continue;
         }
         if (got > head)
@@ -152,10 +152,11 @@ enum asked control_read(struct control *c, int i) {
         if (r->what && r->used == r->size)
             return r->what;
     }
-    return ASKED_NOTHING;
+    return REQUEST_NONE;
 }
 
-/* --- who asks -------------------------------------------------------------------------------- */
+/* --- the client --------------------------------------------------------------------------------
+ */
 
 static int send_all(int fd, const char *bytes, size_t size) {
     while (size) {
@@ -174,17 +175,18 @@ static int send_all(int fd, const char *bytes, size_t size) {
 int control_ask(const char *path, const char *line, const void *bytes, size_t size) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    char answer[sizeof said + 16];
+    char answer[sizeof last_message + 16];
     size_t used = 0;
     ssize_t got;
 
     if (fd < 0 || strlen(path) >= sizeof address.sun_path) {
-        say("%s: no path of a socket", path);
+        log_message("%s: the path is too long for a socket: at most %zu bytes", path,
+                    sizeof address.sun_path - 1);
         return 1;
     }
     strcpy(address.sun_path, path);
     if (connect(fd, (struct sockaddr *)&address, sizeof address)) {
-        say("%s: %s: does n3icd run there?", path, strerror(errno));
+        log_message("%s: %s: does n3icd run there?", path, strerror(errno));
         close(fd);
         return 1;
     }
@@ -198,6 +200,6 @@ int control_ask(const char *path, const char *line, const void *bytes, size_t si
     if (!strcmp(answer, "ok\n"))
         return 0;
     answer[strcspn(answer, "\n")] = 0;
-    say("%s", strncmp(answer, "error ", 6) ? "n3icd ended before it answered" : answer + 6);
+    log_message("%s", strncmp(answer, "error ", 6) ? "n3icd ended before it answered" : answer + 6);
     return 1;
 }

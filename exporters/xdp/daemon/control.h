@@ -13,10 +13,10 @@
 
 #include "server.h"
 
-enum asked { ASKED_NOTHING, ASKED_UPDATE, ASKED_UNLOAD };
+enum request_kind { REQUEST_NONE, REQUEST_UPDATE, REQUEST_UNLOAD };
 
 struct request {
-    enum asked what;
+    enum request_kind what;
     char head[64]; /* its line, as far as it came */
     size_t head_used;
     int any; /* a pack that was not made of another one */
@@ -30,17 +30,17 @@ struct control {
     struct request request[CLIENTS];
 };
 
-/* Takes who waits, if it may ask. */
+/* Accepts a client that waits, and refuses it if it is not root. */
 void control_accept(struct control *c, uint64_t now_s);
 
-/* Reads what a client sent; what it asks once that is whole. */
-enum asked control_read(struct control *c, int i);
+/* Reads what a client sent; the kind of its request once it is complete. */
+enum request_kind control_read(struct control *c, int i);
 
-/* Answers a client, which goes. */
+/* Answers a client, which then closes its connection. */
 void control_answer(struct control *c, int i, int done);
 void control_drop(struct control *c, int i);
 
-/* Asks the n3icd that listens at a path, and prints what it answers; 0 where it did as asked. */
+/* Sends a request to the n3icd that listens at a path, and prints an error; 0 on success. */
 int control_ask(const char *path, const char *line, const void *bytes, size_t size);
 
 #endif

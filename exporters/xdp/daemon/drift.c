@@ -6,12 +6,13 @@
 #define HALF 0.5 /* added to each cell, so that the logarithm of an empty cell exists */
 
 /* The share of an interval; rounded rates may cross. */
-static double interval(double above, double next) {
+static double interval_share(double above, double next) {
     return above > next ? above - next : 0;
 }
 
-/* What an interval adds: the shares p of training rows and q of flows, smoothed as counts. */
-static double term(double p, double q, uint64_t flows, uint32_t cells) {
+/* The term of one interval in the index: the shares p of training rows and q of flows, smoothed as
+ * counts. */
+static double psi_term(double p, double q, uint64_t flows, uint32_t cells) {
     double trained = (p * RATE_UNIT + HALF) / (RATE_UNIT + HALF * cells);
     double live = (q * (double)flows + HALF) / ((double)flows + HALF * cells);
 
@@ -29,18 +30,19 @@ double drift_index(const struct pack_drift *d, const uint64_t *row, uint64_t flo
         for (uint32_t i = 0; i < cuts; i++) {
             double rate = (double)pack_word(d, at) / RATE_UNIT;
             uint32_t ranges = pack_word(d, at + 1);
-            uint64_t seen = 0;
+            uint64_t flows_above = 0;
 
             at += 2;
             for (; ranges; ranges--, at += 2)
                 for (uint32_t r = pack_word(d, at); r < pack_word(d, at + 1); r++)
-                    seen += row[r];
+                    flows_above += row[r];
             index +=
-                term(interval(p, rate), interval(q, (double)seen / (double)flows), flows, cuts + 1);
+                psi_term(interval_share(p, rate),
+                         interval_share(q, (double)flows_above / (double)flows), flows, cuts + 1);
             p = rate;
-            q = (double)seen / (double)flows;
+            q = (double)flows_above / (double)flows;
         }
-        index += term(p, q, flows, cuts + 1);
+        index += psi_term(p, q, flows, cuts + 1);
     }
     return index;
 }

@@ -34,11 +34,11 @@ struct {
     __uint(map_flags, BPF_F_MMAPABLE);
     __uint(max_entries, 1);
     __type(key, __u32);
-    __type(value, struct idle_found);
+    __type(value, struct idle_flows);
 } found SEC(".maps");
 
 /* Notes a flow that is idle; 1 where there is no more room. */
-static inline int note(struct idle_found *out, const struct slot *s, uint64_t now) {
+static inline int note_idle_flow(struct idle_flows *out, const struct slot *s, uint64_t now) {
     uint32_t at = out->count;
     uint64_t last = s->flow.last;
 
@@ -54,9 +54,10 @@ static inline int note(struct idle_found *out, const struct slot *s, uint64_t no
     return 0;
 }
 
-static long look(void *map, const void *key, void *value, struct idle_search *search) {
+static long collect_idle_flows(void *map, const void *key, void *value,
+                               struct idle_search *search) {
     const uint32_t first = 0;
-    struct idle_found *out = bpf_map_lookup_elem(&found, &first);
+    struct idle_flows *out = bpf_map_lookup_elem(&found, &first);
 
     (void)map;
     (void)key;
@@ -66,24 +67,24 @@ static long look(void *map, const void *key, void *value, struct idle_search *se
     const struct bucket *b = value;
 
     for (int i = 0; i < WAYS; i++)
-        if (b->slot[i].key.address_bytes && note(out, &b->slot[i], search->now))
+        if (b->slot[i].key.address_bytes && note_idle_flow(out, &b->slot[i], search->now))
             return 1;
     return 0;
 #else
-    return note(out, value, search->now);
+    return note_idle_flow(out, value, search->now);
 #endif
 }
 
 SEC("syscall")
-int n3ic_idle(struct idle_search *given) {
+int n3ic_idle(struct idle_search *input) {
     const uint32_t first = 0;
-    struct idle_found *out = bpf_map_lookup_elem(&found, &first);
-    struct idle_search search = {given->now};
+    struct idle_flows *out = bpf_map_lookup_elem(&found, &first);
+    struct idle_search search = {input->now};
 
     if (!out)
         return 0;
     out->count = out->flows = 0;
-    bpf_for_each_map_elem(&flows, look, &search, 0);
+    bpf_for_each_map_elem(&flows, collect_idle_flows, &search, 0);
     return 0;
 }
 

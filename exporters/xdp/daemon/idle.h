@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the program that looks for idle flows hands to user space: the value of its map. */
+/* Idle flows that the program found for user space: the value of its map. */
 #ifndef N3ICD_IDLE_H
 #define N3ICD_IDLE_H
 
@@ -12,7 +12,7 @@ struct idle_flow {
     uint64_t last, touched;
 };
 
-struct idle_found {
+struct idle_flows {
     uint32_t count; /* of flows below; those that found no room are found the next time */
     uint32_t flows; /* that were looked at; not all where there was no room */
     struct idle_flow flow[IDLE_AT_ONCE];

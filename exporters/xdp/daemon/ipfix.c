@@ -50,28 +50,28 @@ static const struct element own[] = {
 _Static_assert(HEADER + 4 + RECORD < MOST, "a record fits a message");
 _Static_assert(HEADER + 64 + 8 * (20 + METER_VALUES) < MOST, "templates fit a message");
 
-static void put(struct ipfix *x, uint64_t value, unsigned bytes) {
+static void append_uint(struct ipfix *x, uint64_t value, unsigned bytes) {
     while (bytes--)
         x->message[x->used++] = (uint8_t)(value >> 8 * bytes);
 }
 
-static void put_bytes(struct ipfix *x, const void *bytes, size_t count) {
+static void append_bytes(struct ipfix *x, const void *bytes, size_t count) {
     memcpy(x->message + x->used, bytes, count);
     x->used += (uint32_t)count;
 }
 
 /* A string: its length, then as much of it as a name may have, cut between characters. */
-static void put_name(struct ipfix *x, const char *name) {
+static void append_name(struct ipfix *x, const char *name) {
     size_t size = strlen(name);
 
     if (size > NAME - 1)
         for (size = NAME - 1; ((unsigned char)name[size] & 0xc0) == 0x80; size--)
             ;
-    put(x, size, 1);
-    put_bytes(x, name, size);
+    append_uint(x, size, 1);
+    append_bytes(x, name, size);
 }
 
-static void patch(struct ipfix *x, uint32_t at, uint16_t value) {
+static void overwrite_u16(struct ipfix *x, uint32_t at, uint16_t value) {
     x->message[at] = (uint8_t)(value >> 8);
     x->message[at + 1] = (uint8_t)value;
 }
@@ -79,13 +79,13 @@ static void patch(struct ipfix *x, uint32_t at, uint16_t value) {
 static void begin_set(struct ipfix *x, uint16_t id) {
     x->set = x->used;
     x->of = id;
-    put(x, id, 2);
-    put(x, 0, 2);
+    append_uint(x, id, 2);
+    append_uint(x, 0, 2);
 }
 
 static void end_set(struct ipfix *x) {
     if (x->set)
-        patch(x, x->set + 2, (uint16_t)(x->used - x->set));
+        overwrite_u16(x, x->set + 2, (uint16_t)(x->used - x->set));
     x->set = 0;
 }
 
@@ -99,12 +99,12 @@ static void send_message(struct ipfix *x) {
 
     end_set(x);
     x->used = 0;
-    put(x, VERSION, 2);
-    put(x, size, 2);
-    put(x, (uint64_t)time(NULL), 4);
-    put(x, x->sequence, 4);
-    put(x, x->domain, 4);
-    /* A collector is to see what was lost on the way, so that failures count, too. */
+    append_uint(x, VERSION, 2);
+    append_uint(x, size, 2);
+    append_uint(x, (uint64_t)time(NULL), 4);
+    append_uint(x, x->sequence, 4);
+    append_uint(x, x->domain, 4);
+    /* Failures count, too, so that a collector sees what was lost. */
     x->sequence += x->records;
     if (send(x->fd, x->message, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         x->lost += x->records;
@@ -132,7 +132,7 @@ int ipfix_open(struct ipfix *x, const char *where, uint32_t domain, uint32_t ent
     if (!rest || *rest || !port || port > 65535 ||
         (inet_pton(AF_INET, host, &four.sin_addr) != 1 &&
          inet_pton(AF_INET6, host, &six.sin6_addr) != 1)) {
-        say("ipfix = %s: expected ADDRESS:PORT", where);
+        log_message("ipfix = %s: expected ADDRESS:PORT", where);
         return 0;
     }
     four.sin_port = six.sin6_port = htons((uint16_t)port);
@@ -144,7 +144,7 @@ int ipfix_open(struct ipfix *x, const char *where, uint32_t domain, uint32_t ent
           (four.sin_addr.s_addr ? connect(x->fd, (struct sockaddr *)&four, sizeof four)
                                 : connect(x->fd, (struct sockaddr *)&six, sizeof six));
     if (bad) {
-        say("ipfix = %s: %s", where, strerror(errno));
+        log_message("ipfix = %s: %s", where, strerror(errno));
         ipfix_close(x);
         return 0;
     }
@@ -160,30 +160,30 @@ void ipfix_close(struct ipfix *x) {
     x->fd = -1;
 }
 
-static void put_element(struct ipfix *x, struct element e, uint32_t enterprise) {
-    put(x, e.id | (enterprise ? 0x8000u : 0), 2);
-    put(x, e.size, 2);
+static void append_element(struct ipfix *x, struct element e, uint32_t enterprise) {
+    append_uint(x, e.id | (enterprise ? 0x8000u : 0), 2);
+    append_uint(x, e.size, 2);
     if (enterprise)
-        put(x, enterprise, 4);
+        append_uint(x, enterprise, 4);
 }
 
-static void put_template(struct ipfix *x, uint16_t id) {
+static void append_template(struct ipfix *x, uint16_t id) {
     int six = id == TEMPLATE_6;
 
-    put(x, id, 2);
-    put(x, 2 + COUNT(common) + COUNT(own) + METER_VALUES, 2);
-    put_element(x, (struct element){six ? 27 : 8, six ? 16 : 4}, 0);
-    put_element(x, (struct element){six ? 28 : 12, six ? 16 : 4}, 0);
+    append_uint(x, id, 2);
+    append_uint(x, 2 + COUNT(common) + COUNT(own) + METER_VALUES, 2);
+    append_element(x, (struct element){six ? 27 : 8, six ? 16 : 4}, 0);
+    append_element(x, (struct element){six ? 28 : 12, six ? 16 : 4}, 0);
     for (size_t i = 0; i < COUNT(common); i++)
-        put_element(x, common[i], 0);
+        append_element(x, common[i], 0);
     for (size_t i = 0; i < COUNT(own); i++)
-        put_element(x, own[i], x->enterprise);
+        append_element(x, own[i], x->enterprise);
     for (uint16_t i = 0; i < METER_VALUES; i++)
-        put_element(x, (struct element){(uint16_t)(FEATURES_FROM + i), 4}, x->enterprise);
+        append_element(x, (struct element){(uint16_t)(FEATURES_FROM + i), 4}, x->enterprise);
 }
 
-/* Opens a set of a template for a record of so many bytes at most; a new message where need be. */
-static void room(struct ipfix *x, uint16_t id, uint32_t size) {
+/* Begins a record of at most `size` bytes, in a new set or message if it needs one. */
+static void begin_record(struct ipfix *x, uint16_t id, uint32_t size) {
     if (x->used > HEADER && x->used + 4 + size > MTU)
         send_message(x);
     if (x->of != id || !x->set) {
@@ -194,48 +194,48 @@ static void room(struct ipfix *x, uint16_t id, uint32_t size) {
 }
 
 /* The name and type of an element of the enterprise: RFC 5610. */
-static void put_type(struct ipfix *x, uint16_t id, uint8_t type, uint8_t semantics,
-                     const char *name) {
-    room(x, TEMPLATE_NAMES, 4 + 2 + 1 + 1 + 1 + NAME);
-    put(x, x->enterprise, 4);
-    put(x, id, 2);
-    put(x, type, 1);
-    put(x, semantics, 1);
-    put_name(x, name);
+static void append_type(struct ipfix *x, uint16_t id, uint8_t type, uint8_t semantics,
+                        const char *name) {
+    begin_record(x, TEMPLATE_NAMES, 4 + 2 + 1 + 1 + 1 + NAME);
+    append_uint(x, x->enterprise, 4);
+    append_uint(x, id, 2);
+    append_uint(x, type, 1);
+    append_uint(x, semantics, 1);
+    append_name(x, name);
 }
 
 void ipfix_templates(struct ipfix *x, const struct pack *p, uint64_t now_s) {
     static const struct element names[] = {{346, 4}, {303, 2}, {339, 1}, {344, 1}, {341, VARIABLE}};
 
-    if (x->fd < 0 || (x->told_s && now_s < x->told_s + x->every_s))
+    if (x->fd < 0 || (x->templates_sent_s && now_s < x->templates_sent_s + x->every_s))
         return;
-    x->told_s = now_s;
+    x->templates_sent_s = now_s;
     ipfix_flush(x);
     for (uint16_t id = TEMPLATE_4; id <= TEMPLATE_6; id++) {
         begin_set(x, SET_TEMPLATE);
-        put_template(x, id);
+        append_template(x, id);
         send_message(x);
     }
     begin_set(x, SET_OPTIONS);
-    put(x, TEMPLATE_NAMES, 2);
-    put(x, COUNT(names), 2);
-    put(x, 2, 2); /* elements of the scope: they come first */
+    append_uint(x, TEMPLATE_NAMES, 2);
+    append_uint(x, COUNT(names), 2);
+    append_uint(x, 2, 2); /* elements of the scope: they come first */
     for (size_t i = 0; i < COUNT(names); i++)
-        put_element(x, names[i], 0);
+        append_element(x, names[i], 0);
     end_set(x);
     /* Types of RFC 5610: 13 string, 7 signed32, 3 unsigned32, 0 octetArray. */
-    put_type(x, E_CLASS, 13, 0, "n3icClass");
-    put_type(x, E_VERDICT, 7, 4, "n3icVerdict");
-    put_type(x, E_MARGIN, 3, 1, "n3icMargin");
-    put_type(x, E_MODEL, 0, 4, "n3icModel");
-    put_type(x, E_SCORES, 0, 0, "n3icScores");
+    append_type(x, E_CLASS, 13, 0, "n3icClass");
+    append_type(x, E_VERDICT, 7, 4, "n3icVerdict");
+    append_type(x, E_MARGIN, 3, 1, "n3icMargin");
+    append_type(x, E_MODEL, 0, 4, "n3icModel");
+    append_type(x, E_SCORES, 0, 0, "n3icScores");
     for (uint16_t i = 0; i < METER_VALUES; i++)
-        put_type(x, (uint16_t)(FEATURES_FROM + i), 3, 1, p->feature[i]);
+        append_type(x, (uint16_t)(FEATURES_FROM + i), 3, 1, p->feature[i]);
     send_message(x);
 }
 
 /* flowEndReason of RFC 5102. */
-static uint8_t reason(uint32_t why) {
+static uint8_t flow_end_reason(uint32_t why) {
     switch (why) {
     case BY_IDLE:
         return 1;
@@ -253,34 +253,34 @@ static uint8_t reason(uint32_t why) {
     }
 }
 
-void ipfix_add(struct ipfix *x, const struct told *t) {
+void ipfix_add(struct ipfix *x, const struct flow_report *t) {
     const struct event *e = t->event;
     unsigned bytes = e->key.address_bytes;
 
     if (x->fd < 0)
         return;
-    room(x, bytes == 4 ? TEMPLATE_4 : TEMPLATE_6, RECORD);
-    put_bytes(x, e->key.source, bytes);
-    put_bytes(x, e->key.destination, bytes);
-    put(x, e->key.source_port, 2);
-    put(x, e->key.destination_port, 2);
-    put(x, e->key.protocol, 1);
-    put(x, e->interface, 4);
-    put(x, e->vlan == UNTAGGED ? 0 : e->vlan, 2);
-    put(x, t->first_ns / 1000000, 8);
-    put(x, t->last_ns / 1000000, 8);
-    put(x, e->packets, 8);
-    put(x, reason(e->why), 1);
-    put(x, e->packets, 8);
-    put(x, t->decided_ns / 1000000, 8);
-    put_name(x, t->verdict);
-    put(x, (uint32_t)e->verdict, 4);
-    put(x, e->margin, 4);
-    put_bytes(x, e->model, 8);
+    begin_record(x, bytes == 4 ? TEMPLATE_4 : TEMPLATE_6, RECORD);
+    append_bytes(x, e->key.source, bytes);
+    append_bytes(x, e->key.destination, bytes);
+    append_uint(x, e->key.source_port, 2);
+    append_uint(x, e->key.destination_port, 2);
+    append_uint(x, e->key.protocol, 1);
+    append_uint(x, e->interface, 4);
+    append_uint(x, e->vlan == UNTAGGED ? 0 : e->vlan, 2);
+    append_uint(x, t->first_ns / 1000000, 8);
+    append_uint(x, t->last_ns / 1000000, 8);
+    append_uint(x, e->packets, 8);
+    append_uint(x, flow_end_reason(e->why), 1);
+    append_uint(x, e->packets, 8);
+    append_uint(x, t->decided_ns / 1000000, 8);
+    append_name(x, t->verdict);
+    append_uint(x, (uint32_t)e->verdict, 4);
+    append_uint(x, e->margin, 4);
+    append_bytes(x, e->model, 8);
     for (int i = 0; i < NETWORK_CLASSES; i++)
-        put(x, (uint32_t)e->score[i], 4);
+        append_uint(x, (uint32_t)e->score[i], 4);
     for (int i = 0; i < METER_VALUES; i++)
-        put(x, e->features[i], 4);
+        append_uint(x, e->features[i], 4);
 }
 
 void ipfix_flush(struct ipfix *x) {

@@ -51,23 +51,23 @@ static const struct {
     [MAP_USES] = {"uses", "uses", 8},
     [MAP_SOCKETS] = {"sockets", "sockets", 4},
     [MAP_OPTIONS] = {".rodata.options", "options", sizeof(struct options)},
-    [MAP_FOUND] = {"found", "found", sizeof(struct idle_found)},
+    [MAP_FOUND] = {"found", "found", sizeof(struct idle_flows)},
     [MAP_STATE] = {"state", "state", sizeof(struct state)},
 };
 
-/* A path below the pins; 0 where it is too long, which it says. */
-static int path_of(char *out, size_t room, const char *folder, const char *name) {
+/* A path below the pins; 0 with a message if it is too long. */
+static int join_path(char *out, size_t room, const char *folder, const char *name) {
     int made = snprintf(out, room, "%s/%s", folder, name);
 
     if (made >= 0 && (size_t)made < room)
         return 1;
-    say("%s/%s: too long a path", folder, name);
+    log_message("%s/%s: the path is too long: at most %zu bytes", folder, name, room - 1);
     return 0;
 }
 
 /* The folder of an interface; a BPF file system takes no dots. `~n` begins no such name. */
-static int folder_of(char *out, size_t room, const char *pins, const char *interface,
-                     const char *before) {
+static int pins_folder(char *out, size_t room, const char *pins, const char *interface,
+                       const char *before) {
     char name[2 * IF_NAMESIZE + 8], *to = name + snprintf(name, sizeof name, "%s", before);
 
     for (const char *c = interface; *c && to < name + sizeof name - 3; c++) {
@@ -79,7 +79,7 @@ static int folder_of(char *out, size_t room, const char *pins, const char *inter
         }
     }
     *to = 0;
-    return path_of(out, room, pins, name);
+    return join_path(out, room, pins, name);
 }
 
 /* Removes a folder of pins; 1 also where there is none. */
@@ -92,33 +92,33 @@ static int remove_folder(const char *folder) {
         return errno == ENOENT;
     while ((entry = readdir(open)))
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-            if (!path_of(path, sizeof path, folder, entry->d_name) || unlink(path))
+            if (!join_path(path, sizeof path, folder, entry->d_name) || unlink(path))
                 break;
     closedir(open);
     if (!entry && !rmdir(folder))
         return 1;
-    say("%s: cannot be removed: %s", folder, strerror(errno));
+    log_message("%s cannot be removed: %s", folder, strerror(errno));
     return 0;
 }
 
 int kernel_remove(const char *interface, const char *pins) {
     char folder[256];
 
-    return folder_of(folder, sizeof folder, pins, interface, "~n") && remove_folder(folder) &&
-           folder_of(folder, sizeof folder, pins, interface, "") && remove_folder(folder);
+    return pins_folder(folder, sizeof folder, pins, interface, "~n") && remove_folder(folder) &&
+           pins_folder(folder, sizeof folder, pins, interface, "") && remove_folder(folder);
 }
 
 /* --- taking over ----------------------------------------------------------------------------- */
 
-static int pinned(const char *folder, const char *name) {
+static int open_pin(const char *folder, const char *name) {
     char path[512];
     int fd;
 
-    if (!path_of(path, sizeof path, folder, name))
+    if (!join_path(path, sizeof path, folder, name))
         return -1;
     fd = bpf_obj_get(path);
     if (fd < 0)
-        say("%s: %s", path, strerror(-fd));
+        log_message("%s: %s", path, strerror(-fd));
     return fd;
 }
 
@@ -128,11 +128,12 @@ static int check_map(const struct kernel *k, enum map m, uint32_t *entries) {
     uint32_t size = sizeof info;
 
     if (bpf_obj_get_info_by_fd(k->map[m], &info, &size)) {
-        say("map %s: %s", maps[m].name, strerror(errno));
+        log_message("map %s cannot be read: %s", maps[m].name, strerror(errno));
         return 0;
     }
     if (maps[m].value && info.value_size != maps[m].value) {
-        say("map %s: values of %u bytes, this n3icd was built for %u: build both from one export",
+        log_message(
+            "map %s has values of %u bytes, this n3icd expects %u: build both from one export",
             maps[m].name, info.value_size, maps[m].value);
         return 0;
     }
@@ -149,14 +150,15 @@ static int check_maps(struct kernel *k) {
             return 0;
     if (bpf_map_lookup_elem(k->map[MAP_OPTIONS], &first, &k->options) ||
         bpf_map_lookup_elem(k->map[MAP_STATE], &first, &k->state)) {
-        say("options of the program: %s", strerror(errno));
+        log_message("the program's options cannot be read: %s", strerror(errno));
         return 0;
     }
     k->users = entries[MAP_COUNTED];
     k->room = entries[MAP_FLOWS] * (N3ICD_BUCKETS ? WAYS : 1);
     if (entries[MAP_TALLIES] != k->users * SLOTS || entries[MAP_MODELS] != SLOTS ||
         entries[MAP_POLICIES] != POLICIES) {
-        say("maps of other sizes than this n3icd was built for: build both from one export");
+        log_message("the program's maps have other sizes than this n3icd expects: build both from "
+                    "one export");
         return 0;
     }
     return 1;
@@ -176,7 +178,7 @@ static uint32_t index_of_link(int link) {
                : info.xdp.ifindex;
 }
 
-static int links(const struct kernel *k) {
+static int link_count(const struct kernel *k) {
     return k->state.tcx ? 2 : 1;
 }
 
@@ -187,15 +189,15 @@ static int attach_tcx(struct kernel *k) {
         k->link[i] =
             bpf_link_create(k->program, (int)k->index, (enum bpf_attach_type)direction[i], NULL);
         if (k->link[i] < 0) {
-            say("%s: attaching at tcx: %s%s", k->interface, strerror(-k->link[i]),
-                k->link[i] == -EINVAL ? ": it needs Linux 6.6" : "");
+            log_message("%s: the program cannot be attached at tcx: %s%s", k->interface,
+                        strerror(-k->link[i]), k->link[i] == -EINVAL ? ": it needs Linux 6.6" : "");
             return 0;
         }
     }
     return 1;
 }
 
-static int attach(struct kernel *k, enum mode mode) {
+static int attach_program(struct kernel *k, enum mode mode) {
     LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
 
     if (k->state.tcx)
@@ -206,50 +208,54 @@ static int attach(struct kernel *k, enum mode mode) {
         (mode == MODE_AUTO &&
          (k->link[0] == -EOPNOTSUPP || k->link[0] == -EINVAL || k->link[0] == -ERANGE))) {
         if (mode == MODE_AUTO)
-            say("%s has no native XDP (%s): generic, and slower", k->interface,
-                strerror(-k->link[0]));
+            log_message(
+                "%s has no native XDP (%s): the program runs in generic mode, which is slower",
+                k->interface, strerror(-k->link[0]));
         options.flags = XDP_FLAGS_SKB_MODE;
         k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
         k->state.generic = 1;
     }
     if (k->link[0] >= 0)
         return 1;
-    say("%s: attaching: %s%s", k->interface, strerror(-k->link[0]),
-        k->link[0] == -EBUSY || k->link[0] == -EEXIST
-            ? ": another XDP program is there: n3ic xdp unload or ip link set dev ... xdp off"
-            : "");
+    log_message("%s: the program cannot be attached: %s%s", k->interface, strerror(-k->link[0]),
+                k->link[0] == -EBUSY || k->link[0] == -EEXIST
+                    ? ": another XDP program is attached: take it off with n3ic xdp unload or ip "
+                      "link set dev ... xdp off"
+                    : "");
     return 0;
 }
 
 static int open_pins(struct kernel *k) {
     for (int m = 0; m < MAPS; m++)
-        if ((k->map[m] = pinned(k->pins, maps[m].pin)) < 0)
+        if ((k->map[m] = open_pin(k->pins, maps[m].pin)) < 0)
             return 0;
-    if ((k->program = pinned(k->pins, "program")) < 0 || (k->end = pinned(k->pins, "end")) < 0 ||
-        (k->idle = pinned(k->pins, "idle")) < 0 || !check_maps(k))
+    if ((k->program = open_pin(k->pins, "program")) < 0 ||
+        (k->end = open_pin(k->pins, "end")) < 0 || (k->idle = open_pin(k->pins, "idle")) < 0 ||
+        !check_maps(k))
         return 0;
     if (!memcmp(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout))
         return 1;
-    say("%s is of another program: start its n3icd, or forget its flows (--remove)", k->pins);
+    log_message("%s belongs to another program: start its n3icd, or forget its flows (--remove)",
+                k->pins);
     return 0;
 }
 
-static int pin(int fd, const char *folder, const char *name) {
+static int pin_fd(int fd, const char *folder, const char *name) {
     char path[512];
 
-    if (!path_of(path, sizeof path, folder, name))
+    if (!join_path(path, sizeof path, folder, name))
         return 0;
     if (!bpf_obj_pin(fd, path))
         return 1;
-    say("%s: pinning: %s", path, strerror(errno));
+    log_message("%s cannot be pinned: %s", path, strerror(errno));
     return 0;
 }
 
 static const char *const link_pin[LINKS] = {"link", "link-out"};
 
 static int pin_links(const struct kernel *k, const char *folder) {
-    for (int i = 0; i < links(k); i++)
-        if (!pin(k->link[i], folder, link_pin[i]))
+    for (int i = 0; i < link_count(k); i++)
+        if (!pin_fd(k->link[i], folder, link_pin[i]))
             return 0;
     return 1;
 }
@@ -263,22 +269,24 @@ static void close_links(struct kernel *k) {
 }
 
 /*
- * Opens pinned links. They are all of this interface, or forgotten, since it went and came back. 0
- * where they are of another one.
+ * Opens pinned links. If the interface was removed and added again, its links are deleted. 0 with a
+ * message if a link is of another interface.
  */
 static int open_links(struct kernel *k) {
     char path[512];
     uint32_t index = 0;
     int whole = 1;
 
-    for (int i = 0; i < links(k); i++) {
-        if (!path_of(path, sizeof path, k->pins, link_pin[i]))
+    for (int i = 0; i < link_count(k); i++) {
+        if (!join_path(path, sizeof path, k->pins, link_pin[i]))
             return 0;
         k->link[i] = bpf_obj_get(path);
         index = k->link[i] < 0 ? 0 : index_of_link(k->link[i]);
         whole = whole && index == k->index;
         if (index && index != k->index) {
-            say("%s: its program is attached to the interface of index %u, not to %s: --remove it",
+            log_message(
+                "%s: its program is attached to the interface of index %u, not to %s: take it off "
+                "(--remove)",
                 k->pins, index, k->interface);
             return 0;
         }
@@ -286,26 +294,28 @@ static int open_links(struct kernel *k) {
     if (whole)
         return 1;
     close_links(k);
-    for (int i = 0; i < links(k); i++) {
-        if (!path_of(path, sizeof path, k->pins, link_pin[i]))
+    for (int i = 0; i < link_count(k); i++) {
+        if (!join_path(path, sizeof path, k->pins, link_pin[i]))
             return 0;
         if (unlink(path) && errno != ENOENT) {
-            say("%s: %s", path, strerror(errno));
+            log_message("%s: %s", path, strerror(errno));
             return 0;
         }
     }
     return 1;
 }
 
-/* Opens what is pinned; attaches it anew where its interface went and came back. */
-static int take_over(struct kernel *k, enum mode mode) {
+/* Opens what is pinned; attaches it again if its interface was removed and added again. */
+static int take_over_program(struct kernel *k, enum mode mode) {
     if (!open_pins(k))
         return 0;
-    k->taken_over = 1;
+    k->is_taken_over = 1;
     if ((mode == MODE_TCX) != k->state.tcx)
-        say("%s: the program stands at %s, as it was loaded; another mode wants it anew (--remove)",
+        log_message(
+            "%s: the program stays at %s, where it was loaded: to change the mode, take it off "
+            "(--remove) and start n3icd again",
             k->interface, k->state.tcx ? "tcx" : "XDP");
-    return open_links(k) && (k->link[0] >= 0 || (attach(k, mode) && pin_links(k, k->pins)));
+    return open_links(k) && (k->link[0] >= 0 || (attach_program(k, mode) && pin_links(k, k->pins)));
 }
 
 /* --- loading --------------------------------------------------------------------------------- */
@@ -315,46 +325,46 @@ static int take_over(struct kernel *k, enum mode mode) {
 static int pin_all(const struct kernel *k, const char *pins) {
     char folder[256];
 
-    if (!folder_of(folder, sizeof folder, pins, k->interface, "~n"))
+    if (!pins_folder(folder, sizeof folder, pins, k->interface, "~n"))
         return 0;
     if (mkdir(folder, 0700)) {
-        say("%s: %s", folder, strerror(errno));
+        log_message("%s: %s", folder, strerror(errno));
         return 0;
     }
     for (int m = 0; m < MAPS; m++)
-        if (!pin(k->map[m], folder, maps[m].pin))
+        if (!pin_fd(k->map[m], folder, maps[m].pin))
             return 0;
-    if (!pin(k->program, folder, "program") || !pin(k->end, folder, "end") ||
-        !pin(k->idle, folder, "idle") || !pin_links(k, folder))
+    if (!pin_fd(k->program, folder, "program") || !pin_fd(k->end, folder, "end") ||
+        !pin_fd(k->idle, folder, "idle") || !pin_links(k, folder))
         return 0;
     if (!rename(folder, k->pins))
         return 1;
-    say("%s: %s", k->pins, strerror(errno));
+    log_message("%s: %s", k->pins, strerror(errno));
     return 0;
 }
 
-static int quiet(enum libbpf_print_level level, const char *format, va_list given) {
-    return level == LIBBPF_WARN ? vfprintf(stderr, format, given) : 0;
+static int print_warning(enum libbpf_print_level level, const char *format, va_list arguments) {
+    return level == LIBBPF_WARN ? vfprintf(stderr, format, arguments) : 0;
 }
 
 /* A copy of a descriptor, which stays open when the object is closed. */
-static int keep(int fd) {
+static int duplicate_fd(int fd) {
     return fd < 0 ? -1 : dup(fd);
 }
 
 static int find_map(struct kernel *k, struct bpf_object *object, enum map m) {
-    k->map[m] = keep(bpf_object__find_map_fd_by_name(object, maps[m].name));
+    k->map[m] = duplicate_fd(bpf_object__find_map_fd_by_name(object, maps[m].name));
     if (k->map[m] < 0)
-        say("the object has no map %s", maps[m].name);
+        log_message("the object has no map %s", maps[m].name);
     return k->map[m] >= 0;
 }
 
 static int find_program(struct bpf_object *object, const char *name) {
-    struct bpf_program *found = bpf_object__find_program_by_name(object, name);
-    int fd = found ? keep(bpf_program__fd(found)) : -1;
+    struct bpf_program *program = bpf_object__find_program_by_name(object, name);
+    int fd = program ? duplicate_fd(bpf_program__fd(program)) : -1;
 
     if (fd < 0)
-        say("the object has no program %s", name);
+        log_message("the object has no program %s", name);
     return fd;
 }
 
@@ -363,52 +373,54 @@ static int load_meter(struct kernel *k, struct bpf_object *object, const struct 
     static const enum map sized[PACK_ENTRIES] = {MAP_FLOWS, MAP_TUPLES, MAP_HOSTS};
     struct options options = p->options;
     struct bpf_map *map = bpf_object__find_map_by_name(object, maps[MAP_OPTIONS].name);
-    const char *wanted = k->state.tcx ? "n3ic_tc" : "n3ic_meter";
+    const char *program_name = k->state.tcx ? "n3ic_tc" : "n3ic_meter";
     const char *needless[] = {"n3ic_pass", k->state.tcx ? "n3ic_meter" : "n3ic_tc"};
 
 #ifdef __x86_64__
     options.locked = options.locked ? LOCKED_IN_ORDER : NOT_LOCKED;
 #endif
     if (getrandom(options.secret, sizeof options.secret, 0) != (ssize_t)sizeof options.secret) {
-        say("no random key: %s", strerror(errno));
+        log_message("cannot read a random key from the kernel: %s", strerror(errno));
         return 0;
     }
     if (!map || bpf_map__set_initial_value(map, &options, sizeof options)) {
-        say("the object's options have another size than this n3icd's");
+        log_message(
+            "the object's options have another size than this n3icd expects: build both from one "
+            "export");
         return 0;
     }
     for (int i = 0; i < PACK_ENTRIES; i++) {
         map = bpf_object__find_map_by_name(object, maps[sized[i]].name);
         if (!map || bpf_map__set_max_entries(map, p->entries[i])) {
-            say("the object has no map %s", maps[sized[i]].name);
+            log_message("the object has no map %s", maps[sized[i]].name);
             return 0;
         }
     }
     map = bpf_object__find_map_by_name(object, "tags");
     if (map && bpf_map__set_max_entries(map, p->entries[0])) {
-        say("the object's tags take no entry for each bucket");
+        log_message("the object's map tags cannot have an entry for each bucket");
         return 0;
     }
     map = bpf_object__find_map_by_name(object, "recent_of_cpus");
     if (map && bpf_map__set_max_entries(map, (uint32_t)libbpf_num_possible_cpus())) {
-        say("the object's windows take no entry for each CPU");
+        log_message("the object's map recent_of_cpus cannot have an entry for each CPU");
         return 0;
     }
     for (unsigned i = 0; i < sizeof needless / sizeof *needless; i++) {
-        struct bpf_program *found = bpf_object__find_program_by_name(object, needless[i]);
+        struct bpf_program *program = bpf_object__find_program_by_name(object, needless[i]);
 
-        if (found)
-            bpf_program__set_autoload(found, false);
+        if (program)
+            bpf_program__set_autoload(program, false);
     }
     if (bpf_object__load(object)) {
-        say("the kernel does not take the program: %s%s", strerror(errno),
-            errno == EPERM ? ": CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed" : "");
+        log_message("the kernel refuses the program: %s%s", strerror(errno),
+                    errno == EPERM ? ": CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed" : "");
         return 0;
     }
     for (int m = 0; m <= MAP_OPTIONS; m++)
         if (!find_map(k, object, (enum map)m))
             return 0;
-    k->program = find_program(object, wanted);
+    k->program = find_program(object, program_name);
     k->end = find_program(object, "n3ic_end");
     return k->program >= 0 && k->end >= 0;
 }
@@ -417,7 +429,7 @@ static int load_idle(struct kernel *k, struct bpf_object *object) {
     struct bpf_map *map = bpf_object__find_map_by_name(object, maps[MAP_FLOWS].name);
 
     if (!map || bpf_map__reuse_fd(map, k->map[MAP_FLOWS]) || bpf_object__load(object)) {
-        say("the kernel does not take the program for idle flows: %s", strerror(errno));
+        log_message("the kernel refuses the program for idle flows: %s", strerror(errno));
         return 0;
     }
     k->idle = find_program(object, "n3ic_idle");
@@ -425,14 +437,14 @@ static int load_idle(struct kernel *k, struct bpf_object *object) {
 }
 
 /* Opens an object file, loads it, and closes it. */
-static int load(struct kernel *k, const char *path, const struct pack *p) {
+static int load_object(struct kernel *k, const char *path, const struct pack *p) {
     /* Global data get the name that `n3ic xdp` knows. */
     LIBBPF_OPTS(bpf_object_open_opts, named, .object_name = "n3ic");
     struct bpf_object *object = bpf_object__open_file(path, &named);
     int done;
 
     if (!object) {
-        say("%s: not an object file that libbpf reads: %s", path, strerror(errno));
+        log_message("%s: libbpf cannot read this object file: %s", path, strerror(errno));
         return 0;
     }
     done = p ? load_meter(k, object, p) : load_idle(k, object);
@@ -440,25 +452,25 @@ static int load(struct kernel *k, const char *path, const struct pack *p) {
     return done;
 }
 
-static int begin(struct kernel *k, enum mode mode, const char *object, const char *idle,
-                 const char *pins, const struct pack *p) {
+static int load_and_attach(struct kernel *k, enum mode mode, const char *object, const char *idle,
+                           const char *pins, const struct pack *p) {
     const uint32_t first = 0;
     char folder[256];
 
-    /* What was stopped before it was whole. Its program is detached with its pins. */
-    if (!folder_of(folder, sizeof folder, pins, k->interface, "~n") || !remove_folder(folder))
+    /* Remains of a start that was interrupted: removing its pins detaches its program. */
+    if (!pins_folder(folder, sizeof folder, pins, k->interface, "~n") || !remove_folder(folder))
         return 0;
     memcpy(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout);
     k->state.tcx = mode == MODE_TCX;
-    if (!load(k, object, p) || !load(k, idle, NULL))
+    if (!load_object(k, object, p) || !load_object(k, idle, NULL))
         return 0;
     k->map[MAP_STATE] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "state", 4, sizeof k->state, 1, NULL);
     if (k->map[MAP_STATE] < 0 ||
         bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY)) {
-        say("a map for what is resident: %s", strerror(errno));
+        log_message("the map of the resident state cannot be made: %s", strerror(errno));
         return 0;
     }
-    if (!check_maps(k) || !kernel_apply(k, p) || !attach(k, mode))
+    if (!check_maps(k) || !kernel_apply(k, p) || !attach_program(k, mode))
         return 0;
     bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
     if (pin_all(k, pins))
@@ -467,7 +479,7 @@ static int begin(struct kernel *k, enum mode mode, const char *object, const cha
     return 0;
 }
 
-static void prepare(struct kernel *k) {
+static void reset_kernel(struct kernel *k) {
     memset(k, 0, sizeof *k);
     k->program = k->end = k->idle = -1;
     for (int i = 0; i < LINKS; i++)
@@ -481,19 +493,20 @@ static void prepare(struct kernel *k) {
  * those of tun, PPP, GRE and WireGuard do not.
  */
 static int has_ethernet(const char *interface) {
-    struct ifreq asked = {0};
+    struct ifreq request = {0};
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int done;
 
-    snprintf(asked.ifr_name, sizeof asked.ifr_name, "%s", interface);
-    done = fd >= 0 && !ioctl(fd, SIOCGIFHWADDR, &asked);
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", interface);
+    done = fd >= 0 && !ioctl(fd, SIOCGIFHWADDR, &request);
     if (!done)
-        say("the type of %s: %s", interface, strerror(errno));
+        log_message("the type of the interface %s cannot be read: %s", interface, strerror(errno));
     if (fd >= 0)
         close(fd);
-    if (done && asked.ifr_hwaddr.sa_family != ARPHRD_ETHER &&
-        asked.ifr_hwaddr.sa_family != ARPHRD_LOOPBACK) {
-        say("%s: its packets have no Ethernet header, which is expected (tun, PPP, GRE and "
+    if (done && request.ifr_hwaddr.sa_family != ARPHRD_ETHER &&
+        request.ifr_hwaddr.sa_family != ARPHRD_LOOPBACK) {
+        log_message(
+            "%s: its packets have no Ethernet header, which the program needs (tun, PPP, GRE and "
             "WireGuard have none)",
             interface);
         return 0;
@@ -501,49 +514,50 @@ static int has_ethernet(const char *interface) {
     return done;
 }
 
-/* What is known of an interface before its program is open. */
-static int describe(struct kernel *k, const char *interface, const char *pins) {
+/* Reads what is known of an interface before its program is opened. */
+static int read_interface(struct kernel *k, const char *interface, const char *pins) {
     size_t largest = sizeof(struct tally) > sizeof(struct counters) ? sizeof(struct tally)
                                                                     : sizeof(struct counters);
     int cpus = libbpf_num_possible_cpus();
 
-    prepare(k);
-    libbpf_set_print(quiet);
+    reset_kernel(k);
+    libbpf_set_print(print_warning);
     if (strlen(interface) >= sizeof k->interface || !(k->index = if_nametoindex(interface))) {
-        say("there is no interface %s", interface);
+        log_message("there is no interface %s", interface);
         return 0;
     }
     strcpy(k->interface, interface);
     if (cpus < 1 || !(k->values = calloc((size_t)cpus, (largest + 7) / 8 * 8))) {
-        say("the number of processors: %s", strerror(errno));
+        log_message("the number of processors cannot be read: %s", strerror(errno));
         return 0;
     }
     k->cpus = (uint32_t)cpus;
-    return folder_of(k->pins, sizeof k->pins, pins, interface, "");
+    return pins_folder(k->pins, sizeof k->pins, pins, interface, "");
 }
 
 int kernel_view(struct kernel *k, const char *interface, const char *pins) {
-    return describe(k, interface, pins) && open_pins(k);
+    return read_interface(k, interface, pins) && open_pins(k);
 }
 
 int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
                 const char *object, const char *idle, const struct pack *p) {
     char path[512];
 
-    if (!describe(k, interface, pins) || !has_ethernet(interface) ||
-        !path_of(path, sizeof path, k->pins, "program"))
+    if (!read_interface(k, interface, pins) || !has_ethernet(interface) ||
+        !join_path(path, sizeof path, k->pins, "program"))
         return 0;
     if (mkdir(pins, 0700) && errno != EEXIST) {
-        say("%s: %s: is a BPF file system mounted there (mount -t bpf bpf /sys/fs/bpf)?", pins,
-            strerror(errno));
+        log_message("%s: %s: is a BPF file system mounted there (mount -t bpf bpf /sys/fs/bpf)?",
+                    pins, strerror(errno));
         return 0;
     }
-    if (access(path, F_OK) == 0 ? !take_over(k, mode) : !begin(k, mode, object, idle, pins, p))
+    if (access(path, F_OK) == 0 ? !take_over_program(k, mode)
+                                : !load_and_attach(k, mode, object, idle, pins, p))
         return 0;
-    k->found = mmap(NULL, sizeof *k->found, PROT_READ, MAP_SHARED, k->map[MAP_FOUND], 0);
-    if (k->found == MAP_FAILED) {
-        k->found = NULL;
-        say("the map of idle flows: %s", strerror(errno));
+    k->idle_flows = mmap(NULL, sizeof *k->idle_flows, PROT_READ, MAP_SHARED, k->map[MAP_FOUND], 0);
+    if (k->idle_flows == MAP_FAILED) {
+        k->idle_flows = NULL;
+        log_message("the map of idle flows cannot be read: %s", strerror(errno));
         return 0;
     }
     return 1;
@@ -552,8 +566,8 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
 void kernel_close(struct kernel *k) {
     int *all[] = {&k->program, &k->end, &k->idle};
 
-    if (k->found)
-        munmap(k->found, sizeof *k->found);
+    if (k->idle_flows)
+        munmap(k->idle_flows, sizeof *k->idle_flows);
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (*all[i] >= 0)
             close(*all[i]);
@@ -563,20 +577,20 @@ void kernel_close(struct kernel *k) {
             close(k->map[m]);
     free(k->values);
     free(k->sweep.flow);
-    prepare(k);
+    reset_kernel(k);
 }
 
 int kernel_unload(struct kernel *k, const char *pins) {
-    for (int i = 0; i < links(k); i++)
+    for (int i = 0; i < link_count(k); i++)
         if (bpf_link_detach(k->link[i])) {
-            say("%s: detaching: %s", k->interface, strerror(errno));
+            log_message("%s: the program cannot be detached: %s", k->interface, strerror(errno));
             return 0;
         }
     return kernel_remove(k->interface, pins);
 }
 
 int kernel_is_attached(const struct kernel *k) {
-    for (int i = 0; i < links(k); i++)
+    for (int i = 0; i < link_count(k); i++)
         if (index_of_link(k->link[i]) != k->index)
             return 0;
     return 1;
@@ -606,8 +620,8 @@ static void clear_tally(struct kernel *k, uint32_t slot) {
     }
 }
 
-/* Puts made maps of networks and rules into their places; a packet sees an old or a new one. */
-static int swap(struct kernel *k, const struct pack *p, const int *fd) {
+/* Swaps in new maps of networks and rules; each packet sees either an old or a new one. */
+static int replace_inner_maps(struct kernel *k, const struct pack *p, const int *fd) {
     static const uint8_t none[32];
 
     for (uint32_t i = 0; i < p->values; i++) {
@@ -633,7 +647,7 @@ static int swap(struct kernel *k, const struct pack *p, const int *fd) {
 }
 
 /* Whether the hook has the actions of a pack's policies, and XDP can send to their interfaces. */
-static int can(const struct kernel *k, const struct pack *p) {
+static int supports_pack(const struct kernel *k, const struct pack *p) {
     for (uint32_t i = 0; i < p->values; i++) {
         struct policy policy;
         const struct pack_value *v = &p->value[i];
@@ -650,9 +664,11 @@ static int can(const struct kernel *k, const struct pack *p) {
         memcpy(&policy, v->bytes, sizeof policy);
         if (k->state.tcx ? policy.action == ACT_SOCKET || policy.action == ACT_CPU
                          : policy.action == ACT_MIRROR) {
-            say("%s: the pack %s", k->interface,
-                k->state.tcx ? "hands packets to a socket or CPU: only XDP does"
-                             : "mirrors packets: XDP cannot, mode = tcx can");
+            log_message(
+                "%s: the pack %s", k->interface,
+                k->state.tcx
+                    ? "hands packets to a socket or CPU, which tcx cannot: mode = native can"
+                    : "mirrors packets, which XDP cannot: mode = tcx can");
             return 0;
         }
     }
@@ -661,11 +677,11 @@ static int can(const struct kernel *k, const struct pack *p) {
 
 #define FORGOTTEN (1u << 26) /* entries looked at, as a flood brings new ones all the time */
 
-/* Forgets verdicts by decisions on flows and sources, and decisions that did not suffice yet. */
-static void forget_decided(const struct kernel *k) {
-    static const enum map held[] = {MAP_TUPLES, MAP_HOSTS, MAP_STRIKES};
+/* Deletes verdicts that decisions made, and counts of decisions that have not made one yet. */
+static void delete_decided_verdicts(const struct kernel *k) {
+    static const enum map maps_with_decisions[] = {MAP_TUPLES, MAP_HOSTS, MAP_STRIKES};
 
-    for (unsigned i = 0; i < sizeof held / sizeof *held; i++) {
+    for (unsigned i = 0; i < sizeof maps_with_decisions / sizeof *maps_with_decisions; i++) {
         union {
             struct key flow;
             struct subject source;
@@ -674,13 +690,13 @@ static void forget_decided(const struct kernel *k) {
             struct verdict verdict;
             struct strikes strikes;
         } value;
-        int fd = k->map[held[i]], more = !bpf_map_get_next_key(fd, NULL, &next);
+        int fd = k->map[maps_with_decisions[i]], more = !bpf_map_get_next_key(fd, NULL, &next);
 
         for (uint32_t left = FORGOTTEN; more && left; left--) {
             key = next;
             more = !bpf_map_get_next_key(fd, &key, &next);
             if (!bpf_map_lookup_elem(fd, &key, &value) &&
-                (held[i] == MAP_STRIKES || value.verdict.by != BY_OPERATOR))
+                (maps_with_decisions[i] == MAP_STRIKES || value.verdict.by != BY_OPERATOR))
                 bpf_map_delete_elem(fd, &key);
         }
     }
@@ -698,11 +714,11 @@ int kernel_apply(struct kernel *k, const struct pack *p) {
     struct config before;
     int fd[PACK_VALUES], done = 1, anew;
 
-    if (!can(k, p))
+    if (!supports_pack(k, p))
         return 0;
     anew = !bpf_map_lookup_elem(k->map[MAP_CONFIG], &first, &before) && before.dry_run;
 
-    /* What may fail for want of memory comes first, while nothing has changed. */
+    /* Steps that may lack memory come first, while nothing has changed. */
     for (uint32_t i = 0; i < p->values; i++) {
         const struct pack_value *v = &p->value[i];
 
@@ -714,19 +730,19 @@ int kernel_apply(struct kernel *k, const struct pack *p) {
     }
     /* What a dry run decided never acts. Once more below, for what is decided meanwhile. */
     if (done && anew)
-        forget_decided(k);
+        delete_decided_verdicts(k);
     for (unsigned o = 0; o < sizeof order / sizeof *order; o++)
         for (uint32_t i = 0; done && i < p->values; i++)
             if (p->value[i].map == order[o] &&
                 bpf_map_update_elem(k->map[plain[order[o]]], &p->value[i].index, p->value[i].bytes,
                                     BPF_ANY))
                 done = 0;
-    done = done && swap(k, p, fd) &&
+    done = done && replace_inner_maps(k, p, fd) &&
            !bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
     if (done && anew)
-        forget_decided(k);
+        delete_decided_verdicts(k);
     if (!done)
-        say("the values of the pack: %s", strerror(errno));
+        log_message("the values of the pack cannot be written: %s", strerror(errno));
     for (uint32_t i = 0; i < p->values; i++)
         if (fd[i] >= 0)
             close(fd[i]);
@@ -736,7 +752,7 @@ int kernel_apply(struct kernel *k, const struct pack *p) {
 /* --- reading --------------------------------------------------------------------------------- */
 
 /* Adds the words of all CPUs' values at an index. */
-static int add_up(struct kernel *k, enum map m, uint32_t at, uint64_t *out, size_t words) {
+static int sum_over_cpus(struct kernel *k, enum map m, uint32_t at, uint64_t *out, size_t words) {
     const uint64_t *value = k->values;
 
     if (bpf_map_lookup_elem(k->map[m], &at, k->values))
@@ -754,7 +770,7 @@ int kernel_counters(struct kernel *k, struct counters *out) {
 
     memset(out, 0, sizeof *out);
     for (uint32_t user = 0; user < k->users; user++)
-        if (!add_up(k, MAP_COUNTED, user, words, sizeof *out / 8))
+        if (!sum_over_cpus(k, MAP_COUNTED, user, words, sizeof *out / 8))
             return 0;
     return 1;
 }
@@ -764,7 +780,7 @@ int kernel_tally(struct kernel *k, uint32_t slot, struct tally *out) {
 
     memset(out, 0, sizeof *out);
     for (uint32_t user = 0; user < k->users; user++)
-        if (!add_up(k, MAP_TALLIES, user * SLOTS + slot, words, sizeof *out / 8))
+        if (!sum_over_cpus(k, MAP_TALLIES, user * SLOTS + slot, words, sizeof *out / 8))
             return 0;
     return 1;
 }
@@ -792,7 +808,7 @@ static int count_flows(struct kernel *k, const struct counters *now, struct coun
 #endif
 }
 
-static uint64_t beyond(uint64_t all, uint64_t some) {
+static uint64_t excess_of(uint64_t all, uint64_t some) {
     return all > some ? all - some : 0;
 }
 
@@ -807,9 +823,9 @@ int kernel_figures(struct kernel *k, struct figures *out) {
         bpf_map_lookup_elem(k->map[MAP_CONFIG], &first, &out->config))
         return 0;
     out->blocked_hosts = guard.blocked;
-    out->evicted = beyond(then.inserted, then.removed + out->flows);
+    out->evicted = excess_of(then.inserted, then.removed + out->flows);
     /* Flows in the table may be undecided as yet, so that more may have left undecided. */
-    out->undecided = beyond(then.started, then.flows_decided + out->flows);
+    out->undecided = excess_of(then.started, then.flows_decided + out->flows);
     return 1;
 }
 
@@ -822,8 +838,8 @@ uint64_t kernel_now(const struct kernel *k) {
 
 /* --- idle flows ------------------------------------------------------------------------------ */
 
-/* The one idle for longest first, as in the reference meter. */
-static int by_age(const void *a, const void *b) {
+/* Sorts the flow that is idle for longest first, as in the reference meter. */
+static int compare_age(const void *a, const void *b) {
     const struct idle_flow *x = a, *y = b;
 
     if (x->last != y->last)
@@ -831,32 +847,33 @@ static int by_age(const void *a, const void *b) {
     return (x->touched > y->touched) - (x->touched < y->touched);
 }
 
-/* Ends flows whose keys stand there; how many, or -1. */
-static int end(const struct kernel *k, uint64_t now, const struct idle_flow *flow, uint32_t count) {
+/* Ends the listed flows; their number, or -1. */
+static int end_flows(const struct kernel *k, uint64_t now, const struct idle_flow *flow,
+                     uint32_t count) {
     struct {
         struct ends head;
         struct key key[ENDS_AT_ONCE];
-    } asked = {{.now = now, .why = BY_IDLE, .count = count}, {{{0}, {0}, 0, 0, 0, 0, {0}}}};
-    LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = &asked, .data_size_in = sizeof asked);
+    } request = {{.now = now, .why = BY_IDLE, .count = count}, {{{0}, {0}, 0, 0, 0, 0, {0}}}};
+    LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = &request, .data_size_in = sizeof request);
 
     for (uint32_t i = 0; i < count; i++)
-        asked.key[i] = flow[i].key;
+        request.key[i] = flow[i].key;
     return bpf_prog_test_run_opts(k->end, &run) ? -1 : (int)run.retval;
 }
 
-/* Notes the idle flows of the table, the oldest first; 0 where the kernel refuses. */
-static int search(struct kernel *k) {
-    struct idle_search asked = {.now = k->sweep.now};
+/* Notes the idle flows of the table, the oldest first; 0 if the kernel refuses. */
+static int search_idle_flows(struct kernel *k) {
+    struct idle_search search = {.now = k->sweep.now};
     struct sweep *s = &k->sweep;
-    LIBBPF_OPTS(bpf_test_run_opts, run, .ctx_in = &asked, .ctx_size_in = sizeof asked);
+    LIBBPF_OPTS(bpf_test_run_opts, run, .ctx_in = &search, .ctx_size_in = sizeof search);
 
-    if (bpf_prog_test_run_opts(k->idle, &run) || k->found->count > IDLE_AT_ONCE)
+    if (bpf_prog_test_run_opts(k->idle, &run) || k->idle_flows->count > IDLE_AT_ONCE)
         return 0;
-    s->count = k->found->count;
+    s->count = k->idle_flows->count;
     s->next = 0;
-    s->flows = k->found->flows;
-    memcpy(s->flow, k->found->flow, s->count * sizeof *s->flow);
-    qsort(s->flow, s->count, sizeof *s->flow, by_age);
+    s->flows = k->idle_flows->flows;
+    memcpy(s->flow, k->idle_flows->flow, s->count * sizeof *s->flow);
+    qsort(s->flow, s->count, sizeof *s->flow, compare_age);
     return kernel_counters(k, &s->counters);
 }
 
@@ -868,14 +885,14 @@ int kernel_sweep(struct kernel *k) {
     if (!s->flow && !(s->flow = malloc(IDLE_AT_ONCE * sizeof *s->flow)))
         return 0;
     s->now = kernel_now(k);
-    s->running = search(k);
+    s->running = search_idle_flows(k);
     return s->running;
 }
 
 int kernel_sweep_step(struct kernel *k) {
     struct sweep *s = &k->sweep;
     uint32_t left = s->count - s->next, count = left < ENDS_AT_ONCE ? left : ENDS_AT_ONCE;
-    int ended = count ? end(k, s->now, s->flow + s->next, count) : 0;
+    int ended = count ? end_flows(k, s->now, s->flow + s->next, count) : 0;
 
     if (ended < 0)
         return s->running = 0;
@@ -884,7 +901,7 @@ int kernel_sweep_step(struct kernel *k) {
     if (s->next < s->count)
         return 1;
     if (s->count == IDLE_AT_ONCE) /* there may be more, and not all flows were counted */
-        return s->running = search(k);
+        return s->running = search_idle_flows(k);
     s->running = 0;
     k->flows = s->flows; /* of one time with the counters, so that figures add up */
     k->swept = s->counters;

@@ -41,7 +41,7 @@ enum mode { MODE_AUTO, MODE_NATIVE, MODE_GENERIC, MODE_TCX };
 
 #define LINKS 2 /* at tcx: what comes in, what goes out; at XDP the first alone */
 
-/* What a successor must know: the value of the map `state`. */
+/* State for the next n3icd: the value of the map `state`. */
 struct state {
     char layout[64];
     uint32_t generic, tcx;     /* where the program stands */
@@ -62,14 +62,14 @@ struct kernel {
     char interface[IF_NAMESIZE], pins[256];
     uint32_t index;
     int program, end, idle, link[LINKS], map[MAPS];
-    int taken_over; /* it was pinned there already */
+    int is_taken_over; /* it was pinned there already */
     uint32_t cpus, users, room;
     uint64_t flows; /* in the table at the last sweep */
     uint64_t ended; /* by sweeps */
     struct sweep sweep;
     struct options options;
     struct state state;
-    struct idle_found *found;
+    struct idle_flows *idle_flows;
     struct counters swept; /* at the last sweep */
     void *values;          /* room for those of all CPUs */
 };
@@ -82,19 +82,19 @@ struct figures {
 };
 
 /*
- * Takes over what is pinned for an interface, or loads and attaches it; 0 where that fails, which
- * it says.
+ * Takes over what is pinned for an interface, or loads and attaches it; 0 on failure, with a
+ * message.
  */
 int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
                 const char *object, const char *idle, const struct pack *p);
 
-/* Opens what is pinned for an interface, and changes nothing; 0 where it cannot, which it says. */
+/* Opens what is pinned for an interface, and changes nothing; 0 on failure, with a message. */
 int kernel_view(struct kernel *k, const char *interface, const char *pins);
 
-/* Detaches the program at once, and removes its pins; 0 where it fails, which it says. */
+/* Detaches the program at once, and removes its pins; 0 on failure, with a message. */
 int kernel_unload(struct kernel *k, const char *pins);
 
-/* Writes the values of a pack: models, rules, policies. 0 where the kernel refuses, which it says.
+/* Writes the values of a pack: models, rules, policies. 0 with a message if the kernel refuses.
  */
 int kernel_apply(struct kernel *k, const struct pack *p);
 
@@ -112,7 +112,7 @@ int kernel_is_attached(const struct kernel *k);
 /* Closes what is open; the program stays in the kernel. */
 void kernel_close(struct kernel *k);
 
-/* Removes the pins of an interface, and with them the program; 0 where it fails, which it says. */
+/* Removes the pins of an interface, and with them the program; 0 on failure, with a message. */
 int kernel_remove(const char *interface, const char *pins);
 
 /* Sums of all CPUs; 0 where the kernel refuses. */

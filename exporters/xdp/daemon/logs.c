@@ -17,33 +17,33 @@
 #define TAIL (1 << 16)
 #define WAITING (4 << 20)
 
-/* Takes off what a kill left of a line: it comes again. 0 where the file cannot be read. */
-static int end_line(int fd, off_t size) {
+/* Cuts off a line that a kill left incomplete: it is written again. 0 if the file is unreadable. */
+static int truncate_to_line(int fd, off_t size) {
     char last[TAIL];
     off_t from = size > TAIL ? size - TAIL : 0;
-    ssize_t got = pread(fd, last, sizeof last, from), kept = got;
+    ssize_t got = pread(fd, last, sizeof last, from), whole = got;
 
     if (got != size - from)
         return 0;
-    while (kept > 0 && last[kept - 1] != '\n')
-        kept--;
-    if (!kept && from) /* no line of ours */
+    while (whole > 0 && last[whole - 1] != '\n')
+        whole--;
+    if (!whole && from) /* no line of ours */
         return write(fd, "\n", 1) == 1;
-    return kept == got || !ftruncate(fd, from + kept);
+    return whole == got || !ftruncate(fd, from + whole);
 }
 
 int file_open(struct log_file *f, const char *path) {
-    struct stat found;
+    struct stat status;
     int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0640);
 
-    if (fd < 0 || fstat(fd, &found) || !S_ISREG(found.st_mode)) {
-        say("%s: %s", path, fd < 0 ? strerror(errno) : "no regular file");
+    if (fd < 0 || fstat(fd, &status) || !S_ISREG(status.st_mode)) {
+        log_message("%s: %s", path, fd < 0 ? strerror(errno) : "it is not a regular file");
         if (fd >= 0)
             close(fd);
         return 0;
     }
-    if (!end_line(fd, found.st_size)) {
-        say("%s: its end cannot be read", path);
+    if (!truncate_to_line(fd, status.st_size)) {
+        log_message("%s: the end of the file cannot be read", path);
         close(fd);
         return 0;
     }
@@ -68,14 +68,15 @@ void file_write(struct log_file *f, const char *line, size_t size) {
         return;
     }
     if (!f->lost++)
-        say("%s: %s: flows are lost", f->path, done < 0 ? strerror(errno) : "the disk is full");
+        log_message("%s: flows are lost: %s", f->path,
+                    done < 0 ? strerror(errno) : "the disk is full");
     /* Half a line is none. */
     if (done > 0 && (fstat(f->fd, &after) || ftruncate(f->fd, after.st_size - done)))
-        say("%s: %s", f->path, strerror(errno));
+        log_message("%s: %s", f->path, strerror(errno));
 }
 
 /* A socket that is connected to the daemon; -1 where it does not listen. */
-static int connected(const char *path) {
+static int connect_syslog(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -92,13 +93,14 @@ static int connected(const char *path) {
 
 int syslog_open(struct syslog *s, const char *path, uint32_t enterprise) {
     if (strlen(path) >= sizeof((struct sockaddr_un *)0)->sun_path) {
-        say("%s: too long a path for a socket", path);
+        log_message("%s: the path is too long for a socket: at most %zu bytes", path,
+                    sizeof((struct sockaddr_un *)0)->sun_path - 1);
         return 0;
     }
     s->path = path;
-    s->fd = connected(path);
+    s->fd = connect_syslog(path);
     if (s->fd < 0) {
-        say("%s: %s", path, strerror(errno));
+        log_message("%s: %s", path, strerror(errno));
         return 0;
     }
     s->enterprise = enterprise;
@@ -117,7 +119,7 @@ void syslog_close(struct syslog *s) {
 }
 
 int syslog_mend(struct syslog *s) {
-    int fd = s->broken ? connected(s->path) : -1;
+    int fd = s->broken ? connect_syslog(s->path) : -1;
 
     if (fd < 0)
         return 0;
@@ -155,13 +157,13 @@ void syslog_flush(struct syslog *s) {
     }
 }
 
-static void parameter(struct text *m, const char *name, const char *value) {
+static void append_parameter(struct text *m, const char *name, const char *value) {
     text_format(m, " %s=\"", name);
     text_escaped(m, value, "\"\\]");
     text_bytes(m, "\"", 1);
 }
 
-void syslog_send(struct syslog *s, const struct told *t) {
+void syslog_send(struct syslog *s, const struct flow_report *t) {
     const struct event *e = t->event;
     struct text *m = &s->message;
     time_t second = (time_t)(t->decided_ns / 1000000000);
@@ -178,10 +180,10 @@ void syslog_send(struct syslog *s, const struct told *t) {
     }
     text_format(m, "<%d>1 %s.%06" PRIu64 "Z %s n3icd %d flow [n3ic@%" PRIu32, PRIORITY, when,
                 t->decided_ns / 1000 % 1000000, s->host, (int)getpid(), s->enterprise);
-    parameter(m, "interface", t->interface);
-    parameter(m, "class", t->verdict);
+    append_parameter(m, "interface", t->interface);
+    append_parameter(m, "class", t->verdict);
     text_format(m, " margin=\"%" PRIu32 "\" packets=\"%" PRIu64 "\"", e->margin, e->packets);
-    parameter(m, "why", t->why);
+    append_parameter(m, "why", t->why);
     text_format(m, " source=\"%s\" sourcePort=\"%u\"", t->source, e->key.source_port);
     text_format(m, " destination=\"%s\" destinationPort=\"%u\"", t->destination,
                 e->key.destination_port);

@@ -3,7 +3,7 @@
 #ifndef N3ICD_LOGS_H
 #define N3ICD_LOGS_H
 
-#include "told.h"
+#include "flow_report.h"
 
 struct log_file {
     const char *path; /* empty: none */
@@ -11,11 +11,11 @@ struct log_file {
     uint64_t written, lost;
 };
 
-/* Opens the file at the end, anew after it was moved away; 0 where it cannot, which it says. */
+/* Opens the file at the end, anew after it was moved away; 0 on failure, with a message. */
 int file_open(struct log_file *f, const char *path);
 void file_write(struct log_file *f, const char *line, size_t size);
 
-/* Messages wait while the syslog daemon takes none: its socket queues some ten at a time. */
+/* Messages are queued while the syslog daemon accepts none: its socket holds about ten. */
 struct syslog {
     const char *path;
     int fd, broken;
@@ -25,16 +25,16 @@ struct syslog {
     uint64_t sent, lost;
 };
 
-/* Connects to a datagram socket of a syslog daemon; 0 where it cannot, which it says. */
+/* Connects to a datagram socket of a syslog daemon; 0 on failure, with a message. */
 int syslog_open(struct syslog *s, const char *path, uint32_t enterprise);
 
 /* A message of RFC 5424: class, margin and ends as its structured data. */
-void syslog_send(struct syslog *s, const struct told *t);
+void syslog_send(struct syslog *s, const struct flow_report *t);
 
-/* Sends what waits. */
+/* Sends the queued messages. */
 void syslog_flush(struct syslog *s);
 
-/* Connects again after the daemon was started anew; 1 where that makes a new socket. */
+/* Connects again after the daemon was started anew; 1 if that makes a new socket. */
 int syslog_mend(struct syslog *s);
 void syslog_close(struct syslog *s);
 

@@ -7,66 +7,67 @@
 
 #include "build.h"
 #include "drift.h"
-#include "told.h"
+#include "flow_report.h"
 
 static const char *const aside[ASIDE_REASONS] = {N3ICD_ASIDE};
 
-static void family(struct text *out, const char *name, const char *kind, const char *help) {
+static void write_family(struct text *out, const char *name, const char *kind, const char *help) {
     text_format(out, "# HELP n3ic_xdp_%s %s\n# TYPE n3ic_xdp_%s %s\n", name, help, name, kind);
 }
 
-static void label(struct text *out, const char *name, const char *value) {
+static void write_label(struct text *out, const char *name, const char *value) {
     text_format(out, "%s=\"", name);
     text_escaped(out, value, "\"\\");
     text_bytes(out, "\"", 1);
 }
 
-static void sample(struct text *out, const char *name, const char *interface) {
+static void write_sample(struct text *out, const char *name, const char *interface) {
     text_format(out, "n3ic_xdp_%s{", name);
-    label(out, "interface", interface);
+    write_label(out, "interface", interface);
 }
 
-static void single(struct text *out, const struct kernel *k, const char *name, const char *kind,
-                   const char *help, uint64_t value) {
-    family(out, name, kind, help);
-    sample(out, name, k->interface);
+static void write_metric(struct text *out, const struct kernel *k, const char *name,
+                         const char *kind, const char *help, uint64_t value) {
+    write_family(out, name, kind, help);
+    write_sample(out, name, k->interface);
     text_format(out, "} %" PRIu64 "\n", value);
 }
 
-static void by_reason(struct text *out, const struct kernel *k, const char *name, const char *help,
-                      const char *const *reasons, const uint64_t *values, unsigned count) {
-    family(out, name, "counter", help);
+static void write_by_reason(struct text *out, const struct kernel *k, const char *name,
+                            const char *help, const char *const *reasons, const uint64_t *values,
+                            unsigned count) {
+    write_family(out, name, "counter", help);
     for (unsigned i = 0; i < count; i++) {
-        sample(out, name, k->interface);
+        write_sample(out, name, k->interface);
         text_bytes(out, ",", 1);
-        label(out, "reason", reasons[i]);
+        write_label(out, "reason", reasons[i]);
         text_format(out, "} %" PRIu64 "\n", values[i]);
     }
 }
 
-static void slot_labels(struct text *out, const char *name, const struct kernel *k,
-                        const struct pack *p, uint32_t slot) {
-    sample(out, name, k->interface);
+static void write_slot_labels(struct text *out, const char *name, const struct kernel *k,
+                              const struct pack *p, uint32_t slot) {
+    write_sample(out, name, k->interface);
     text_format(out, ",slot=\"%" PRIu32 "\",", slot);
-    label(out, "model", p->model[slot]);
+    write_label(out, "model", p->model[slot]);
 }
 
-static void verdicts(struct text *out, const struct kernel *k, const struct pack *p, uint32_t slot,
-                     const struct tally *t) {
+static void write_verdicts(struct text *out, const struct kernel *k, const struct pack *p,
+                           uint32_t slot, const struct tally *t) {
     for (int i = 0; i < NETWORK_CLASSES; i++) {
         if (!p->class[slot][i])
             continue;
-        slot_labels(out, "verdicts_total", k, p, slot);
+        write_slot_labels(out, "verdicts_total", k, p, slot);
         text_bytes(out, ",", 1);
-        label(out, "verdict", p->class[slot][i]);
+        write_label(out, "verdict", p->class[slot][i]);
         text_format(out, "} %" PRIu64 "\n", t->class[i]);
     }
-    slot_labels(out, "verdicts_total", k, p, slot);
+    write_slot_labels(out, "verdicts_total", k, p, slot);
     text_format(out, ",verdict=\"shunt\"} %" PRIu64 "\n", t->shunted);
 }
 
-static void margins(struct text *out, const struct kernel *k, const struct pack *p, uint32_t slot,
-                    const struct tally *t) {
+static void write_margins(struct text *out, const struct kernel *k, const struct pack *p,
+                          uint32_t slot, const struct tally *t) {
     uint64_t total = 0, sum = 0;
     int end = MARGINS;
 
@@ -75,19 +76,19 @@ static void margins(struct text *out, const struct kernel *k, const struct pack 
     for (int i = 0; i < end; i++) {
         total += t->margin[i];
         sum += t->margin[i] * (uint64_t)i;
-        slot_labels(out, "margin_bucket", k, p, slot);
+        write_slot_labels(out, "margin_bucket", k, p, slot);
         text_format(out, ",le=\"%d.0\"} %" PRIu64 "\n", i, total);
     }
-    slot_labels(out, "margin_bucket", k, p, slot);
+    write_slot_labels(out, "margin_bucket", k, p, slot);
     text_format(out, ",le=\"+Inf\"} %" PRIu64 "\n", total);
-    slot_labels(out, "margin_count", k, p, slot);
+    write_slot_labels(out, "margin_count", k, p, slot);
     text_format(out, "} %" PRIu64 "\n", total);
-    slot_labels(out, "margin_sum", k, p, slot);
+    write_slot_labels(out, "margin_sum", k, p, slot);
     text_format(out, "} %" PRIu64 "\n", sum);
 }
 
 /* Flows that the model of a slot decided or shunted. */
-static uint64_t decided(const struct tally *t) {
+static uint64_t count_decided(const struct tally *t) {
     uint64_t total = t->shunted;
 
     for (int i = 0; i < NETWORK_CLASSES; i++)
@@ -95,37 +96,37 @@ static uint64_t decided(const struct tally *t) {
     return total;
 }
 
-static void drifts(struct text *out, const struct kernel *k, const struct pack *p, uint32_t slot,
-                   const struct tally *t) {
-    uint64_t flows = decided(t);
+static void write_drifts(struct text *out, const struct kernel *k, const struct pack *p,
+                         uint32_t slot, const struct tally *t) {
+    uint64_t flows = count_decided(t);
 
     for (uint32_t i = 0; flows && i < p->drifts; i++) {
         const struct pack_drift *d = &p->drift[i];
 
         if (d->slot != slot)
             continue;
-        slot_labels(out, "drift", k, p, slot);
+        write_slot_labels(out, "drift", k, p, slot);
         text_bytes(out, ",", 1);
-        label(out, "feature", d->feature);
+        write_label(out, "feature", d->feature);
         text_format(out, "} %.17g\n", drift_index(d, t->row, flows));
     }
 }
 
 /* Figures of the models, each family in one piece. */
-static int models(struct text *out, struct kernel *k, const struct pack *p) {
+static int write_models(struct text *out, struct kernel *k, const struct pack *p) {
     static const struct {
         const char *name, *kind, *help;
         void (*write)(struct text *, const struct kernel *, const struct pack *, uint32_t,
                       const struct tally *);
     } families[] = {
-        {"verdicts_total", "counter", "Flows by verdict", verdicts},
-        {"margin", "histogram", "Margin of the scores", margins},
+        {"verdicts_total", "counter", "Flows by verdict", write_verdicts},
+        {"margin", "histogram", "Margin of the scores", write_margins},
         {"drift", "gauge", "Population stability index against the training rows; 0.25 is a change",
-         drifts},
+         write_drifts},
     };
 
     for (unsigned i = 0; i < sizeof families / sizeof *families; i++) {
-        family(out, families[i].name, families[i].kind, families[i].help);
+        write_family(out, families[i].name, families[i].kind, families[i].help);
         for (uint32_t slot = 0; slot < SLOTS; slot++) {
             struct tally t;
 
@@ -141,10 +142,10 @@ static int models(struct text *out, struct kernel *k, const struct pack *p) {
 
 enum { ALARM_UNDECIDED, ALARM_FULL, ALARM_EXCESS, ALARM_REFUSED, ALARMS };
 
-/* What needs attention, as in n3ic/systems/xdp/status.py: how much of it there is. */
+/* Counts of what needs attention, as in n3ic/systems/xdp/status.py. */
 static const char *const alarms[ALARMS] = {"undecided", "full", "excess", "refused"};
 
-static void alarm_of(const struct figures *f, uint64_t out[ALARMS]) {
+static void read_alarms(const struct figures *f, uint64_t out[ALARMS]) {
     out[ALARM_UNDECIDED] = f->undecided;
     out[ALARM_FULL] = f->counters.aside[ASIDE_CACHE_FULL];
     out[ALARM_EXCESS] = f->counters.excess;
@@ -152,13 +153,13 @@ static void alarm_of(const struct figures *f, uint64_t out[ALARMS]) {
 }
 
 static void write_alarms(struct text *out, const struct kernel *k, const struct figures *f) {
-    uint64_t found[ALARMS];
+    uint64_t amounts[ALARMS];
 
-    alarm_of(f, found);
-    family(out, "alarm", "gauge", "Whether it needs attention");
+    read_alarms(f, amounts);
+    write_family(out, "alarm", "gauge", "Whether it needs attention");
     for (int i = 0; i < ALARMS; i++) {
-        sample(out, "alarm", k->interface);
-        text_format(out, ",alarm=\"%s\"} %d\n", alarms[i], found[i] > 0);
+        write_sample(out, "alarm", k->interface);
+        text_format(out, ",alarm=\"%s\"} %d\n", alarms[i], amounts[i] > 0);
     }
 }
 
@@ -169,8 +170,8 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
     if (!kernel_figures(k, &f))
         return 0;
 #define c f.counters
-#define COUNTER(name, help, value) single(out, k, name "_total", "counter", help, value)
-#define GAUGE(name, help, value) single(out, k, name, "gauge", help, value)
+#define COUNTER(name, help, value) write_metric(out, k, name "_total", "counter", help, value)
+#define GAUGE(name, help, value) write_metric(out, k, name, "gauge", help, value)
     COUNTER("packets", "Packets that the program saw", c.packets);
     COUNTER("bytes", "Bytes of these packets", c.bytes);
     COUNTER("flows_started", "Flows that began", c.started);
@@ -200,10 +201,10 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
     GAUGE("blocked_hosts_limit", "Maximum number of these", f.config.max_blocked);
     GAUGE("dry_run", "Whether every packet passes", f.config.dry_run);
     write_alarms(out, k, &f);
-    by_reason(out, k, "packets_aside_total", "Packets of no flow, by reason", aside, c.aside,
-              ASIDE_REASONS);
-    by_reason(out, k, "decisions_total", "Decisions, by what brought them", told_ends, c.decided,
-              ENDS);
+    write_by_reason(out, k, "packets_aside_total", "Packets of no flow, by reason", aside, c.aside,
+                    ASIDE_REASONS);
+    write_by_reason(out, k, "decisions_total", "Decisions, by what brought them", end_names,
+                    c.decided, ENDS);
     COUNTER("n3icd_events", "Decided flows that n3icd read", own->events);
     COUNTER("n3icd_events_damaged", "Events that n3icd could not read", own->damaged);
     COUNTER("n3icd_reader_lost", "Lines that slow readers lost", own->reader_lost);
@@ -213,10 +214,11 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
     COUNTER("n3icd_idle_ended", "Idle flows that n3icd ended", k->ended);
     GAUGE("n3icd_readers", "Readers that are connected", own->readers);
 #undef c
-    return models(out, k, p) && !out->cut;
+    return write_models(out, k, p) && !out->cut;
 }
 
-static void listed(struct text *out, const char *const *names, const uint64_t *counts, int count) {
+static void write_counts(struct text *out, const char *const *names, const uint64_t *counts,
+                         int count) {
     int any = 0;
 
     for (int i = 0; i < count; i++)
@@ -225,7 +227,7 @@ static void listed(struct text *out, const char *const *names, const uint64_t *c
     text_format(out, any ? "\n" : "none\n");
 }
 
-int metrics_people(struct text *out, struct kernel *k, const struct pack *p) {
+int metrics_write_summary(struct text *out, struct kernel *k, const struct pack *p) {
     static const char *const texts[ALARMS] = {
         "flows at least left the full table undecided: give it more room (--flows)",
         "packets found no room in the flow table: give it more room (--flows)",
@@ -235,18 +237,18 @@ int metrics_people(struct text *out, struct kernel *k, const struct pack *p) {
     };
     struct figures f;
     const struct counters *c = &f.counters;
-    uint64_t found[ALARMS];
+    uint64_t amounts[ALARMS];
     struct tally t;
 
     if (!kernel_figures(k, &f))
         return 0;
     text_format(out, "%s: %s XDP\n", k->interface, k->state.generic ? "generic" : "native");
     text_format(out, "packets %" PRIu64 " (%" PRIu64 " bytes), aside ", c->packets, c->bytes);
-    listed(out, aside, c->aside, ASIDE_REASONS);
+    write_counts(out, aside, c->aside, ASIDE_REASONS);
     text_format(
         out, "flows %" PRIu64 " of %" PRIu32 ", started %" PRIu64 ", evicted %" PRIu64 ", decided ",
         f.flows, k->room, c->started, f.evicted);
-    listed(out, told_ends, c->decided, ENDS);
+    write_counts(out, end_names, c->decided, ENDS);
     text_format(out,
                 "verdicts by decisions %" PRIu64 ", hosts blocked %" PRIu64 " of %" PRIu64
                 "; packets allowed %" PRIu64 ", blocked %" PRIu64 ", over a rate %" PRIu64
@@ -259,17 +261,17 @@ int metrics_people(struct text *out, struct kernel *k, const struct pack *p) {
                 c->late, c->contended, c->not_marked, c->events_lost, c->no_model);
     if (f.config.dry_run)
         text_format(out, "dry run: every packet passes, %" PRIu64 " would not have\n", c->spared);
-    alarm_of(&f, found);
+    read_alarms(&f, amounts);
     for (int i = 0; i < ALARMS; i++)
-        if (found[i])
-            text_format(out, "ALARM %" PRIu64 " %s\n", found[i], texts[i]);
+        if (amounts[i])
+            text_format(out, "ALARM %" PRIu64 " %s\n", amounts[i], texts[i]);
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         if (!pack_network(p, slot))
             continue;
         if (!kernel_tally(k, slot, &t))
             return 0;
         text_format(out, "slot %" PRIu32 ": %s, ", slot, p->model[slot]);
-        listed(out, p->class[slot], t.class, NETWORK_CLASSES);
+        write_counts(out, p->class[slot], t.class, NETWORK_CLASSES);
         if (t.shunted)
             text_format(out, "  shunt %" PRIu64 "\n", t.shunted);
     }
@@ -285,10 +287,10 @@ void metrics_answer(struct server *s, struct client *c, struct text *out, struct
 
     if (got == 0)
         server_drop(s, c);
-    if (got <= 0 || c->asked)
+    if (got <= 0 || c->is_answered)
         return;
     request[got] = 0;
-    c->asked = 1;
+    c->is_answered = 1;
     text_clear(out);
     if (strncmp(request, "GET /metrics", 12) && strncmp(request, "GET / ", 6)) {
         status = "404 Not Found";
@@ -301,6 +303,6 @@ void metrics_answer(struct server *s, struct client *c, struct text *out, struct
                 "HTTP/1.0 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
                 "Content-Length: %zu\r\nConnection: close\r\n\r\n",
                 status, out->used);
-    if (!client_put(s, c, head, h.used) || !client_put(s, c, out->bytes, out->used))
+    if (!client_append(s, c, head, h.used) || !client_append(s, c, out->bytes, out->used))
         server_drop(s, c);
 }

@@ -18,9 +18,9 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
                   const struct own_figures *own);
 
 /* Writes them as lines for people; 0 where the kernel refuses them. */
-int metrics_people(struct text *out, struct kernel *k, const struct pack *p);
+int metrics_write_summary(struct text *out, struct kernel *k, const struct pack *p);
 
-/* Reads a request, and answers it whole; the client goes when all is sent. */
+/* Reads a request and answers it; the client is dropped when all is sent. */
 void metrics_answer(struct server *s, struct client *c, struct text *out, struct kernel *k,
                     const struct pack *p, const struct own_figures *own);
 

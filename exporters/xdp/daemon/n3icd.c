@@ -24,6 +24,7 @@
 
 #include "build.h"
 #include "control.h"
+#include "flow_report.h"
 #include "ipfix.h"
 #include "kernel.h"
 #include "logs.h"
@@ -32,7 +33,6 @@
 #include "server.h"
 #include "settings.h"
 #include "store.h"
-#include "told.h"
 
 #define EVENTS 64
 #define DRAINED_AT_ONCE 2048 /* decided flows; then the loop looks at everything else */
@@ -78,20 +78,21 @@ static uint64_t now_s(void) {
 
 /* --- decided flows --------------------------------------------------------------------------- */
 
-static void deliver(struct daemon *d, const void *data, size_t size) {
-    struct told t;
+static void report_event(struct daemon *d, const void *data, size_t size) {
+    struct flow_report t;
 
     d->events++;
-    if (size < sizeof(struct event) || !told_make(&t, data, &d->reading, d->pack, d->before)) {
+    if (size < sizeof(struct event) ||
+        !flow_report_fill(&t, data, &d->reading, d->pack, d->before)) {
         d->damaged++;
         return;
     }
     text_clear(&d->line);
-    told_json(&t, &d->line);
+    flow_report_write_json(&t, &d->line);
     if (d->line.cut) {
         d->damaged++;
     } else {
-        server_tell(&d->readers, d->line.bytes, d->line.used);
+        server_broadcast(&d->readers, d->line.bytes, d->line.used);
         file_write(&d->file, d->line.bytes, d->line.used);
     }
     syslog_send(&d->syslog, &t);
@@ -99,15 +100,15 @@ static void deliver(struct daemon *d, const void *data, size_t size) {
 }
 
 /* An error ends the reading behind this flow; the ring does not give it again. */
-static int on_decided(void *given, void *data, size_t size) {
-    struct daemon *d = given;
+static int on_decided(void *context, void *data, size_t size) {
+    struct daemon *d = context;
 
-    deliver(d, data, size);
+    report_event(d, data, size);
     return ++d->drained < DRAINED_AT_ONCE ? 0 : -ECANCELED;
 }
 
-/* Reads what is in the ring, with bounded work; 1 where it may hold more. */
-static int drain(struct daemon *d) {
+/* Reads what is in the ring, with bounded work; 1 if it may hold more. */
+static int drain_ring(struct daemon *d) {
     int more;
 
     d->drained = 0;
@@ -122,14 +123,14 @@ static int drain(struct daemon *d) {
 }
 
 /* Reads what is in the ring now; what comes meanwhile may stay. */
-static void drain_all(struct daemon *d) {
-    for (uint32_t flows = 0; flows < d->ring_room && drain(d); flows += DRAINED_AT_ONCE)
+static void empty_ring(struct daemon *d) {
+    for (uint32_t flows = 0; flows < d->ring_room && drain_ring(d); flows += DRAINED_AT_ONCE)
         ;
 }
 
 /* --- clients --------------------------------------------------------------------------------- */
 
-static void greet(struct daemon *d) {
+static void accept_reader(struct daemon *d) {
     char bytes[256];
     struct text hello = {.bytes = bytes, .room = sizeof bytes};
     struct stat namespace;
@@ -141,7 +142,7 @@ static void greet(struct daemon *d) {
     server_accept(&d->readers, &hello, now_s());
 }
 
-static void figures(struct daemon *d, struct client *c) {
+static void answer_figures(struct daemon *d, struct client *c) {
     struct own_figures own = {
         .events = d->events,
         .damaged = d->damaged,
@@ -154,12 +155,12 @@ static void figures(struct daemon *d, struct client *c) {
 
     metrics_answer(&d->figures, c, &d->answer, &d->kernel, d->pack, &own);
     server_flush(&d->figures, c);
-    if (c->asked && !c->used)
+    if (c->is_answered && !c->used)
         server_drop(&d->figures, c);
 }
 
-/* What a reader says is thrown away; it goes when it closes its end. */
-static void hear(struct daemon *d, struct client *c) {
+/* Discards what a reader sends; drops the reader when it closes its end. */
+static void read_reader(struct daemon *d, struct client *c) {
     char bytes[256];
     ssize_t got;
 
@@ -174,91 +175,93 @@ static void hear(struct daemon *d, struct client *c) {
 
 /* --- settings and packs ---------------------------------------------------------------------- */
 
-/* Says where a pack wants what only a new program gives. */
-static void compare(const struct daemon *d, const struct pack *p) {
-    const struct options *had = &d->kernel.options, *wanted = &p->options;
+/* Reports settings of a pack that only a newly loaded program takes. */
+static void report_fixed_options(const struct daemon *d, const struct pack *p) {
+    const struct options *current = &d->kernel.options, *requested = &p->options;
 
-    if (had->buckets != wanted->buckets || had->clock != wanted->clock)
-        say("%s: the pack wants another room or clock; those of the program hold until it is "
-            "loaded anew (--remove)",
+    if (current->buckets != requested->buckets || current->clock != requested->clock)
+        log_message(
+            "%s: the pack asks for another table size or clock; the program keeps its own until it "
+            "is taken off (--remove) and loaded again",
             d->kernel.interface);
 }
 
-/* Puts the values of a pack into the maps; the old ones stay where that fails. */
-static int put(struct daemon *d, struct pack *p) {
+/* Puts the values of a pack into the maps; the old ones stay if that fails. */
+static int apply_pack(struct daemon *d, struct pack *p) {
     struct text line = {0};
 
-    if (!pack_resolve(p) || !text_make(&line, told_room(p)) || !kernel_apply(&d->kernel, p)) {
+    if (!pack_resolve(p) || !text_make(&line, flow_report_room(p)) ||
+        !kernel_apply(&d->kernel, p)) {
         free(line.bytes);
         return 0;
     }
     if (d->behind)
-        drain_all(d); /* by the names that they were decided under */
+        empty_ring(d); /* by the names that they were decided under */
     d->behind = 1;
     pack_free(d->before);
     free(d->line.bytes);
     d->before = d->pack;
     d->pack = p;
     d->line = line;
-    d->ipfix.told_s = 0;
+    d->ipfix.templates_sent_s = 0;
     record_pack(&d->settings, &d->kernel, p);
     return 1;
 }
 
-/* Reads the pack again and puts its values into the maps; the old ones stay where it is bad. */
-static void reload(struct daemon *d) {
+/* Reads the pack again and puts its values into the maps; the old ones stay if it is bad. */
+static void reload_pack(struct daemon *d) {
     uint32_t configured;
     struct pack *p = store_read(&d->settings, &configured);
 
     if (*d->settings.json)
         file_open(&d->file, d->settings.json);
-    if (p && put(d, p)) {
-        compare(d, p);
+    if (p && apply_pack(d, p)) {
+        report_fixed_options(d, p);
         d->configured = configured;
-        store_tidy(&d->settings, configured);
-        say("%s: %s is loaded", d->kernel.interface, d->settings.pack);
+        store_remove_updates(&d->settings, configured);
+        log_message("%s: %s is loaded", d->kernel.interface, d->settings.pack);
         return;
     }
     pack_free(p);
-    say("%s: %s is not loaded, the old values hold", d->kernel.interface, d->settings.pack);
+    log_message("%s: %s is not loaded; the old values stay", d->kernel.interface, d->settings.pack);
 }
 
-/* Takes a pack that a client sent; it holds over restarts. */
-static int update(struct daemon *d, struct request *r) {
+/* Applies a pack that a client sent, and stores it for restarts. */
+static int update_pack(struct daemon *d, struct request *r) {
     char *bytes = r->bytes;
     struct pack *p;
 
     r->bytes = NULL;
     if (!r->any && r->made_of != d->pack->sum) {
         free(bytes);
-        say("the pack was made of another one than holds now: do it again");
+        log_message("the pack was made from another pack than the loaded one: make it again");
         return 0;
     }
-    p = pack_take(bytes, r->size, "the pack");
-    if (!p || !pack_resolve(p) || !store_keep(&d->settings, d->configured, p)) {
+    p = pack_parse(bytes, r->size, "the pack");
+    if (!p || !pack_resolve(p) || !store_write_update(&d->settings, d->configured, p)) {
         pack_free(p);
         return 0;
     }
-    if (!put(d, p)) {
-        store_keep(&d->settings, d->configured, d->pack);
+    if (!apply_pack(d, p)) {
+        store_write_update(&d->settings, d->configured, d->pack);
         pack_free(p);
         return 0;
     }
-    compare(d, p);
+    report_fixed_options(d, p);
     return 1;
 }
 
-/* 0 where the loop is to end. */
-static int answer(struct daemon *d, int i) {
+/* Returns 0 to end the loop. */
+static int answer_request(struct daemon *d, int i) {
     int done;
 
     switch (control_read(&d->control, i)) {
-    case ASKED_UPDATE:
-        done = update(d, &d->control.request[i]);
+    case REQUEST_UPDATE:
+        done = update_pack(d, &d->control.request[i]);
         control_answer(&d->control, i, done);
         return 1;
-    case ASKED_UNLOAD:
-        drain_all(d);
+    case REQUEST_UNLOAD:
+        empty_ring(d);
         done = kernel_unload(&d->kernel, d->settings.pins);
         if (done)
             record_remove(&d->settings);
@@ -270,25 +273,25 @@ static int answer(struct daemon *d, int i) {
     }
 }
 
-/* Makes the folder of a socket; 0 where it cannot, which it says. */
+/* Makes the folder of a socket; 0 on failure, with a message. */
 static int make_folder_of(const char *socket) {
     char path[SETTING], *slash;
 
     snprintf(path, sizeof path, "%s", socket);
     slash = strrchr(path, '/');
     if (!slash || slash == path) {
-        say("%s: expected an absolute path of a socket", socket);
+        log_message("%s: expected an absolute path of a socket", socket);
         return 0;
     }
     *slash = 0;
     if (!mkdir(path, 0755) || errno == EEXIST)
         return 1;
-    say("%s: %s", path, strerror(errno));
+    log_message("%s: %s", path, strerror(errno));
     return 0;
 }
 
 /* One n3icd for an interface: a lock beside its socket, which a kill releases. */
-static int lock(struct daemon *d) {
+static int lock_interface(struct daemon *d) {
     char path[sizeof d->settings.socket + 8];
 
     if (!make_folder_of(d->settings.socket))
@@ -298,17 +301,18 @@ static int lock(struct daemon *d) {
     d->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (d->lock >= 0 && !flock(d->lock, LOCK_EX | LOCK_NB))
         return 1;
-    say("%s: %s", path, errno == EWOULDBLOCK ? "another n3icd runs there" : strerror(errno));
+    log_message("%s: %s", path,
+                errno == EWOULDBLOCK ? "another n3icd runs there" : strerror(errno));
     return 0;
 }
 
-static int watch(struct daemon *d, int fd, uint32_t tag) {
+static int watch_fd(struct daemon *d, int fd, uint32_t tag) {
     struct epoll_event e = {.events = tag == TAG_SYSLOG ? EPOLLOUT | EPOLLET : EPOLLIN,
                             .data = {.u32 = tag}};
 
     if (fd >= 0 && !epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e))
         return 1;
-    say("waiting for events: %s", strerror(errno));
+    log_message("cannot wait for events: %s", strerror(errno));
     return 0;
 }
 
@@ -326,27 +330,28 @@ static int open_loop(struct daemon *d) {
     d->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     return d->timer >= 0 && !timerfd_settime(d->timer, 0, &second, NULL) &&
-           watch(d, d->signals, TAG_SIGNAL) && watch(d, d->timer, TAG_TIMER);
+           watch_fd(d, d->signals, TAG_SIGNAL) && watch_fd(d, d->timer, TAG_TIMER);
 }
 
-static enum mode mode_of(const struct settings *s) {
+static enum mode parse_mode(const struct settings *s) {
     return !strcmp(s->mode, "native")    ? MODE_NATIVE
            : !strcmp(s->mode, "generic") ? MODE_GENERIC
            : !strcmp(s->mode, "tcx")     ? MODE_TCX
                                          : MODE_AUTO;
 }
 
-/* Everything in order; sinks come before the kernel, so that a wrong setting attaches nothing. */
+/* Opens everything in order; sinks come before the kernel, so that a wrong setting attaches
+ * nothing. */
 static int open_all(struct daemon *d) {
     const struct settings *s = &d->settings;
     struct bpf_map_info ring = {0};
     uint32_t size = sizeof ring;
 
     d->pack = store_read(s, &d->configured);
-    if (!d->pack || !pack_resolve(d->pack) || !lock(d) || !open_loop(d))
+    if (!d->pack || !pack_resolve(d->pack) || !lock_interface(d) || !open_loop(d))
         return 0;
-    if (!text_make(&d->line, told_room(d->pack)) || !text_make(&d->answer, METRICS_ROOM)) {
-        say("no memory");
+    if (!text_make(&d->line, flow_report_room(d->pack)) || !text_make(&d->answer, METRICS_ROOM)) {
+        log_message("no memory");
         return 0;
     }
     if (!server_open(&d->readers, s->socket, d->epoll, TAG_READERS, s->queue) ||
@@ -358,53 +363,53 @@ static int open_all(struct daemon *d) {
         (*s->syslog && !syslog_open(&d->syslog, s->syslog, s->enterprise)) ||
         (*s->ipfix && !ipfix_open(&d->ipfix, s->ipfix, s->domain, s->enterprise, s->templates_s)))
         return 0;
-    if (*s->syslog && !watch(d, d->syslog.fd, TAG_SYSLOG))
+    if (*s->syslog && !watch_fd(d, d->syslog.fd, TAG_SYSLOG))
         return 0;
-    if (!kernel_open(&d->kernel, s->interface, s->pins, mode_of(s), s->object, s->idle, d->pack))
+    if (!kernel_open(&d->kernel, s->interface, s->pins, parse_mode(s), s->object, s->idle, d->pack))
         return 0;
-    if (d->kernel.taken_over) {
-        compare(d, d->pack);
+    if (d->kernel.is_taken_over) {
+        report_fixed_options(d, d->pack);
         if (!kernel_apply(&d->kernel, d->pack))
             return 0;
     }
-    store_tidy(s, d->configured);
+    store_remove_updates(s, d->configured);
     if (!record_write(s, &d->kernel, d->pack))
-        say("%s: without a record, n3ic xdp does not find the program", s->interface);
+        log_message("%s: without a record, n3ic xdp does not find the program", s->interface);
     d->ring = ring_buffer__new(d->kernel.map[MAP_EVENTS], on_decided, d, NULL);
     if (!d->ring || bpf_obj_get_info_by_fd(d->kernel.map[MAP_EVENTS], &ring, &size)) {
-        say("the ring of events: %s", strerror(errno));
+        log_message("the ring of events cannot be opened: %s", strerror(errno));
         return 0;
     }
     d->ring_room = ring.max_entries / sizeof(struct event) + 1;
-    return watch(d, ring_buffer__epoll_fd(d->ring), TAG_RING);
+    return watch_fd(d, ring_buffer__epoll_fd(d->ring), TAG_RING);
 }
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
-/* A part of a sweep over idle flows. */
+/* Runs a part of a sweep over idle flows. */
 static void sweep(struct daemon *d, int (*part)(struct kernel *)) {
     if (!part(&d->kernel)) {
         if (!d->sweeps_failed++)
-            say("idle flows do not end: %s", strerror(errno));
+            log_message("idle flows cannot be ended: %s", strerror(errno));
     } else if (!d->kernel.sweep.running) {
         d->sweeps_failed = 0;
     }
 }
 
-/* Each second; 0 where the program is gone. */
-static int tick(struct daemon *d) {
+/* Runs each second; 0 if the program is gone. */
+static int on_timer(struct daemon *d) {
     uint64_t times, now = now_s();
 
     if (read(d->timer, &times, sizeof times) < 0 && errno != EAGAIN)
         return 0;
     if (!kernel_is_attached(&d->kernel)) {
-        say("%s: the interface is gone, or its program was taken off", d->kernel.interface);
+        log_message("%s: the interface is gone, or its program was detached", d->kernel.interface);
         return 0;
     }
     sweep(d, kernel_sweep);
     ipfix_templates(&d->ipfix, d->pack, now);
     if (syslog_mend(&d->syslog))
-        watch(d, d->syslog.fd, TAG_SYSLOG);
+        watch_fd(d, d->syslog.fd, TAG_SYSLOG);
     for (int i = 0; i < CLIENTS; i++)
         if (d->figures.client[i].fd >= 0 && now > d->figures.client[i].since + PATIENCE_S)
             server_drop(&d->figures, &d->figures.client[i]);
@@ -415,62 +420,62 @@ static int tick(struct daemon *d) {
     return 1;
 }
 
-/* 0 where the loop is to end. */
+/* Returns 0 to end the loop. */
 static int on_signal(struct daemon *d) {
     struct signalfd_siginfo info;
 
     while (read(d->signals, &info, sizeof info) == sizeof info) {
         if (info.ssi_signo != SIGHUP)
             return 0;
-        reload(d);
+        reload_pack(d);
     }
     return 1;
 }
 
 static int on_event(struct daemon *d, uint32_t tag, int *status) {
     if (tag == TAG_RING) {
-        drain(d);
+        drain_ring(d);
     } else if (tag == TAG_TIMER) {
-        *status = !tick(d);
+        *status = !on_timer(d);
         return !*status;
     } else if (tag == TAG_SIGNAL) {
         return on_signal(d);
     } else if (tag == TAG_SYSLOG) {
         syslog_flush(&d->syslog);
     } else if (tag == TAG_READERS) {
-        greet(d);
+        accept_reader(d);
     } else if (tag == TAG_FIGURES) {
         server_accept(&d->figures, NULL, now_s());
     } else if (tag == TAG_CONTROL) {
         control_accept(&d->control, now_s());
     } else if (tag > TAG_CONTROL && tag <= TAG_CONTROL + CLIENTS) {
         if (d->control.server.client[tag - TAG_CONTROL - 1].fd >= 0)
-            return answer(d, (int)(tag - TAG_CONTROL - 1));
+            return answer_request(d, (int)(tag - TAG_CONTROL - 1));
     } else if (tag > TAG_FIGURES && tag <= TAG_FIGURES + CLIENTS) {
         struct client *c = &d->figures.client[tag - TAG_FIGURES - 1];
 
         if (c->fd >= 0)
-            figures(d, c);
+            answer_figures(d, c);
     } else if (tag > TAG_READERS && tag <= TAG_READERS + CLIENTS) {
         struct client *c = &d->readers.client[tag - TAG_READERS - 1];
 
         if (c->fd >= 0)
-            hear(d, c);
+            read_reader(d, c);
     }
     return 1;
 }
 
-static int run(struct daemon *d) {
+static int run_loop(struct daemon *d) {
     struct epoll_event events[EVENTS];
     int status = 0, going = 1;
 
     ipfix_templates(&d->ipfix, d->pack, now_s());
-    drain_all(d); /* what was decided while no n3icd ran */
+    empty_ring(d); /* what was decided while no n3icd ran */
     while (going) {
         int count = epoll_wait(d->epoll, events, EVENTS, d->kernel.sweep.running ? 0 : -1);
 
         if (count < 0 && errno != EINTR) {
-            say("waiting for events: %s", strerror(errno));
+            log_message("cannot wait for events: %s", strerror(errno));
             return 1;
         }
         for (int i = 0; going && i < count; i++)
@@ -478,7 +483,7 @@ static int run(struct daemon *d) {
         if (d->kernel.sweep.running)
             sweep(d, kernel_sweep_step);
     }
-    drain_all(d);
+    empty_ring(d);
     return status;
 }
 
@@ -503,12 +508,12 @@ static void close_all(struct daemon *d) {
             close(*all[i]);
 }
 
-static int detach(const struct settings *s) {
+static int detach_program(const struct settings *s) {
     record_remove(s);
     return kernel_remove(s->interface, s->pins);
 }
 
-static int serve(struct daemon *d) {
+static int run_daemon(struct daemon *d) {
     int status = 1, opened;
 
     d->epoll = d->timer = d->signals = d->lock = d->file.fd = d->syslog.fd = d->ipfix.fd = -1;
@@ -522,15 +527,15 @@ static int serve(struct daemon *d) {
         d->kernel.map[m] = -1;
     opened = open_all(d);
     if (opened) {
-        say("%s: %s%s, room for %" PRIu32 " flows", d->kernel.interface,
-            d->kernel.taken_over ? "took over the pinned program, " : "",
-            d->kernel.state.tcx       ? "tcx, both directions"
-            : d->kernel.state.generic ? "generic XDP"
-                                      : "native XDP",
-            d->kernel.room);
-        status = run(d);
+        log_message("%s: %s%s, room for %" PRIu32 " flows", d->kernel.interface,
+                    d->kernel.is_taken_over ? "took over the pinned program, " : "",
+                    d->kernel.state.tcx       ? "tcx, both directions"
+                    : d->kernel.state.generic ? "generic XDP"
+                                              : "native XDP",
+                    d->kernel.room);
+        status = run_loop(d);
         if (!status && !strcmp(d->settings.on_exit, "detach"))
-            status = !detach(&d->settings);
+            status = !detach_program(&d->settings);
     }
     close_all(d);
     return status;
@@ -557,12 +562,12 @@ int main(int argc, char **argv) {
     if (!settings_read(&d.settings, argv[at], argc > at + 1 ? argv[at + 1] : NULL))
         return 1;
     if (remove)
-        return !detach(&d.settings);
+        return !detach_program(&d.settings);
     if (check) {
         struct pack *p = pack_read(d.settings.pack);
 
         pack_free(p);
         return !p;
     }
-    return serve(&d);
+    return run_daemon(&d);
 }

@@ -24,7 +24,7 @@ static const char *const commands[] = {"block",  "allow",  "unblock", "list",
 static const char *const actions[] = {"pass", "drop", "interface",  "socket",
                                       "cpu",  "mark", "rate-limit", "allow"};
 
-struct typed {
+struct command_line {
     const char *command, *what, *configuration, *interface, *seconds, *action;
     int remove;
 };
@@ -36,7 +36,7 @@ int operator_has(const char *word) {
     return 0;
 }
 
-static int is(const struct typed *t, const char *command) {
+static int is_command(const struct command_line *t, const char *command) {
     return !strcmp(t->command, command);
 }
 
@@ -45,11 +45,11 @@ static int usage(void) {
     return 2;
 }
 
-/* Sorts the words; 0 where they are none of the command's. */
-static int sort(struct typed *t, int words, char **word) {
-    *t = (struct typed){.command = word[0]};
+/* Parses the words of a command; 0 if the command does not take them. */
+static int parse_words(struct command_line *t, int words, char **word) {
+    *t = (struct command_line){.command = word[0]};
     for (int i = 1; i < words; i++) {
-        int block = is(t, "block"), allow = is(t, "allow");
+        int block = is_command(t, "block"), allow = is_command(t, "allow");
         const char **to = !strcmp(word[i], "-c")                            ? &t->configuration
                           : !strcmp(word[i], "-i")                          ? &t->interface
                           : (block || allow) && !strcmp(word[i], "--for")   ? &t->seconds
@@ -68,17 +68,18 @@ static int sort(struct typed *t, int words, char **word) {
             t->what = word[i];
         }
     }
-    return (is(t, "list") || is(t, "status") || is(t, "unload")) == !t->what;
+    return (is_command(t, "list") || is_command(t, "status") || is_command(t, "unload")) ==
+           !t->what;
 }
 
-/* The interface of the only pins there are. */
+/* The interface of the pins, if there is only one. */
 static int only_interface(char out[IF_NAMESIZE], const char *pins) {
     DIR *open = opendir(pins);
     struct dirent *entry;
-    int found = 0;
+    int interfaces = 0;
 
     if (!open) {
-        say("%s: %s", pins, strerror(errno));
+        log_message("%s: %s", pins, strerror(errno));
         return 0;
     }
     while ((entry = readdir(open))) {
@@ -91,62 +92,63 @@ static int only_interface(char out[IF_NAMESIZE], const char *pins) {
             c += *c == '~' && c[1];
         }
         *to = 0;
-        found++;
+        interfaces++;
     }
     closedir(open);
-    if (found != 1)
-        say("%s holds the programs of %d interfaces: name one (-i INTERFACE)", pins, found);
-    return found == 1;
+    if (interfaces != 1)
+        log_message("%s holds the programs of %d interfaces: name one (-i INTERFACE)", pins,
+                    interfaces);
+    return interfaces == 1;
 }
 
-static int read_settings(struct settings *s, const struct typed *t) {
+static int read_settings(struct settings *s, const struct command_line *t) {
     const char *path = t->configuration ? t->configuration : CONFIGURATION;
     char name[IF_NAMESIZE];
 
     if (!t->configuration && access(path, F_OK)) {
-        say("%s: %s: name the configuration (-c CONFIGURATION)", path, strerror(errno));
+        log_message("%s: %s: name the configuration (-c CONFIGURATION)", path, strerror(errno));
         return 0;
     }
     if (t->interface)
         return settings_read(s, path, t->interface);
-    /* Whatever its name, the pins are in one place. */
+    /* The folder of the pins does not depend on the interface. */
     return settings_read(s, path, "%i") && only_interface(name, s->pins) &&
            settings_read(s, path, name);
 }
 
 /* --- block, allow, unblock ------------------------------------------------------------------- */
 
-/* A number with digits alone, from 1 to a limit; 0 where it is none. */
-static uint32_t number(const char *word, uint32_t most) {
+/* A number with digits alone, from 1 to a limit; 0 if it is not one. */
+static uint32_t parse_number(const char *word, uint32_t most) {
     size_t size = strspn(word, "0123456789");
     uint64_t value = size && size < 11 && !word[size] ? strtoull(word, NULL, 10) : 0;
 
     return value > most ? 0 : (uint32_t)value;
 }
 
-static int read_action(const char *word, uint32_t *action, uint32_t *argument) {
+static int parse_action(const char *word, uint32_t *action, uint32_t *argument) {
     uint32_t value;
 
     *argument = 0;
     *action = ACT_DROP;
     if (!word || !strcmp(word, "drop"))
         return 1;
-    if (!strncmp(word, "rate-limit:", 11) && (value = number(word + 11, (uint32_t)SECOND))) {
+    if (!strncmp(word, "rate-limit:", 11) && (value = parse_number(word + 11, (uint32_t)SECOND))) {
         *action = ACT_LIMIT;
         *argument = (uint32_t)(SECOND / value);
         return 1;
     }
     if (!strncmp(word, "mark:", 5) &&
-        ((value = number(word + 5, UINT32_MAX)) || !strcmp(word + 5, "0"))) {
+        ((value = parse_number(word + 5, UINT32_MAX)) || !strcmp(word + 5, "0"))) {
         *action = ACT_MARK;
         *argument = value;
         return 1;
     }
-    say("--action %s: expected drop, rate-limit:N (packets a second) or mark:N", word);
+    log_message("--action %s: expected drop, rate-limit:N (packets a second) or mark:N", word);
     return 0;
 }
 
-static int read_until(const struct kernel *k, const char *word, uint64_t *until) {
+static int parse_until(const struct kernel *k, const char *word, uint64_t *until) {
     char *rest;
     double seconds;
 
@@ -155,14 +157,14 @@ static int read_until(const struct kernel *k, const char *word, uint64_t *until)
         return 1;
     seconds = strtod(word, &rest);
     if (*word < '0' || *word > '9' || *rest || !(seconds > 0 && seconds <= MOST_SECONDS)) {
-        say("--for %s: expected seconds", word);
+        log_message("--for %s: expected a number of seconds, more than 0 and at most 1e9", word);
         return 0;
     }
     *until = kernel_now(k) + (uint64_t)(seconds * (double)SECOND) / METER_TICK_NS;
     return 1;
 }
 
-static int change(const struct kernel *k, const struct typed *t) {
+static int change_verdict(const struct kernel *k, const struct command_line *t) {
     char bytes[256];
     struct text shown = {.bytes = bytes, .room = sizeof bytes};
     uint32_t action = ACT_ALLOW, argument = 0;
@@ -173,22 +175,22 @@ static int change(const struct kernel *k, const struct typed *t) {
     if (!target_read(&target, t->what))
         return 1;
     target_write(&shown, &target);
-    if (is(t, "unblock") || t->remove) {
+    if (is_command(t, "unblock") || t->remove) {
         gone = verdict_remove(k, &target, t->remove);
         if (gone > 0)
             printf("%s: %s: %s\n", k->interface, bytes,
                    t->remove ? "allowed no more" : "unblocked");
         else if (!gone)
-            say("%s: no verdict on %s: n3icd list shows them", k->interface, bytes);
+            log_message("%s: there is no verdict on %s: n3icd list shows all", k->interface, bytes);
         return gone <= 0;
     }
-    if ((is(t, "block") && !read_action(t->action, &action, &argument)) ||
-        !read_until(k, t->seconds, &until) || !verdict_put(k, &target, action, argument, until))
+    if ((is_command(t, "block") && !parse_action(t->action, &action, &argument)) ||
+        !parse_until(k, t->seconds, &until) || !verdict_put(k, &target, action, argument, until))
         return 1;
     printf("%s: %s: %s", k->interface, bytes,
-           is(t, "allow") ? "allowed"
-           : t->action    ? t->action
-                          : "drop");
+           is_command(t, "allow") ? "allowed"
+           : t->action            ? t->action
+                                  : "drop");
     printf(t->seconds ? " for %s s\n" : "\n", t->seconds);
     return 0;
 }
@@ -201,8 +203,8 @@ struct listing {
     int count;
 };
 
-static void list_one(void *given, const struct target *t, const struct verdict *v) {
-    struct listing *l = given;
+static void list_verdict(void *context, const struct target *t, const struct verdict *v) {
+    struct listing *l = context;
     const struct pack_value *rules = l->p ? pack_value(l->p, PACK_DISPATCH, 0) : NULL;
     uint32_t slot = rules ? ((const struct rules *)(const void *)rules->bytes)->otherwise : 0;
     const char *by = v->by == BY_OPERATOR ? "operator" : v->by == SHUNTED ? "shunt" : NULL;
@@ -228,24 +230,24 @@ static void list_one(void *given, const struct target *t, const struct verdict *
     l->count++;
 }
 
-static int list(const struct kernel *k, const struct pack *p) {
+static int list_verdicts(const struct kernel *k, const struct pack *p) {
     struct listing l = {k, p, 0};
 
-    verdict_each(k, list_one, &l);
+    verdict_each(k, list_verdict, &l);
     if (!l.count)
         printf("%s: nothing is allowed or blocked\n", k->interface);
     return 0;
 }
 
-static int status(struct kernel *k, const struct pack *p) {
+static int write_status(struct kernel *k, const struct pack *p) {
     struct text out;
     int done;
 
     if (!text_make(&out, METRICS_ROOM)) {
-        say("no memory");
+        log_message("no memory");
         return 1;
     }
-    done = metrics_people(&out, k, p);
+    done = metrics_write_summary(&out, k, p);
     if (done)
         fwrite(out.bytes, 1, out.used, stdout);
     free(out.bytes);
@@ -254,7 +256,7 @@ static int status(struct kernel *k, const struct pack *p) {
 
 /* --- requests -------------------------------------------------------------------------------- */
 
-static int update(const struct settings *s, const char *path) {
+static int update_pack(const struct settings *s, const char *path) {
     struct pack *p = pack_read(path);
     char line[64];
     int failed;
@@ -269,7 +271,7 @@ static int update(const struct settings *s, const char *path) {
     return failed;
 }
 
-static int unload(const struct settings *s) {
+static int unload_program(const struct settings *s) {
     if (access(s->control, F_OK)) { /* no n3icd runs */
         record_remove(s);
         if (!kernel_remove(s->interface, s->pins))
@@ -286,27 +288,27 @@ int operator_run(int words, char **word) {
     static struct kernel k;
     uint32_t configured;
     struct pack *p;
-    struct typed t;
+    struct command_line t;
     int failed;
 
-    if (!sort(&t, words, word))
+    if (!parse_words(&t, words, word))
         return usage();
     if (!read_settings(&s, &t))
         return 1;
-    if (is(&t, "update"))
-        return update(&s, t.what);
-    if (is(&t, "unload"))
-        return unload(&s);
+    if (is_command(&t, "update"))
+        return update_pack(&s, t.what);
+    if (is_command(&t, "unload"))
+        return unload_program(&s);
     if (!kernel_view(&k, s.interface, s.pins)) {
         kernel_close(&k);
         return 1;
     }
-    if (is(&t, "list") || is(&t, "status")) {
+    if (is_command(&t, "list") || is_command(&t, "status")) {
         p = store_read(&s, &configured); /* for names */
-        failed = !p || (is(&t, "list") ? list(&k, p) : status(&k, p));
+        failed = !p || (is_command(&t, "list") ? list_verdicts(&k, p) : write_status(&k, p));
         pack_free(p);
     } else {
-        failed = change(&k, &t);
+        failed = change_verdict(&k, &t);
     }
     kernel_close(&k);
     return failed;

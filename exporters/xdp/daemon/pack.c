@@ -19,7 +19,7 @@
 #define MOST_ENTRIES (1u << 27)
 #define WORDS 6
 
-/* What each map of a pack takes: in the order of enum pack_map. */
+/* Sizes of each map of a pack, in the order of enum pack_map. */
 static const struct {
     const char *name;
     uint32_t size, entries;
@@ -41,12 +41,12 @@ struct line {
     int about, files;
 };
 
-static int refuse(const struct line *l, const char *why) {
-    say("%s:%u: %s: make the pack again (n3ic xdp pack)", l->path, l->number, why);
+static int refuse_line(const struct line *l, const char *why) {
+    log_message("%s:%u: %s: make the pack again (n3ic xdp pack)", l->path, l->number, why);
     return 0;
 }
 
-static int digit(char c) {
+static int hex_digit(char c) {
     if (c >= '0' && c <= '9')
         return c - '0';
     if (c >= 'a' && c <= 'f')
@@ -54,15 +54,15 @@ static int digit(char c) {
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Bytes in place of hexadecimal digits; -1 where they are none. */
-static long unhex(char *word) {
+/* Decodes hexadecimal digits in place; the number of bytes, or -1. */
+static long decode_hex(char *word) {
     uint8_t *out = (uint8_t *)word;
     size_t size = strlen(word);
 
     if (size % 2)
         return -1;
     for (size_t i = 0; i < size / 2; i++) {
-        int high = digit(word[2 * i]), low = digit(word[2 * i + 1]);
+        int high = hex_digit(word[2 * i]), low = hex_digit(word[2 * i + 1]);
 
         if (high < 0 || low < 0)
             return -1;
@@ -96,13 +96,13 @@ static int is_utf8(const unsigned char *c) {
     return 1;
 }
 
-/* A name in place of its escaped form; NULL where it is none. */
-static const char *unescape(char *word) {
+/* Decodes an escaped name in place; NULL if it is not one. */
+static const char *decode_name(char *word) {
     char *out = word;
 
     for (const char *c = word; *c; c++) {
         if (*c == '%') {
-            int high = digit(c[1]), low = high < 0 ? -1 : digit(c[2]);
+            int high = hex_digit(c[1]), low = high < 0 ? -1 : hex_digit(c[2]);
 
             if (low < 0 || !(high | low))
                 return NULL;
@@ -116,8 +116,8 @@ static const char *unescape(char *word) {
     return is_utf8((const unsigned char *)word) ? word : NULL;
 }
 
-/* A decimal number below a limit; -1 where it is none. */
-static long number(const char *word, uint32_t end) {
+/* A decimal number below a limit; -1 if it is not one. */
+static long parse_number(const char *word, uint32_t end) {
     char *rest;
     unsigned long value;
 
@@ -137,20 +137,20 @@ static int map_of(const char *name) {
 
 static int read_value(struct pack *p, struct line *l, int inner) {
     int map = map_of(l->word[1]);
-    long index = map < 0 ? -1 : number(l->word[2], maps[map].entries), size;
+    long index = map < 0 ? -1 : parse_number(l->word[2], maps[map].entries), size;
     struct pack_value *v = &p->value[p->values];
 
     if (index < 0 || maps[map].inner != inner)
-        return refuse(l, "no such map, or no such place in it");
-    size = unhex(l->word[3]);
+        return refuse_line(l, "unknown map, or no such place in it");
+    size = decode_hex(l->word[3]);
     if (size != (long)maps[map].size)
-        return refuse(l, "the value has another size than the map's");
+        return refuse_line(l, "the value has another size than the map's");
     if (p->values == PACK_VALUES || pack_value(p, (enum pack_map)map, (uint32_t)index))
-        return refuse(l, "a second value of one place");
+        return refuse_line(l, "one place has two values");
     *v = (struct pack_value){(enum pack_map)map, (uint32_t)index, (uint32_t)size, NULL};
     v->bytes = aligned_alloc(64, ((size_t)size + 63) / 64 * 64);
     if (!v->bytes)
-        return refuse(l, "no memory");
+        return refuse_line(l, "no memory");
     memcpy(v->bytes, l->word[3], (size_t)size);
     p->values++;
     return 1;
@@ -158,14 +158,14 @@ static int read_value(struct pack *p, struct line *l, int inner) {
 
 static int read_interface(struct pack *p, struct line *l) {
     int map = map_of(l->word[1]);
-    long index = map < 0 ? -1 : number(l->word[2], maps[map].entries);
-    long at = map < 0 ? -1 : number(l->word[3], maps[map].size - 3);
-    const char *name = unescape(l->word[4]);
+    long index = map < 0 ? -1 : parse_number(l->word[2], maps[map].entries);
+    long at = map < 0 ? -1 : parse_number(l->word[3], maps[map].size - 3);
+    const char *name = decode_name(l->word[4]);
 
     if (index < 0 || at < 0 || !name || !*name || strlen(name) >= IF_NAMESIZE)
-        return refuse(l, "no place for an interface's index, or no name of one");
+        return refuse_line(l, "expected the place of an interface's index, and its name");
     if (p->interfaces == PACK_INTERFACES)
-        return refuse(l, "too many interfaces");
+        return refuse_line(l, "too many interfaces");
     p->interface[p->interfaces++] =
         (struct pack_interface){(enum pack_map)map, (uint32_t)index, (uint32_t)at, name};
     return 1;
@@ -174,31 +174,31 @@ static int read_interface(struct pack *p, struct line *l) {
 /* A name that must not be there yet. */
 static int read_name(struct line *l, const char **place, char *word) {
     if (*place)
-        return refuse(l, "a second name of one thing");
-    *place = unescape(word);
-    return *place ? 1 : refuse(l, "a damaged name");
+        return refuse_line(l, "one thing has two names");
+    *place = decode_name(word);
+    return *place ? 1 : refuse_line(l, "the name is damaged");
 }
 
 static int read_entries(struct pack *p, struct line *l) {
-    long count = number(l->word[2], MOST_ENTRIES);
+    long count = parse_number(l->word[2], MOST_ENTRIES);
 
     for (unsigned i = 0; i < PACK_ENTRIES; i++) {
         if (strcmp(l->word[1], entries[i]))
             continue;
         if (count < 1 || p->entries[i])
-            return refuse(l, "no size of a map");
+            return refuse_line(l, "the map's size is not a number from 1 on, or stands twice");
         p->entries[i] = (uint32_t)count;
         return 1;
     }
-    return refuse(l, "no such map");
+    return refuse_line(l, "unknown map");
 }
 
 static int read_options(struct pack *p, struct line *l) {
-    if (unhex(l->word[1]) != sizeof p->options)
-        return refuse(l, "options of another size");
+    if (decode_hex(l->word[1]) != sizeof p->options)
+        return refuse_line(l, "the options have another size");
     memcpy(&p->options, l->word[1], sizeof p->options);
     if (p->options.clock > 1 || !p->options.events || !p->options.locked)
-        return refuse(l, "options that no live program has");
+        return refuse_line(l, "a live program cannot have these options");
     return 1;
 }
 
@@ -233,28 +233,28 @@ static int read_drift(struct pack *p, struct line *l, uint32_t slot) {
     long size;
 
     if (p->drifts == MOST_DRIFTS)
-        return refuse(l, "too many features");
+        return refuse_line(l, "too many features");
     if (!p->drift && !(p->drift = calloc(MOST_DRIFTS, sizeof *p->drift)))
-        return refuse(l, "no memory");
+        return refuse_line(l, "no memory");
     d = &p->drift[p->drifts];
-    size = unhex(l->word[3]);
-    *d = (struct pack_drift){slot, 0, unescape(l->word[2]), (const uint8_t *)l->word[3]};
+    size = decode_hex(l->word[3]);
+    *d = (struct pack_drift){slot, 0, decode_name(l->word[2]), (const uint8_t *)l->word[3]};
     if (size < 0 || size % 4 || !d->feature)
-        return refuse(l, "a damaged name, or no words");
+        return refuse_line(l, "the name or the words are damaged");
     d->words = (uint32_t)size / 4;
     if (!is_drift(d))
-        return refuse(l, "rows that no network has");
+        return refuse_line(l, "no network has these rows");
     p->drifts++;
     return 1;
 }
 
 static int read_line(struct pack *p, struct line *l) {
     const char *kind = l->word[0];
-    long n = l->words > 1 ? number(l->word[1], 1u << 16) : -1;
+    long n = l->words > 1 ? parse_number(l->word[1], 1u << 16) : -1;
 
     if (!strcmp(kind, "layout") && l->words == 2)
         return !strcmp(l->word[1], N3ICD_LAYOUT) ||
-               refuse(l, "made for another program than this n3icd's");
+               refuse_line(l, "the pack was made for another program than this n3icd's");
     if (!strcmp(kind, "options") && l->words == 2)
         return read_options(p, l);
     if (!strcmp(kind, "entries") && l->words == 3)
@@ -268,9 +268,9 @@ static int read_line(struct pack *p, struct line *l) {
     if (!strcmp(kind, "model") && l->words == 3 && n >= 0 && n < SLOTS)
         return read_name(l, &p->model[n], l->word[2]);
     if (!strcmp(kind, "class") && l->words == 4 && n >= 0 && n < SLOTS) {
-        long class = number(l->word[2], NETWORK_CLASSES);
+        long class = parse_number(l->word[2], NETWORK_CLASSES);
 
-        return class < 0 ? refuse(l, "no such class")
+        return class < 0 ? refuse_line(l, "unknown class")
                          : read_name(l, &p->class[n][class], l->word[3]);
     }
     if (!strcmp(kind, "feature") && l->words == 3 && n >= 0 && n < METER_VALUES)
@@ -283,11 +283,11 @@ static int read_line(struct pack *p, struct line *l) {
         return 1;
     if (!strcmp(kind, "file") && l->words == 2 && l->files++ <= SLOTS)
         return 1;
-    return refuse(l, "not a line of a pack");
+    return refuse_line(l, "this is not a line of a pack");
 }
 
-/* Whether all is there that a program needs. */
-static int is_whole(const struct pack *p, const struct line *l) {
+/* Whether the pack has all that a program needs. */
+static int is_complete(const struct pack *p, const struct line *l) {
     const char *missing = l->about ? l->files ? NULL : "file" : "about";
 
     for (unsigned i = 0; i < PACK_ENTRIES; i++)
@@ -311,27 +311,27 @@ static int is_whole(const struct pack *p, const struct line *l) {
         if (!pack_value(p, p->interface[i].map, p->interface[i].index))
             missing = "value of an interface";
     if (missing)
-        say("%s: %s is missing: make the pack again (n3ic xdp pack)", l->path, missing);
+        log_message("%s: %s is missing: make the pack again (n3ic xdp pack)", l->path, missing);
     return !missing;
 }
 
-static int parse(struct pack *p, const char *path, size_t size) {
+static int check_frame(struct pack *p, const char *path, size_t size) {
     struct line l = {.path = path};
     char *at = p->text, *end;
 
     if (memchr(p->text, 0, size))
-        return refuse(&l, "a zero byte");
+        return refuse_line(&l, "the pack has a zero byte");
     for (; *at; at = end + 1) {
         size_t before = (size_t)(at - p->text);
 
         l.number++;
         end = strchr(at, '\n');
         if (!end)
-            return refuse(&l, "cut off");
+            return refuse_line(&l, "the pack is cut off");
         *end = 0;
         if (l.number == 1) {
             if (strcmp(at, "n3ic-pack 2"))
-                return refuse(&l, "not a pack, or of another version");
+                return refuse_line(&l, "this is not a pack, or a pack of another version");
             *end = '\n';
             continue;
         }
@@ -340,16 +340,17 @@ static int parse(struct pack *p, const char *path, size_t size) {
             char *after;
 
             if (strlen(at) != 12 || strtoul(at + 4, &after, 16) != sum || *after)
-                return refuse(&l, "damaged: another checksum");
+                return refuse_line(&l, "the pack is damaged: its checksum differs");
             p->sum = (uint32_t)sum;
-            return end + 1 == p->text + size ? 1 : refuse(&l, "bytes behind the end");
+            return end + 1 == p->text + size ? 1
+                                             : refuse_line(&l, "bytes follow the end of the pack");
         }
         *end = '\n';
     }
-    return refuse(&l, "cut off");
+    return refuse_line(&l, "the pack is cut off");
 }
 
-/* Reads the lines between the first and the last, which parse found. */
+/* Reads the lines between the first and the last, which check_frame checked. */
 static int read_lines(struct pack *p, const char *path) {
     struct line l = {.path = path, .number = 1};
     char *at = strchr(p->text, '\n') + 1, *end;
@@ -364,34 +365,34 @@ static int read_lines(struct pack *p, const char *path) {
             char *space = strchr(word, ' ');
 
             if (l.words == WORDS)
-                return refuse(&l, "not a line of a pack");
+                return refuse_line(&l, "this is not a line of a pack");
             l.word[l.words] = word;
             if (space)
                 *space++ = 0;
             word = space;
         }
         if (l.number == 2 && strcmp(l.word[0], "layout"))
-            return refuse(&l, "layout expected");
+            return refuse_line(&l, "expected the layout");
         if (!read_line(p, &l))
             return 0;
     }
-    return is_whole(p, &l);
+    return is_complete(p, &l);
 }
 
 /* The bytes of a regular file, with a zero behind them; NULL where it cannot be read. */
 static char *read_file(const char *path, size_t *size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat found;
+    struct stat status;
     char *out = NULL;
     size_t used = 0;
 
-    if (fd < 0 || fstat(fd, &found)) {
-        say("%s: %s", path, strerror(errno));
-    } else if (!S_ISREG(found.st_mode) || found.st_size > MOST_BYTES) {
-        say("%s: not a file of at most %d bytes", path, MOST_BYTES);
-    } else if ((out = malloc((size_t)found.st_size + 1))) {
-        while (used < (size_t)found.st_size) {
-            ssize_t got = read(fd, out + used, (size_t)found.st_size - used);
+    if (fd < 0 || fstat(fd, &status)) {
+        log_message("%s: %s", path, strerror(errno));
+    } else if (!S_ISREG(status.st_mode) || status.st_size > MOST_BYTES) {
+        log_message("%s: expected a regular file of at most %d bytes", path, MOST_BYTES);
+    } else if ((out = malloc((size_t)status.st_size + 1))) {
+        while (used < (size_t)status.st_size) {
+            ssize_t got = read(fd, out + used, (size_t)status.st_size - used);
 
             if (got < 0 && errno == EINTR)
                 continue;
@@ -407,7 +408,7 @@ static char *read_file(const char *path, size_t *size) {
     return out;
 }
 
-struct pack *pack_take(char *text, size_t size, const char *path) {
+struct pack *pack_parse(char *text, size_t size, const char *path) {
     struct pack *p = calloc(1, sizeof *p);
 
     if (!p) {
@@ -418,7 +419,7 @@ struct pack *pack_take(char *text, size_t size, const char *path) {
     p->size = size;
     if ((p->read = malloc(size + 1))) {
         memcpy(p->read, text, size);
-        if (parse(p, path, size) && read_lines(p, path))
+        if (check_frame(p, path, size) && read_lines(p, path))
             return p;
     }
     pack_free(p);
@@ -429,7 +430,7 @@ struct pack *pack_read(const char *path) {
     size_t size = 0;
     char *text = read_file(path, &size);
 
-    return text ? pack_take(text, size, path) : NULL;
+    return text ? pack_parse(text, size, path) : NULL;
 }
 
 void pack_free(struct pack *p) {
@@ -457,7 +458,7 @@ int pack_resolve(struct pack *p) {
         uint32_t index = if_nametoindex(x->name);
 
         if (!index || !v) {
-            say("the pack names the interface %s, which is not there", x->name);
+            log_message("the pack names the interface %s, which is not there", x->name);
             return 0;
         }
         memcpy(v->bytes + x->at, &index, sizeof index);

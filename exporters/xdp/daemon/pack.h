@@ -79,13 +79,13 @@ struct pack {
 
 #define PACK_BYTES (64 << 20)
 
-/* Reads and checks a pack; NULL where it is not one for this program, which it says. */
+/* Reads and checks a pack; NULL with a message if it is not one for this program. */
 struct pack *pack_read(const char *path);
 /* The same with bytes from malloc that have a zero behind them; they are the pack's from now on. */
-struct pack *pack_take(char *text, size_t size, const char *path);
+struct pack *pack_parse(char *text, size_t size, const char *path);
 void pack_free(struct pack *p);
 
-/* Puts the indices of interfaces into its values; 0 where one is not there, which it says. */
+/* Puts the indices of interfaces into its values; 0 with a message if one does not exist. */
 int pack_resolve(struct pack *p);
 
 /* The bytes of the value of a map; NULL where it has none. */

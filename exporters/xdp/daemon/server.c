@@ -14,21 +14,21 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static int add(const struct server *s, int fd, uint32_t tag, uint32_t events) {
+static int watch_fd(const struct server *s, int fd, uint32_t tag, uint32_t events) {
     struct epoll_event e = {.events = events, .data = {.u32 = tag}};
 
     return !epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e);
 }
 
-/* Removes the socket of a process that is gone; 0 where one is there, or no socket. */
-static int make_room(const char *path, const struct sockaddr_un *address) {
-    struct stat found;
+/* Removes the socket of a dead process; 0 with a message if it lives, or the path is no socket. */
+static int remove_stale_socket(const char *path, const struct sockaddr_un *address) {
+    struct stat status;
     int fd, gone;
 
-    if (lstat(path, &found))
+    if (lstat(path, &status))
         return errno == ENOENT;
-    if (!S_ISSOCK(found.st_mode)) {
-        say("%s: is there already, and is no socket: give another path, or remove it", path);
+    if (!S_ISSOCK(status.st_mode)) {
+        log_message("%s exists and is not a socket: give another path, or remove it", path);
         return 0;
     }
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -37,7 +37,7 @@ static int make_room(const char *path, const struct sockaddr_un *address) {
     if (fd >= 0)
         close(fd);
     if (!gone)
-        say("%s: another process listens there", path);
+        log_message("%s: another process listens there", path);
     return gone && !unlink(path);
 }
 
@@ -47,19 +47,19 @@ static int listen_unix(struct server *s, const char *path) {
     int bound;
 
     if (strlen(path) >= sizeof address.sun_path) {
-        say("%s: too long a path for a socket, at most %zu bytes", path,
-            sizeof address.sun_path - 1);
+        log_message("%s: the path is too long for a socket: at most %zu bytes", path,
+                    sizeof address.sun_path - 1);
         return 0;
     }
     strcpy(address.sun_path, path);
-    if (!make_room(path, &address))
+    if (!remove_stale_socket(path, &address))
         return 0;
     s->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     before = umask(0177);
     bound = s->fd >= 0 && !bind(s->fd, (struct sockaddr *)&address, sizeof address);
     umask(before);
     if (!bound) {
-        say("%s: %s", path, strerror(errno));
+        log_message("%s: %s", path, strerror(errno));
         return 0;
     }
     strcpy(s->path, path);
@@ -77,18 +77,18 @@ static int listen_port(struct server *s, const char *where) {
         memcpy(host, where, (size_t)(colon - where));
     if (!rest || *rest || !port || port > 65535 ||
         inet_pton(AF_INET, host, &address.sin_addr) != 1) {
-        say("%s: expected a path, or 127.0.0.1:PORT", where);
+        log_message("%s: expected a path, or 127.0.0.1:PORT", where);
         return 0;
     }
     if (ntohl(address.sin_addr.s_addr) >> 24 != 127) {
-        say("%s: figures are for this machine alone: give 127.0.0.1:PORT", where);
+        log_message("%s: metrics are served to this machine alone: give 127.0.0.1:PORT", where);
         return 0;
     }
     address.sin_port = htons((uint16_t)port);
     s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->fd < 0 || setsockopt(s->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
         bind(s->fd, (struct sockaddr *)&address, sizeof address)) {
-        say("%s: %s", where, strerror(errno));
+        log_message("%s: %s", where, strerror(errno));
         return 0;
     }
     return 1;
@@ -106,8 +106,8 @@ int server_open(struct server *s, const char *where, int epoll, uint32_t tag, si
         return 1;
     if (!(*where == '/' ? listen_unix(s, where) : listen_port(s, where)))
         return 0;
-    if (listen(s->fd, CLIENTS) || !add(s, s->fd, tag, EPOLLIN)) {
-        say("%s: %s", where, strerror(errno));
+    if (listen(s->fd, CLIENTS) || !watch_fd(s, s->fd, tag, EPOLLIN)) {
+        log_message("%s: %s", where, strerror(errno));
         return 0;
     }
     return 1;
@@ -132,7 +132,7 @@ void server_close(struct server *s) {
     s->fd = -1;
 }
 
-int client_put(struct server *s, struct client *c, const char *bytes, size_t size) {
+int client_append(struct server *s, struct client *c, const char *bytes, size_t size) {
     size_t at = (c->first + c->used) % s->room, straight = s->room - at;
 
     if (size > s->room - c->used)
@@ -161,8 +161,8 @@ int server_accept(struct server *s, const struct text *hello, uint64_t now_s) {
     }
     *c = (struct client){.fd = fd, .queue = c->queue, .since = now_s};
     s->clients++;
-    if (!add(s, fd, s->tag + 1 + (uint32_t)i, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) ||
-        (hello && !client_put(s, c, hello->bytes, hello->used))) {
+    if (!watch_fd(s, fd, s->tag + 1 + (uint32_t)i, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) ||
+        (hello && !client_append(s, c, hello->bytes, hello->used))) {
         server_drop(s, c);
         return -1;
     }
@@ -193,11 +193,11 @@ void server_flush_all(struct server *s) {
         server_flush(s, &s->client[i]);
 }
 
-void server_tell(struct server *s, const char *line, size_t size) {
+void server_broadcast(struct server *s, const char *line, size_t size) {
     for (int i = 0; i < CLIENTS; i++) {
         struct client *c = &s->client[i];
         char note[48];
-        int told = 0;
+        int note_size = 0;
 
         if (c->fd < 0)
             continue;
@@ -206,14 +206,14 @@ void server_tell(struct server *s, const char *line, size_t size) {
         if (c->fd < 0)
             continue;
         if (c->lost)
-            told = snprintf(note, sizeof note, "{\"lost\": %" PRIu64 "}\n", c->lost);
-        if (size + (size_t)told > s->room - c->used) {
+            note_size = snprintf(note, sizeof note, "{\"lost\": %" PRIu64 "}\n", c->lost);
+        if (size + (size_t)note_size > s->room - c->used) {
             c->lost++;
             s->lost++;
             continue;
         }
-        client_put(s, c, note, (size_t)told);
-        client_put(s, c, line, size);
+        client_append(s, c, note, (size_t)note_size);
+        client_append(s, c, line, size);
         c->lost = 0;
     }
 }

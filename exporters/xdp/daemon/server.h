@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sockets that n3icd listens on: a UNIX socket for readers of events, and one for figures. */
+/* Sockets that n3icd listens on: a UNIX socket for readers of events, and one for metrics. */
 #ifndef N3ICD_SERVER_H
 #define N3ICD_SERVER_H
 
@@ -10,13 +10,13 @@
 
 #define CLIENTS 32
 
-/* Who is connected. What is to be sent waits in a queue of its own. */
+/* A connected client, with a queue of the bytes to send. */
 struct client {
     int fd;
     char *queue;
     size_t first, used; /* of a ring */
     uint64_t lost;      /* lines that found no room since the last one that did */
-    int asked;          /* of figures: its request is answered */
+    int is_answered;    /* of figures: its request is answered */
     uint64_t since;     /* when it came, in seconds */
 };
 
@@ -29,22 +29,22 @@ struct server {
     uint64_t clients, lost, refused;
 };
 
-/* Listens on a UNIX socket (a path) or a loopback port (127.0.0.1:PORT); 0 where it cannot. */
+/* Listens on a UNIX socket (a path) or a loopback port (127.0.0.1:PORT); 0 on failure. */
 int server_open(struct server *s, const char *where, int epoll, uint32_t tag, size_t room);
 void server_close(struct server *s);
 
-/* Takes who waits, and sends `hello` to it; the place of the client, or -1. */
+/* Accepts a client and sends it `hello`; the index of the client, or -1. */
 int server_accept(struct server *s, const struct text *hello, uint64_t now_s);
 
-/* Gives a line to each client; where its queue has no room, the client loses it. */
-void server_tell(struct server *s, const char *line, size_t size);
+/* Queues a line for each client; a client whose queue is full loses it. */
+void server_broadcast(struct server *s, const char *line, size_t size);
 
-/* Sends what waits, as much as the socket takes. */
+/* Sends queued bytes, as many as the socket takes. */
 void server_flush(struct server *s, struct client *c);
 void server_flush_all(struct server *s);
 void server_drop(struct server *s, struct client *c);
 
-/* Puts bytes into a client's queue; 0 where there is no room for all of them. */
-int client_put(struct server *s, struct client *c, const char *bytes, size_t size);
+/* Puts bytes into a client's queue; 0 if there is no room for all of them. */
+int client_append(struct server *s, struct client *c, const char *bytes, size_t size);
 
 #endif

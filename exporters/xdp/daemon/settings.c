@@ -10,7 +10,7 @@
 
 #define LINE 1024
 
-/* Where a value goes: to a text, or to a number within bounds. */
+/* The destination of a value: a text, or a number within bounds. */
 struct key {
     const char *name;
     char *text;
@@ -18,8 +18,8 @@ struct key {
     uint32_t *number, least, most;
 };
 
-static int refuse(const char *path, unsigned line, const char *why, const char *what) {
-    say("%s:%u: %s: %s", path, line, what, why);
+static int refuse_line(const char *path, unsigned line, const char *why, const char *what) {
+    log_message("%s:%u: %s: %s", path, line, what, why);
     return 0;
 }
 
@@ -34,7 +34,8 @@ static char *trim(char *text) {
     return text;
 }
 
-static int set(const struct key *keys, char *name, char *value, const char *path, unsigned line) {
+static int set_value(const struct key *keys, char *name, char *value, const char *path,
+                     unsigned line) {
     const struct key *k = keys;
     char *rest;
     unsigned long number;
@@ -42,25 +43,26 @@ static int set(const struct key *keys, char *name, char *value, const char *path
     while (k->name && strcmp(k->name, name))
         k++;
     if (!k->name)
-        return refuse(path, line, "no such key", name);
+        return refuse_line(path, line, "unknown key", name);
     if (k->text) {
         if (strlen(value) >= k->room)
-            return refuse(path, line, "too long a value", name);
+            return refuse_line(path, line, "the value is too long", name);
         strcpy(k->text, value);
         return 1;
     }
     errno = 0;
     number = strtoul(value, &rest, 10);
     if (*value < '0' || *value > '9' || errno || *rest || number < k->least || number > k->most) {
-        say("%s:%u: %s: expected a number from %u to %u", path, line, name, k->least, k->most);
+        log_message("%s:%u: %s: expected a number from %u to %u", path, line, name, k->least,
+                    k->most);
         return 0;
     }
     *k->number = (uint32_t)number;
     return 1;
 }
 
-/* The interface's name in place of each %i. */
-static int expand(char *value, const char *interface, const char *what) {
+/* Replaces each %i with the interface's name. */
+static int insert_interface(char *value, const char *interface, const char *what) {
     char out[SETTING];
     struct text t = {.bytes = out, .room = sizeof out};
 
@@ -74,15 +76,16 @@ static int expand(char *value, const char *interface, const char *what) {
     }
     text_bytes(&t, "", 1);
     if (t.cut) {
-        say("%s: too long with the interface's name in it", what);
+        log_message("%s: the value is too long with the interface's name in it: at most %d bytes",
+                    what, SETTING - 1);
         return 0;
     }
     memcpy(value, out, t.used);
     return 1;
 }
 
-/* A path as from the configuration's folder, where it is not absolute. */
-static int from_folder(char *value, const char *path, const char *what) {
+/* Makes a relative path start in the folder of the configuration. */
+static int resolve_path(char *value, const char *path, const char *what) {
     const char *slash = strrchr(path, '/');
     char out[SETTING];
     int made;
@@ -91,23 +94,25 @@ static int from_folder(char *value, const char *path, const char *what) {
         return 1;
     made = snprintf(out, sizeof out, "%.*s/%s", (int)(slash - path), path, value);
     if (made < 0 || made >= (int)sizeof out) {
-        say("%s: too long a path", what);
+        log_message("%s: the path is too long: at most %d bytes", what, SETTING - 1);
         return 0;
     }
     strcpy(value, out);
     return 1;
 }
 
-static int check(const struct settings *s, const char *path) {
+static int check_settings(const struct settings *s, const char *path) {
     const char *mode = s->mode, *end = s->on_exit;
 
     if (strcmp(mode, "auto") && strcmp(mode, "native") && strcmp(mode, "generic") &&
         strcmp(mode, "tcx"))
-        say("%s: mode = %s: expected auto, native, generic or tcx", path, mode);
+        log_message("%s: mode = %s: expected auto, native, generic or tcx", path, mode);
     else if (strcmp(end, "keep") && strcmp(end, "detach"))
-        say("%s: on-exit = %s: expected keep or detach", path, end);
+        log_message("%s: on-exit = %s: expected keep or detach", path, end);
     else if (!*s->interface || strchr(s->interface, '/') || *s->interface == '.')
-        say("%s: no interface: n3icd CONFIGURATION INTERFACE, or interface = NAME", path);
+        log_message(
+            "%s: no interface is named: run n3icd CONFIGURATION INTERFACE, or set interface = NAME",
+            path);
     else
         return 1;
     return 0;
@@ -159,7 +164,7 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
 
     file = fopen(path, "re");
     if (!file) {
-        say("%s: %s", path, strerror(errno));
+        log_message("%s: %s", path, strerror(errno));
         return 0;
     }
     while (good && fgets(line, sizeof line, file)) {
@@ -167,16 +172,16 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
 
         number++;
         if (strlen(line) == sizeof line - 1) {
-            good = refuse(path, number, "too long a line", "cut");
+            good = refuse_line(path, number, "it is too long", "this line");
         } else if (*at && *at != '#') {
             if (equals)
                 *equals++ = 0;
-            good = equals ? set(keys, trim(at), trim(equals), path, number)
-                          : refuse(path, number, "expected key = value", at);
+            good = equals ? set_value(keys, trim(at), trim(equals), path, number)
+                          : refuse_line(path, number, "expected key = value", at);
         }
     }
     if (good && ferror(file)) {
-        say("%s: %s", path, strerror(errno));
+        log_message("%s: %s", path, strerror(errno));
         good = 0;
     }
     fclose(file);
@@ -184,16 +189,17 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         return 0;
     if (interface) {
         if (strlen(interface) >= sizeof s->interface) {
-            say("%s: no name of an interface", interface);
+            log_message("%s: the name is too long for an interface: at most %zu bytes", interface,
+                        sizeof s->interface - 1);
             return 0;
         }
         strcpy(s->interface, interface);
     }
-    if (!check(s, path))
+    if (!check_settings(s, path))
         return 0;
     for (const struct key *k = keys + 1; k->name; k++)
-        if (k->text && !expand(k->text, s->interface, k->name))
+        if (k->text && !insert_interface(k->text, s->interface, k->name))
             return 0;
-    return from_folder(s->object, path, "object") && from_folder(s->idle, path, "idle-object") &&
-           from_folder(s->pack, path, "pack");
+    return resolve_path(s->object, path, "object") && resolve_path(s->idle, path, "idle-object") &&
+           resolve_path(s->pack, path, "pack");
 }

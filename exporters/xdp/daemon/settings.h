@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The configuration: lines of `key = value`; what each means says n3icd.conf. */
+/* The configuration: lines of `key = value`; n3icd.conf explains each key. */
 #ifndef N3ICD_SETTINGS_H
 #define N3ICD_SETTINGS_H
 
@@ -16,7 +16,7 @@ struct settings {
     uint32_t queue, domain, enterprise, templates_s;
 };
 
-/* Reads a file; 0 where it is none, which it says. `interface` may be NULL. */
+/* Reads a file; 0 with a message if it is not one. `interface` may be NULL. */
 int settings_read(struct settings *s, const char *path, const char *interface);
 
 #endif

@@ -21,17 +21,17 @@
 #define TRIES 50 /* at the lock of the records */
 #define OBJECT_BYTES (16 << 20)
 
-static int join(char out[PATH], const char *folder, const char *name) {
+static int join_path(char out[PATH], const char *folder, const char *name) {
     int made = snprintf(out, PATH, "%s/%s", folder, name);
 
     if (made >= 0 && made < PATH)
         return 1;
-    say("%s/%s: too long a path", folder, name);
+    log_message("%s/%s: the path is too long: at most %d bytes", folder, name, PATH - 1);
     return 0;
 }
 
-static int failed(const char *path) {
-    say("%s: %s", path, strerror(errno));
+static int report_errno(const char *path) {
+    log_message("%s: %s", path, strerror(errno));
     return 0;
 }
 
@@ -41,14 +41,14 @@ static int write_file(const char *folder, const char *name, const void *bytes, s
     const char *at = bytes, *end = at + size;
     int fd, done;
 
-    if (!join(path, folder, name))
+    if (!join_path(path, folder, name))
         return 0;
     snprintf(fresh, sizeof fresh, "%s.new", path);
     if (unlink(fresh) && errno != ENOENT)
-        return failed(fresh);
+        return report_errno(fresh);
     fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
-        return failed(fresh);
+        return report_errno(fresh);
     while (at < end) {
         ssize_t put = write(fd, at, (size_t)(end - at));
 
@@ -62,46 +62,46 @@ static int write_file(const char *folder, const char *name, const void *bytes, s
     done = !close(fd) && done;
     if (done && !rename(fresh, path))
         return 1;
-    failed(path);
+    report_errno(path);
     unlink(fresh);
     return 0;
 }
 
 /* --- packs of updates ------------------------------------------------------------------------ */
 
-static void kept_name(char out[PATH], const struct settings *s, uint32_t configured) {
+static void update_name(char out[PATH], const struct settings *s, uint32_t configured) {
     snprintf(out, PATH, "%s-%08" PRIx32 ".pack", s->interface, configured);
 }
 
 struct pack *store_read(const struct settings *s, uint32_t *configured) {
-    struct pack *p = pack_read(s->pack), *kept;
+    struct pack *p = pack_read(s->pack), *update;
     char name[PATH], path[PATH];
 
     if (!p)
         return NULL;
     *configured = p->sum;
-    kept_name(name, s, p->sum);
-    if (!join(path, s->updates, name) || access(path, F_OK))
+    update_name(name, s, p->sum);
+    if (!join_path(path, s->updates, name) || access(path, F_OK))
         return p;
-    kept = pack_read(path);
-    if (!kept) {
-        say("%s: %s holds in its place", path, s->pack);
+    update = pack_read(path);
+    if (!update) {
+        log_message("%s cannot be used: %s is loaded in its place", path, s->pack);
         return p;
     }
     pack_free(p);
-    return kept;
+    return update;
 }
 
-int store_keep(const struct settings *s, uint32_t configured, const struct pack *p) {
+int store_write_update(const struct settings *s, uint32_t configured, const struct pack *p) {
     char name[PATH];
 
     if (mkdir(s->updates, 0700) && errno != EEXIST)
-        return failed(s->updates);
-    kept_name(name, s, configured);
+        return report_errno(s->updates);
+    update_name(name, s, configured);
     return write_file(s->updates, name, p->read, p->size);
 }
 
-void store_tidy(const struct settings *s, uint32_t configured) {
+void store_remove_updates(const struct settings *s, uint32_t configured) {
     size_t before = strlen(s->interface);
     DIR *open = opendir(s->updates);
     char name[PATH], path[PATH];
@@ -109,26 +109,26 @@ void store_tidy(const struct settings *s, uint32_t configured) {
 
     if (!open)
         return;
-    kept_name(name, s, configured);
+    update_name(name, s, configured);
     while ((entry = readdir(open))) {
-        const char *found = entry->d_name;
+        const char *status = entry->d_name;
 
-        if (strlen(found) == strlen(name) && !strncmp(found, name, before + 1) &&
-            !strcmp(found + before + 9, ".pack") && strcmp(found, name) &&
-            join(path, s->updates, found) && unlink(path))
-            failed(path);
+        if (strlen(status) == strlen(name) && !strncmp(status, name, before + 1) &&
+            !strcmp(status + before + 9, ".pack") && strcmp(status, name) &&
+            join_path(path, s->updates, status) && unlink(path))
+            report_errno(path);
     }
     closedir(open);
 }
 
 /* --- records --------------------------------------------------------------------------------- */
 
-static int folder_of(char out[PATH], const struct settings *s) {
+static int record_folder(char out[PATH], const struct settings *s) {
     struct stat namespace;
     int made;
 
     if (stat("/proc/self/ns/net", &namespace))
-        return failed("/proc/self/ns/net");
+        return report_errno("/proc/self/ns/net");
     made =
         snprintf(out, PATH, "%s/%s-%" PRIu64, s->records, s->interface, (uint64_t)namespace.st_ino);
     return made >= 0 && made < PATH;
@@ -140,12 +140,12 @@ static int program_folder(char out[PATH], const char *folder, const struct kerne
     char name[16];
 
     if (bpf_obj_get_info_by_fd(k->program, &info, &size))
-        return failed("the program");
+        return report_errno("the program");
     snprintf(name, sizeof name, "%" PRIu32, info.id);
-    return join(out, folder, name);
+    return join_path(out, folder, name);
 }
 
-/* Removes a folder, with its folders so many deep, but for one that is to stay. */
+/* Removes a folder and its folders down to a depth, except the one that stays. */
 static void remove_tree(const char *folder, const char *stays, int deep) {
     DIR *open = opendir(folder);
     struct dirent *entry;
@@ -155,7 +155,7 @@ static void remove_tree(const char *folder, const char *stays, int deep) {
         return;
     while ((entry = readdir(open))) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
-            !join(path, folder, entry->d_name) || (stays && !strcmp(path, stays)))
+            !join_path(path, folder, entry->d_name) || (stays && !strcmp(path, stays)))
             continue;
         if (unlink(path) && errno == EISDIR && deep)
             remove_tree(path, NULL, deep - 1);
@@ -164,18 +164,18 @@ static void remove_tree(const char *folder, const char *stays, int deep) {
     rmdir(folder);
 }
 
-/* The bytes of the object file, for a record that has none. */
+/* Copies the object file into a record that has none. */
 static int copy_object(const char *object, const char *folder) {
     int fd = open(object, O_RDONLY | O_CLOEXEC | O_NONBLOCK), done = 0;
-    struct stat found;
+    struct stat status;
     char *bytes;
 
-    if (fd < 0 || fstat(fd, &found) || !S_ISREG(found.st_mode) || found.st_size > OBJECT_BYTES) {
-        failed(object);
-    } else if ((bytes = malloc((size_t)found.st_size + 1))) {
-        ssize_t got = read(fd, bytes, (size_t)found.st_size);
+    if (fd < 0 || fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size > OBJECT_BYTES) {
+        report_errno(object);
+    } else if ((bytes = malloc((size_t)status.st_size + 1))) {
+        ssize_t got = read(fd, bytes, (size_t)status.st_size);
 
-        done = got == found.st_size && write_file(folder, "program.o", bytes, (size_t)got);
+        done = got == status.st_size && write_file(folder, "program.o", bytes, (size_t)got);
         free(bytes);
     }
     if (fd >= 0)
@@ -183,8 +183,8 @@ static int copy_object(const char *object, const char *folder) {
     return done;
 }
 
-/* Excludes `n3ic xdp` for a while; it goes on where somebody holds the lock for too long. */
-static int lock(const char *root) {
+/* Locks out `n3ic xdp`; goes on without the lock if it is not free in time. */
+static int lock_records(const char *root) {
     const struct timespec wait = {.tv_nsec = 100000000};
     int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -196,11 +196,11 @@ static int lock(const char *root) {
 int record_pack(const struct settings *s, const struct kernel *k, const struct pack *p) {
     char folder[PATH], place[PATH];
 
-    return folder_of(folder, s) && program_folder(place, folder, k) &&
+    return record_folder(folder, s) && program_folder(place, folder, k) &&
            write_file(place, "n3icd.pack", p->read, p->size);
 }
 
-static int write_all(const struct settings *s, const struct kernel *k, const struct pack *p) {
+static int write_record(const struct settings *s, const struct kernel *k, const struct pack *p) {
     const struct {
         const char *name, *value;
     } texts[] = {{"mode", k->state.tcx       ? "tcx"
@@ -213,27 +213,27 @@ static int write_all(const struct settings *s, const struct kernel *k, const str
     char bytes[8192], folder[PATH], place[PATH], path[PATH];
     struct text t = {.bytes = bytes, .room = sizeof bytes};
 
-    if (!folder_of(folder, s) || !program_folder(place, folder, k))
+    if (!record_folder(folder, s) || !program_folder(place, folder, k))
         return 0;
     remove_tree(folder, place, 1);
     if ((mkdir(folder, 0700) && errno != EEXIST) || (mkdir(place, 0700) && errno != EEXIST))
-        return failed(place);
+        return report_errno(place);
     text_format(&t, "{\"version\": %d", N3ICD_RECORD);
     for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
         text_format(&t, ", \"%s\": ", texts[i].name);
         text_json(&t, texts[i].value);
     }
     text_format(&t, "}\n");
-    if (t.cut || !join(path, place, "program.o"))
+    if (t.cut || !join_path(path, place, "program.o"))
         return 0;
-    if ((!k->taken_over || access(path, F_OK)) && !copy_object(s->object, place))
+    if ((!k->is_taken_over || access(path, F_OK)) && !copy_object(s->object, place))
         return 0;
     return record_pack(s, k, p) && write_file(place, "n3icd.json", bytes, t.used);
 }
 
 int record_write(const struct settings *s, const struct kernel *k, const struct pack *p) {
     char parent[SETTING], *slash;
-    int held, done;
+    int lock, done;
 
     snprintf(parent, sizeof parent, "%s", s->records);
     slash = strrchr(parent, '/');
@@ -242,17 +242,17 @@ int record_write(const struct settings *s, const struct kernel *k, const struct 
         mkdir(parent, 0755);
     }
     if (mkdir(s->records, 0700) && errno != EEXIST)
-        return failed(s->records);
-    held = lock(s->records);
-    done = write_all(s, k, p);
-    if (held >= 0)
-        close(held);
+        return report_errno(s->records);
+    lock = lock_records(s->records);
+    done = write_record(s, k, p);
+    if (lock >= 0)
+        close(lock);
     return done;
 }
 
 void record_remove(const struct settings *s) {
     char folder[PATH];
 
-    if (folder_of(folder, s))
+    if (record_folder(folder, s))
         remove_tree(folder, NULL, 1);
 }

@@ -9,16 +9,16 @@
 #include "kernel.h"
 #include "settings.h"
 
-/* The pack that holds now, and the sum of the configured one; NULL where that is none. */
+/* The current pack, and the sum of the configured one; NULL if that one cannot be read. */
 struct pack *store_read(const struct settings *s, uint32_t *configured);
 
-/* Keeps a pack in place of the configured one with that sum; 0 where it cannot, which it says. */
-int store_keep(const struct settings *s, uint32_t configured, const struct pack *p);
+/* Stores a pack in place of the configured one with that sum; 0 on failure, with a message. */
+int store_write_update(const struct settings *s, uint32_t configured, const struct pack *p);
 
-/* Forgets kept packs of the interface, but for that of the configured one with that sum. */
-void store_tidy(const struct settings *s, uint32_t configured);
+/* Removes stored packs of the interface, except the one for the configured pack. */
+void store_remove_updates(const struct settings *s, uint32_t configured);
 
-/* Writes the record of a program; 0 where it cannot, which it says. */
+/* Writes the record of a program; 0 on failure, with a message. */
 int record_write(const struct settings *s, const struct kernel *k, const struct pack *p);
 
 /* Puts another pack into the record. */

@@ -27,12 +27,12 @@ void text_bytes(struct text *t, const void *bytes, size_t count) {
 
 void text_format(struct text *t, const char *format, ...) {
     size_t left = t->room - t->used;
-    va_list given;
+    va_list arguments;
     int made;
 
-    va_start(given, format);
-    made = vsnprintf(t->bytes + t->used, left, format, given);
-    va_end(given);
+    va_start(arguments, format);
+    made = vsnprintf(t->bytes + t->used, left, format, arguments);
+    va_end(arguments);
     if (made < 0 || (size_t)made >= left)
         t->cut = 1;
     else
@@ -63,17 +63,17 @@ void text_escaped(struct text *t, const char *string, const char *special) {
     }
 }
 
-char said[512];
+char last_message[512];
 
-void say(const char *format, ...) {
-    va_list given;
+void log_message(const char *format, ...) {
+    va_list arguments;
 
-    va_start(given, format);
-    vsnprintf(said, sizeof said, format, given);
-    va_end(given);
-    va_start(given, format);
+    va_start(arguments, format);
+    vsnprintf(last_message, sizeof last_message, format, arguments);
+    va_end(arguments);
+    va_start(arguments, format);
     fputs("n3icd: ", stderr);
-    vfprintf(stderr, format, given);
+    vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
-    va_end(given);
+    va_end(arguments);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Text in a buffer of fixed size, which remembers whether anything found no room. */
+/* Text in a buffer of fixed size, which notes whether something did not fit. */
 #ifndef N3ICD_TEXT_H
 #define N3ICD_TEXT_H
 
@@ -8,10 +8,10 @@
 struct text {
     char *bytes;
     size_t used, room;
-    int cut; /* something found no room: what is there is not whole */
+    int cut; /* something did not fit, so the text is incomplete */
 };
 
-/* A buffer of so many bytes; 0 where there is no memory. */
+/* Makes a buffer of `room` bytes; 0 if there is no memory. */
 int text_make(struct text *t, size_t room);
 void text_clear(struct text *t);
 void text_bytes(struct text *t, const void *bytes, size_t count);
@@ -22,8 +22,8 @@ void text_json(struct text *t, const char *string);
 /* With a backslash before each of `special`, and line ends as \n: labels and parameters. */
 void text_escaped(struct text *t, const char *string, const char *special);
 
-/* One line to the standard error; `said` has it without its beginning. */
-extern char said[512];
-void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* One line to the standard error; `last_message` holds it without "n3icd: ". */
+extern char last_message[512];
+void log_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

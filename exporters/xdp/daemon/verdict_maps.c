@@ -20,49 +20,49 @@ static const struct {
 
 /* --- as typed -------------------------------------------------------------------------------- */
 
-static int refuse(const char *typed, const char *why) {
-    say("%s: %s: expected an address (192.0.2.1), a prefix (192.0.2.0/24) or a flow "
-        "(192.0.2.1:1234-198.51.100.2:80/tcp, addresses of IPv6 in brackets)",
-        typed, why);
+static int refuse_target(const char *typed, const char *why) {
+    log_message("%s: %s: expected an address (192.0.2.1), a prefix (192.0.2.0/24) or a flow "
+                "(192.0.2.1:1234-198.51.100.2:80/tcp, addresses of IPv6 in brackets)",
+                typed, why);
     return 0;
 }
 
-/* A decimal number; -1 where it is none, or too large. */
-static long number(const char *word, unsigned most) {
+/* A decimal number; -1 if it is not one, or too large. */
+static long parse_number(const char *word, unsigned most) {
     size_t size = strspn(word, "0123456789");
     long value = size && size < 7 && !word[size] ? strtol(word, NULL, 10) : -1;
 
     return value > (long)most ? -1 : value;
 }
 
-/* The bytes of an address; how many, or 0 where it is none. */
-static uint32_t address_of(uint8_t out[16], const char *word) {
+/* The bytes of an address; their number, or 0 if it is not one. */
+static uint32_t parse_address(uint8_t out[16], const char *word) {
     memset(out, 0, 16);
     if (inet_pton(AF_INET, word, out) == 1)
         return 4;
     return inet_pton(AF_INET6, word, out) == 1 ? 16 : 0;
 }
 
-static int read_prefix(struct target *t, const char *typed, char *word) {
+static int parse_prefix(struct target *t, const char *typed, char *word) {
     char *slash = strchr(word, '/');
     struct prefix *x = &t->prefix;
     uint32_t bytes, bits;
 
     if (slash)
         *slash++ = 0;
-    bytes = address_of(x->address, word);
+    bytes = parse_address(x->address, word);
     if (!bytes)
-        return refuse(typed, "no address");
-    if (slash && number(slash, 8 * bytes) < 0)
-        return refuse(typed, "no length of a prefix");
-    bits = slash ? (uint32_t)number(slash, 8 * bytes) : 8 * bytes;
+        return refuse_target(typed, "this is no address");
+    if (slash && parse_number(slash, 8 * bytes) < 0)
+        return refuse_target(typed, "the length of the prefix is wrong");
+    bits = slash ? (uint32_t)parse_number(slash, 8 * bytes) : 8 * bytes;
     if (!bits) {
-        say("%s: that is every address; give a longer prefix", typed);
+        log_message("%s: this prefix is every address: give a longer one", typed);
         return 0;
     }
     for (uint32_t i = bits; i < 8 * bytes; i++)
         if (x->address[i / 8] & 128 >> i % 8)
-            return refuse(typed, "bits behind the prefix are set");
+            return refuse_target(typed, "bits after the prefix are set");
     x->bits = PREFIX_FAMILY + bits;
     x->family = (uint8_t)bytes;
     t->bits = bits;
@@ -70,7 +70,7 @@ static int read_prefix(struct target *t, const char *typed, char *word) {
 }
 
 /* An end of a flow: an address, and a port behind its last colon. */
-static uint32_t read_end(uint8_t address[16], uint16_t *port, char *word) {
+static uint32_t parse_endpoint(uint8_t address[16], uint16_t *port, char *word) {
     char *colon = strrchr(word, ':');
     size_t size;
     long value;
@@ -78,18 +78,18 @@ static uint32_t read_end(uint8_t address[16], uint16_t *port, char *word) {
     if (!colon)
         return 0;
     *colon = 0;
-    value = number(colon + 1, 65535);
+    value = parse_number(colon + 1, 65535);
     size = strlen(word);
     if (*word == '[' && size > 1 && word[size - 1] == ']') {
         word[size - 1] = 0;
         word++;
     }
     *port = (uint16_t)value;
-    return value < 0 ? 0 : address_of(address, word);
+    return value < 0 ? 0 : parse_address(address, word);
 }
 
 /* The order of canonical_key in meter.c: addresses as words, then ports. */
-static int is_turned(const struct key *k) {
+static int is_reversed(const struct key *k) {
     uint64_t a[2], b[2];
 
     memcpy(a, k->source, sizeof a);
@@ -99,33 +99,33 @@ static int is_turned(const struct key *k) {
                           : k->source_port > k->destination_port;
 }
 
-static int read_flow(struct target *t, const char *typed, char *word) {
+static int parse_flow(struct target *t, const char *typed, char *word) {
     char *slash = strrchr(word, '/'), *dash = strchr(word, '-');
     struct key k = {0};
     uint32_t bytes;
     long protocol = -1;
 
     *slash++ = *dash++ = 0;
-    bytes = read_end(k.source, &k.source_port, word);
-    if (!bytes || bytes != read_end(k.destination, &k.destination_port, dash))
-        return refuse(typed, "no two ends of a flow");
+    bytes = parse_endpoint(k.source, &k.source_port, word);
+    if (!bytes || bytes != parse_endpoint(k.destination, &k.destination_port, dash))
+        return refuse_target(typed, "the two endpoints of a flow are wrong");
     for (unsigned i = 0; i < PROTOCOLS; i++)
         if (!strcasecmp(slash, protocols[i].name))
             protocol = protocols[i].number;
-    protocol = protocol < 0 ? number(slash, 255) : protocol;
+    protocol = protocol < 0 ? parse_number(slash, 255) : protocol;
     if (protocol < 0)
-        return refuse(typed, "no protocol");
+        return refuse_target(typed, "the protocol is unknown");
     k.protocol = (uint8_t)protocol;
     k.address_bytes = (uint8_t)bytes;
 #ifdef METER_KEY_SOURCE_HOST
-    say("%s: this meter's flows are sources; name the address alone", typed);
+    log_message("%s: this meter's flows are sources; name the address alone", typed);
     return 0;
 #endif
 #ifndef METER_KEY_FIVE_TUPLE
     k.source_port = k.destination_port = k.protocol = 0;
 #endif
     t->key = k;
-    if (is_turned(&k)) {
+    if (is_reversed(&k)) {
         memcpy(t->key.source, k.destination, 16);
         memcpy(t->key.destination, k.source, 16);
         t->key.source_port = k.destination_port;
@@ -141,9 +141,10 @@ int target_read(struct target *out, const char *typed) {
 
     memset(out, 0, sizeof *out);
     if (strlen(typed) >= sizeof word)
-        return refuse(typed, "too long");
+        return refuse_target(typed, "it is too long");
     strcpy(word, typed);
-    return dash && strchr(dash, '/') ? read_flow(out, typed, word) : read_prefix(out, typed, word);
+    return dash && strchr(dash, '/') ? parse_flow(out, typed, word)
+                                     : parse_prefix(out, typed, word);
 }
 
 void target_write(struct text *out, const struct target *t) {
@@ -182,9 +183,10 @@ union any_key {
 
 static const enum map with_verdicts[] = {MAP_TUPLES, MAP_ALLOWED, MAP_LISTED, MAP_HOSTS};
 
-/* Calls a function with each entry of a map, with bounded work: the map may change meanwhile. */
-static void each(const struct kernel *k, enum map m, void *given,
-                 void (*seen)(void *, enum map, const union any_key *, const struct verdict *)) {
+/* Calls a function for each entry of a map; the work is bounded, as the map may change. */
+static void for_each_entry(const struct kernel *k, enum map m, void *context,
+                           void (*visit)(void *, enum map, const union any_key *,
+                                         const struct verdict *)) {
     union any_key key, next;
     struct bpf_map_info info = {0};
     uint32_t size = sizeof info;
@@ -197,12 +199,13 @@ static void each(const struct kernel *k, enum map m, void *given,
             return;
         key = next;
         if (!bpf_map_lookup_elem(k->map[m], &key, &v))
-            seen(given, m, &key, &v);
+            visit(context, m, &key, &v);
     }
 }
 
-static void raise(void *given, enum map m, const union any_key *key, const struct verdict *v) {
-    uint64_t *latest = given;
+static void raise_latest(void *context, enum map m, const union any_key *key,
+                         const struct verdict *v) {
+    uint64_t *latest = context;
     enum use which = m == MAP_TUPLES                                       ? USE_TUPLES
                      : m == MAP_ALLOWED                                    ? USE_ALLOWED
                      : m == MAP_LISTED                                     ? USE_LISTED
@@ -215,34 +218,34 @@ static void raise(void *given, enum map m, const union any_key *key, const struc
         latest[USE_ANY] = v->until;
 }
 
-static void latest_of(const struct kernel *k, uint64_t latest[USES]) {
+static void read_latest(const struct kernel *k, uint64_t latest[USES]) {
     memset(latest, 0, USES * sizeof *latest);
     for (unsigned i = 0; i < sizeof with_verdicts / sizeof *with_verdicts; i++)
-        each(k, with_verdicts[i], latest, raise);
+        for_each_entry(k, with_verdicts[i], latest, raise_latest);
 }
 
 /*
- * Sets until when each map may hold a verdict, from what is there. The program raises these after
- * it has put a verdict there, so that what is written may be too early: the maps are read again
- * until nothing in them holds for longer. Where decisions put verdicts all the time, the last try
+ * Writes until when each map may hold a verdict, computed from its entries. The program raises
+ * these times after it has stored a verdict, so a written time may be too early: the maps are read
+ * again until no entry holds for longer. If decisions store verdicts all the time, the last try
  * adds a margin.
  */
-static int settle(const struct kernel *k) {
+static int write_uses(const struct kernel *k) {
     uint64_t latest[USES], again[USES];
     int settled = 0;
 
-    latest_of(k, latest);
+    read_latest(k, latest);
     for (int try = 1; try <= TRIES && !settled; try++) {
         /* USE_ANY comes last: the others count only where it does. */
         for (uint32_t i = USES; i-- > 0;) {
             if (try == TRIES && latest[i] && latest[i] < FOR_EVER - MARGIN)
                 latest[i] += MARGIN;
             if (bpf_map_update_elem(k->map[MAP_USES], &i, &latest[i], BPF_ANY)) {
-                say("the map of uses: %s", strerror(errno));
+                log_message("the map of uses cannot be written: %s", strerror(errno));
                 return 0;
             }
         }
-        latest_of(k, again);
+        read_latest(k, again);
         settled = 1;
         for (int i = 0; i < USES; i++)
             settled = settled && again[i] <= latest[i];
@@ -258,23 +261,23 @@ struct forgetting {
     uint32_t keys, room;
 };
 
-static void note_expired(void *given, enum map m, const union any_key *key,
-                         const struct verdict *v) {
-    struct forgetting *f = given;
+static void collect_expired(void *context, enum map m, const union any_key *key,
+                            const struct verdict *v) {
+    struct forgetting *f = context;
 
     (void)m;
     if (v->until <= f->now && f->keys < f->room)
         f->key[f->keys++] = *key;
 }
 
-/* Deletes what holds no more; a map that is walked is not changed on the way. */
-static void forget_expired(const struct kernel *k, enum map m) {
+/* Deletes expired verdicts, after the walk, so that it does not change the map it walks. */
+static void delete_expired(const struct kernel *k, enum map m) {
     struct forgetting f = {.k = k, .now = kernel_now(k), .room = 4096};
 
     f.key = calloc(f.room, sizeof *f.key);
     if (!f.key)
         return;
-    each(k, m, &f, note_expired);
+    for_each_entry(k, m, &f, collect_expired);
     for (uint32_t i = 0; i < f.keys; i++)
         bpf_map_delete_elem(k->map[m], &f.key[i]);
     free(f.key);
@@ -293,16 +296,17 @@ int verdict_put(const struct kernel *k, const struct target *t, uint32_t action,
 
     if (bpf_map_update_elem(k->map[m], key, &v, BPF_ANY)) {
         if (errno == ENOSPC)
-            forget_expired(k, m);
+            delete_expired(k, m);
         if (errno != ENOSPC || bpf_map_update_elem(k->map[m], key, &v, BPF_ANY)) {
-            say("the list of verdicts: %s: is it full? Unblock some", strerror(errno));
+            log_message("the verdict cannot be stored: %s: if the list is full, unblock some",
+                        strerror(errno));
             return 0;
         }
     }
-    return settle(k);
+    return write_uses(k);
 }
 
-static int take_off(const struct kernel *k, enum map m, const void *key) {
+static int delete_entry(const struct kernel *k, enum map m, const void *key) {
     if (!bpf_map_delete_elem(k->map[m], key))
         return 1;
     return errno == ENOENT ? 0 : -1;
@@ -315,31 +319,32 @@ int verdict_remove(const struct kernel *k, const struct target *t, int allowed) 
     if (t->flow) {
         if (!bpf_map_lookup_elem(k->map[MAP_TUPLES], &t->key, &v) &&
             (v.action == ACT_ALLOW) == allowed)
-            gone = take_off(k, MAP_TUPLES, &t->key);
+            gone = delete_entry(k, MAP_TUPLES, &t->key);
     } else {
         struct subject x = {.bits = t->bits, .address_bytes = t->prefix.family};
 
         memcpy(x.address, t->prefix.address, sizeof x.address);
-        gone = take_off(k, allowed ? MAP_ALLOWED : MAP_LISTED, &t->prefix);
+        gone = delete_entry(k, allowed ? MAP_ALLOWED : MAP_LISTED, &t->prefix);
         if (gone >= 0 && !allowed) { /* decisions may have blocked it, too */
-            int more = take_off(k, MAP_HOSTS, &x);
+            int more = delete_entry(k, MAP_HOSTS, &x);
 
             gone = more < 0 ? more : gone + more;
         }
     }
     if (gone < 0)
-        say("the list of verdicts: %s", strerror(errno));
-    return gone < 0 || !settle(k) ? -1 : gone;
+        log_message("the verdict cannot be removed: %s", strerror(errno));
+    return gone < 0 || !write_uses(k) ? -1 : gone;
 }
 
 struct showing {
-    verdict_seen *seen;
-    void *given;
+    verdict_visitor *visit;
+    void *context;
     uint64_t now;
 };
 
-static void show(void *given, enum map m, const union any_key *key, const struct verdict *v) {
-    struct showing *s = given;
+static void show_verdict(void *context, enum map m, const union any_key *key,
+                         const struct verdict *v) {
+    struct showing *s = context;
     struct target t = {.flow = m == MAP_TUPLES, .bits = v->bits};
 
     if (v->until <= s->now)
@@ -352,13 +357,13 @@ static void show(void *given, enum map m, const union any_key *key, const struct
     } else {
         t.prefix = key->prefix;
     }
-    s->seen(s->given, &t, v);
+    s->visit(s->context, &t, v);
 }
 
-void verdict_each(const struct kernel *k, verdict_seen *seen, void *given) {
-    struct showing s = {seen, given, kernel_now(k)};
+void verdict_each(const struct kernel *k, verdict_visitor *visit, void *context) {
+    struct showing s = {visit, context, kernel_now(k)};
     static const enum map order[] = {MAP_ALLOWED, MAP_LISTED, MAP_TUPLES, MAP_HOSTS};
 
     for (unsigned i = 0; i < sizeof order / sizeof *order; i++)
-        each(k, order[i], &s, show);
+        for_each_entry(k, order[i], &s, show_verdict);
 }

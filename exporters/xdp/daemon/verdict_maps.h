@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Verdicts of the operator: into the maps, out of them, and what they hold. See c/state.h. */
+/* Verdicts of the operator: how they are stored, removed and listed. See c/state.h. */
 #ifndef N3ICD_VERDICT_MAPS_H
 #define N3ICD_VERDICT_MAPS_H
 
@@ -14,21 +14,21 @@ struct target {
     uint32_t bits;        /* of the prefix's address; 0 for a flow */
 };
 
-/* Reads an address, a prefix or a flow as typed; 0 where it is none, which it says. */
+/* Reads an address, a prefix or a flow as typed; 0 with a message if it is not one. */
 int target_read(struct target *out, const char *typed);
 
 /* Writes a target as it is read. */
 void target_write(struct text *out, const struct target *t);
 
-/* Puts a verdict into its map; 0 where the kernel refuses, which it says. */
+/* Puts a verdict into its map; 0 with a message if the kernel refuses. */
 int verdict_put(const struct kernel *k, const struct target *t, uint32_t action, uint32_t argument,
                 uint64_t until);
 
-/* Takes verdicts off, those that allow or all others; how many, or -1 where the kernel refuses. */
+/* Removes verdicts, those that allow or all others; their number, or -1 if the kernel refuses. */
 int verdict_remove(const struct kernel *k, const struct target *t, int allowed);
 
 /* Calls a function with each verdict that holds. */
-typedef void verdict_seen(void *given, const struct target *t, const struct verdict *v);
-void verdict_each(const struct kernel *k, verdict_seen *seen, void *given);
+typedef void verdict_visitor(void *context, const struct target *t, const struct verdict *v);
+void verdict_each(const struct kernel *k, verdict_visitor *visit, void *context);
 
 #endif

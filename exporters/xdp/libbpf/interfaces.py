@@ -79,7 +79,10 @@ def has_ethernet(interface: int) -> bool:
         try:
             answer = fcntl.ioctl(channel, _SIOCGIFHWADDR, request)
         except OSError as error:
-            raise BpfError(f"{name}: its type: {error.strerror}", error.errno or 0) from error
+            raise BpfError(
+                f"{name}: the type of the interface cannot be read: {error.strerror}",
+                error.errno or 0,
+            ) from error
     return struct.unpack_from("=H", answer, 16)[0] in _ETHERNET
 
 
@@ -93,7 +96,7 @@ def check_ethernet(interface: int) -> None:
     if not has_ethernet(interface):
         name = _interface(interface)
         raise UsageError(
-            f"{name}: its packets have no Ethernet header, which is expected (tun, PPP, GRE and "
+            f"{name}: its packets have no Ethernet header, which programs need (tun, PPP, GRE and "
             f"WireGuard have none): n3ic stream {name} reads them"
         )
 
@@ -122,7 +125,7 @@ def attach(
     options = _AttachOptions(ctypes.sizeof(_AttachOptions), replaces.fd if replaces else 0)
     flags = _FLAGS[mode] | (0 if replaces else _IF_NONE)
     result = libbpf().bpf_xdp_attach(interface, program.fd, flags, ctypes.byref(options))
-    check(result, f"attaching {program.name} to {_interface(interface)}, {mode}")
+    check(result, f"cannot attach {program.name} to {_interface(interface)}, {mode}")
 
 
 def _attach_tcx(interface: int, program: BpfProgram, replaces: BpfProgram | None) -> None:
@@ -136,7 +139,7 @@ def _attach_tcx(interface: int, program: BpfProgram, replaces: BpfProgram | None
         if result < 0:
             detach(interface, "tcx", program)
         hint = " (tcx needs Linux 6.6)" if result == -errno.EINVAL else ""
-        check(result, f"attaching {program.name} to {_interface(interface)}, tcx{hint}")
+        check(result, f"cannot attach {program.name} to {_interface(interface)}, tcx{hint}")
 
 
 def detach(interface: int, mode: AttachMode, program: BpfProgram | None = None) -> None:
@@ -153,18 +156,18 @@ def detach(interface: int, mode: AttachMode, program: BpfProgram | None = None) 
         for direction in _DIRECTIONS:
             result = libbpf().bpf_prog_detach2(program.fd, interface, direction)
             if result != -errno.ENOENT:
-                check(result, f"detaching from {_interface(interface)}, tcx")
+                check(result, f"cannot detach from {_interface(interface)}, tcx")
         return
     options = _AttachOptions(ctypes.sizeof(_AttachOptions), program.fd if program else 0)
     result = libbpf().bpf_xdp_detach(interface, _FLAGS[mode], ctypes.byref(options))
-    check(result, f"detaching from {_interface(interface)}, {mode}")
+    check(result, f"cannot detach from {_interface(interface)}, {mode}")
 
 
 def query(interface: int) -> AttachedProgram | None:
     """Return the XDP program attached to an interface, or None."""
     options = _QueryOptions(size=ctypes.sizeof(_QueryOptions))
     result = libbpf().bpf_xdp_query(interface, 0, ctypes.byref(options))
-    check(result, f"asking for the program of {_interface(interface)}")
+    check(result, f"cannot read the program of {_interface(interface)}")
     if not options.attach_mode:
         return None
     several = (options.drv_prog_id, options.skb_prog_id, options.hw_prog_id)
@@ -174,7 +177,7 @@ def query(interface: int) -> AttachedProgram | None:
 
 def tcx_programs(interface: int) -> list[int]:
     """Return the ids of an interface's tcx programs without repetition, ingress first."""
-    found: dict[int, None] = {}
+    identifiers: dict[int, None] = {}
     for direction in _DIRECTIONS:
         numbers, count = (ctypes.c_uint32 * _AT_MOST)(), ctypes.c_uint32(_AT_MOST)
         result = libbpf().bpf_prog_query(
@@ -182,9 +185,9 @@ def tcx_programs(interface: int) -> list[int]:
         )
         if result == -errno.EINVAL:  # a kernel before 6.6
             return []
-        check(result, f"asking for the programs of {_interface(interface)}, tcx")
-        found |= dict.fromkeys(numbers[: count.value])
-    return list(found)
+        check(result, f"cannot list the programs of {_interface(interface)}, tcx")
+        identifiers |= dict.fromkeys(numbers[: count.value])
+    return list(identifiers)
 
 
 def _interface(index: int) -> str:

@@ -178,8 +178,8 @@ def libbpf() -> Any:
         ("libbpf_num_possible_cpus", number, []),
         ("libbpf_set_print", pointer, [_PRINT]),
     ):
-        found = getattr(library, function)
-        found.restype, found.argtypes = result, arguments
+        symbol = getattr(library, function)
+        symbol.restype, symbol.argtypes = result, arguments
     library.libbpf_set_print(_HEARD)
     return library
 
@@ -233,7 +233,7 @@ def without_perfmon() -> bool:
 
 # --- what libbpf says ----
 
-said: deque[str] = deque(maxlen=20)
+recent_warnings: deque[str] = deque(maxlen=20)
 
 
 def _hear(level: int, form: bytes, arguments: int) -> int:
@@ -243,7 +243,7 @@ def _hear(level: int, form: bytes, arguments: int) -> int:
         ctypes.CDLL(None).vsnprintf(
             text, ctypes.c_size_t(len(text)), form, ctypes.c_void_p(arguments)
         )
-        said.append(text.value.decode(errors="replace").strip())
+        recent_warnings.append(text.value.decode(errors="replace").strip())
     return 0
 
 
@@ -252,9 +252,9 @@ _HEARD = _PRINT(_hear)
 
 def warning_suffix() -> str:
     """Return libbpf's first warning in brackets; empty if it gave none."""
-    return f" (libbpf: {last_warning()})" if said else ""
+    return f" (libbpf: {last_warning()})" if recent_warnings else ""
 
 
 def last_warning() -> str:
     """Return libbpf's first warning: it names the cause, and later ones are consequences."""
-    return said[0].removeprefix("libbpf: ") if said else "it says nothing"
+    return recent_warnings[0].removeprefix("libbpf: ") if recent_warnings else "it says nothing"

@@ -66,7 +66,7 @@ class BpfMap(Descriptor):
         result = libbpf().bpf_map_lookup_elem(self.fd, self._key(key), value)
         if result == -errno.ENOENT:
             return None
-        check(result, f"map {self.name}: look-up")
+        check(result, f"map {self.name}: an entry cannot be read")
         return value.raw
 
     def each_cpu(self, key: bytes | int) -> list[bytes]:
@@ -95,14 +95,14 @@ class BpfMap(Descriptor):
         if self.per_cpu:
             raw = raw.ljust(self._stride, b"\0") * cpus()
         result = libbpf().bpf_map_update_elem(self.fd, self._key(key), raw, flag)
-        check(result, f"map {self.name}: update")
+        check(result, f"map {self.name}: an entry cannot be written")
 
     def delete(self, key: bytes | int) -> bool:
         """Remove a key; return False if it did not exist."""
         result = libbpf().bpf_map_delete_elem(self.fd, self._key(key))
         if result == -errno.ENOENT:
             return False
-        check(result, f"map {self.name}: delete")
+        check(result, f"map {self.name}: an entry cannot be deleted")
         return True
 
     def keys(self) -> Iterator[bytes]:
@@ -147,7 +147,7 @@ class BpfMap(Descriptor):
                 if start is None:
                     yield from self._items_one_by_one()
                     return
-                check(result, f"map {self.name}: look-up of a batch")
+                check(result, f"map {self.name}: a batch cannot be read")
             sizes = (count.value * self.key_bytes, count.value * self._size)
             keys, values = (ctypes.string_at(b, size) for b, size in zip(batch, sizes, strict=True))
             yield keys, values
@@ -186,10 +186,10 @@ class RingBuffer(Closing):
     def __init__(self, ring: BpfMap) -> None:
         self._records: list[bytes] = []
         self._callback = SAMPLE(self._take)  # keep a reference: libbpf calls it
-        made = libbpf().ring_buffer__new(ring.fd, self._callback, None, None)
-        if not made:
+        address = libbpf().ring_buffer__new(ring.fd, self._callback, None, None)
+        if not address:
             raise errno_error(-ctypes.get_errno(), f"map {ring.name}: reading as a ring buffer")
-        self._ring = ctypes.c_void_p(made)
+        self._ring = ctypes.c_void_p(address)
 
     def close(self) -> None:
         """Stop reading and free the buffer."""
@@ -228,7 +228,7 @@ def create_map(
     options = Options(size=ctypes.sizeof(Options), map_flags=flags)
     sizes = (key_bytes, value_bytes, entries)
     fd = libbpf().bpf_map_create(kind, name.encode()[:15], *sizes, ctypes.byref(options))
-    return BpfMap(check(fd, f"map {name}: creation"), owned=True)
+    return BpfMap(check(fd, f"map {name} cannot be made"), owned=True)
 
 
 def map_by_id(number: int) -> BpfMap:

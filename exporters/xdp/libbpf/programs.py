@@ -23,7 +23,7 @@ from n3ic.exporters.xdp.libbpf.library import (
     information,
     last_warning,
     libbpf,
-    said,
+    recent_warnings,
     warning_suffix,
     without_perfmon,
 )
@@ -150,7 +150,7 @@ class BpfProgram(Descriptor):
             repeat=repeat,
         )
         result = libbpf().bpf_prog_test_run_opts(self.fd, ctypes.byref(options))
-        check(result, f"program {self.name}: test run on {len(data)} bytes")
+        check(result, f"program {self.name}: the test run fails on {len(data)} bytes")
         out = room.raw[: options.data_size_out] if room is not None else b""
         return TestRun(int(options.retval), out, int(options.duration))
 
@@ -183,7 +183,7 @@ class BpfProgram(Descriptor):
             batch_size=_BATCH,
         )
         result = libbpf().bpf_prog_test_run_opts(self.fd, ctypes.byref(options))
-        check(result, f"program {self.name}: live frames")
+        check(result, f"program {self.name}: live frames cannot be sent")
         return int(options.duration)
 
 
@@ -226,13 +226,13 @@ class BpfObject(Closing):
         load: Callable[[Any], int] | None = None,
     ) -> None:
         self.name = name
-        given = (entries or {}, values or {}, shares, without, load)
+        arguments = (entries or {}, values or {}, shares, without, load)
         image = image if frags else image.replace(_IN_PIECES, _WHOLE)
         try:
-            loaded = _load(image, name, *given, _LOG_STATISTICS)
+            loaded = _load(image, name, *arguments, _LOG_STATISTICS)
         except VerifierError:
             # Load again for the instruction trace, which is too slow to request the first time.
-            loaded = _load(image, name, *given, _LOG_TRACE)
+            loaded = _load(image, name, *arguments, _LOG_TRACE)
         self._pointer: Any = loaded[0]
         self.maps: dict[str, BpfMap] = loaded[1]
         self.programs: dict[str, BpfProgram] = loaded[2]
@@ -271,20 +271,20 @@ def _load(
 ) -> tuple[Any, dict[str, BpfMap], dict[str, BpfProgram]]:
     """Load an object into the kernel; return its handle, maps and programs."""
     c = libbpf()
-    said.clear()
+    recent_warnings.clear()
     with ExitStack() as stack:
         options = _OpenOptions(size=ctypes.sizeof(_OpenOptions), object_name=b"n3ic")
         opened = c.bpf_object__open_mem(image, len(image), ctypes.byref(options))
         if not opened:
-            raise BpfError(f"{name}: not an object that libbpf reads: {last_warning()}")
+            raise BpfError(f"{name}: libbpf cannot read this object: {last_warning()}")
         pointer = ctypes.c_void_p(opened)
         stack.callback(c.bpf_object__close, pointer)
-        for wanted, size in entries.items():
-            check(c.bpf_map__set_max_entries(_find_map(pointer, name, wanted), size), wanted)
-        for wanted, value in values.items():
-            place = _find_map(pointer, name, wanted)
+        for map_name, size in entries.items():
+            check(c.bpf_map__set_max_entries(_find_map(pointer, name, map_name), size), map_name)
+        for map_name, value in values.items():
+            place = _find_map(pointer, name, map_name)
             result = c.bpf_map__set_initial_value(place, value, len(value))
-            check(result, f"{name}: global data {wanted}, {len(value)} bytes")
+            check(result, f"{name}: {len(value)} bytes of global data {map_name} cannot be set")
         for _, place in _each(c.bpf_object__next_map, pointer):
             own = c.bpf_map__name(place).decode()
             if own.endswith(_OF_CPUS):
@@ -292,7 +292,10 @@ def _load(
             # The kernel prefixes unnamed global data with the object's name.
             shared = [m for m in shares if m.name in (own[:_NAME], f"n3ic{own}"[:_NAME])]
             if shared:
-                check(c.bpf_map__reuse_fd(place, shared[0].fd), f"{name}: sharing the map {own}")
+                check(
+                    c.bpf_map__reuse_fd(place, shared[0].fd),
+                    f"{name}: the map {own} cannot be shared",
+                )
         bytes_ = _LOG_BYTES if level == _LOG_STATISTICS else _TRACE_BYTES
         logs: dict[str, Any] = {}
         for number, program in _each(c.bpf_object__next_program, pointer):
@@ -303,15 +306,15 @@ def _load(
             c.bpf_program__set_log_level(program, level)
             c.bpf_program__set_log_buf(program, log, bytes_)
         result = (load or c.bpf_object__load)(pointer)
-        told = {number: log.value.decode(errors="replace") for number, log in logs.items()}
+        messages = {number: log.value.decode(errors="replace") for number, log in logs.items()}
         if result < 0:
-            raise _load_error(result, name, told)
+            raise _load_error(result, name, messages)
         maps = {
             c.bpf_map__name(m).decode(): BpfMap(c.bpf_map__fd(m))
             for _, m in _each(c.bpf_object__next_map, pointer)
         }
         programs = {
-            c.bpf_program__name(p).decode(): BpfProgram(c.bpf_program__fd(p), told[number])
+            c.bpf_program__name(p).decode(): BpfProgram(c.bpf_program__fd(p), messages[number])
             for number, p in _each(c.bpf_object__next_program, pointer)
             if number in logs
         }
@@ -322,17 +325,17 @@ def _load(
 def _each(
     following: Callable[[Any, Any], Any], pointer: Any
 ) -> Iterator[tuple[str, ctypes.c_void_p]]:
-    found = following(pointer, None)
-    while found:
-        yield str(found), ctypes.c_void_p(found)
-        found = following(pointer, ctypes.c_void_p(found))
+    address = following(pointer, None)
+    while address:
+        yield str(address), ctypes.c_void_p(address)
+        address = following(pointer, ctypes.c_void_p(address))
 
 
-def _find_map(pointer: Any, name: str, wanted: str) -> ctypes.c_void_p:
-    found = libbpf().bpf_object__find_map_by_name(pointer, wanted.encode())
-    if not found:
-        raise BpfError(f"{name}: has no map {wanted!r}", errno.ENOENT)
-    return ctypes.c_void_p(found)
+def _find_map(pointer: Any, name: str, map_name: str) -> ctypes.c_void_p:
+    address = libbpf().bpf_object__find_map_by_name(pointer, map_name.encode())
+    if not address:
+        raise BpfError(f"{name}: has no map {map_name!r}", errno.ENOENT)
+    return ctypes.c_void_p(address)
 
 
 def _load_error(result: int, name: str, logs: Mapping[str, str]) -> BpfError:

@@ -86,9 +86,11 @@ class HostNetwork:
         Raises:
             VerifyError: the value's size differs from the compiled structure's.
         """
-        wanted = ctypes.c_size_t.in_dll(self.handle, "network_value_bytes").value
-        if len(value) != wanted:
-            raise VerifyError(f"the map value has {len(value):,} bytes, the program {wanted:,}")
+        expected_bytes = ctypes.c_size_t.in_dll(self.handle, "network_value_bytes").value
+        if len(value) != expected_bytes:
+            raise VerifyError(
+                f"the map value has {len(value):,} bytes, the program {expected_bytes:,}"
+            )
         x = feature_rows(self.structure, features)
         rows = len(x)
         out = HostVerdicts(

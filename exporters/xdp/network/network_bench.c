@@ -41,7 +41,7 @@ struct {
 
 __u32 next;
 
-static __always_inline int measured(struct xdp_md *ctx, int with_network) {
+static __always_inline int run_measured(struct xdp_md *ctx, int with_network) {
     const struct ethhdr *frame = (void *)(long)ctx->data;
     __u32 zero = 0, at = next++ & (INPUTS - 1);
     const struct network *n = bpf_map_lookup_elem(&networks, &zero);
@@ -64,11 +64,11 @@ static __always_inline int measured(struct xdp_md *ctx, int with_network) {
 }
 
 SEC("xdp") int parse(struct xdp_md *ctx) {
-    return measured(ctx, 0);
+    return run_measured(ctx, 0);
 }
 
 SEC("xdp") int network(struct xdp_md *ctx) {
-    return measured(ctx, 1);
+    return run_measured(ctx, 1);
 }
 
 char permission[] SEC("license") = "Dual BSD/GPL";

@@ -59,8 +59,8 @@ def bit_counts(
     out = np.zeros(model.input.n_bits, dtype=np.int64)
     groups = _groups(structure, model)
     for start, (bits, patterns) in zip(row_starts(structure), groups, strict=True):
-        seen = np.asarray(counts[start : start + len(patterns)], dtype=np.int64)
-        out[list(bits)] = seen @ patterns
+        pattern_counts = np.asarray(counts[start : start + len(patterns)], dtype=np.int64)
+        out[list(bits)] = pattern_counts @ patterns
     return out
 
 

@@ -106,13 +106,13 @@ def _segments(sums: Sequence[HiddenSums]) -> tuple[tuple[int, ...], bool]:
     if all(each.fits_bytes for each in sums):
         return (), False
     ranges = np.concatenate([each.ranges for each in sums], axis=1)
-    segments, held = [0], np.zeros(ranges.shape[1], dtype=np.int64)
+    segments, sums_so_far = [0], np.zeros(ranges.shape[1], dtype=np.int64)
     for group in ranges:
         # Byte lanes must not carry into each other: widen before any lane could exceed 255.
-        if (held + group > 255).any():
+        if (sums_so_far + group > 255).any():
             segments.append(0)
-            held = np.zeros_like(held)
-        held = held + group
+            sums_so_far = np.zeros_like(sums_so_far)
+        sums_so_far = sums_so_far + group
         segments[-1] += 1
     if len(segments) == 1 and len(ranges) > 1:
         segments = [len(ranges) - len(ranges) // 2, len(ranges) // 2]

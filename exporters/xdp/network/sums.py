@@ -189,18 +189,18 @@ def outline_of(inputs: Sequence[InputSpec], bits: bool) -> Structure:
     return Structure(features, _selectors(features, groups), (), bits)
 
 
-def within_reach(found: Structure) -> Structure:
+def within_reach(structure: Structure) -> Structure:
     """Check that BPF jumps can reach over a structure's program, and return the structure.
 
     Raises:
         ExportError: the program has too many instructions.
     """
-    if found.instructions > MAX_INSTRUCTIONS:
+    if structure.instructions > MAX_INSTRUCTIONS:
         raise ExportError(
-            f"the network needs about {found.instructions:,} instructions, "
+            f"the network needs about {structure.instructions:,} instructions, "
             f"an XDP program has room for {MAX_INSTRUCTIONS:,}"
         )
-    return found
+    return structure
 
 
 def as_bits(model: ModelT) -> ModelT:
@@ -213,20 +213,20 @@ def _selectors(features: tuple[str, ...], groups: Iterable[BitGroup]) -> tuple[S
     of_key: dict[tuple[str, bool, int, int], list[BitGroup]] = {}
     for group in groups:
         of_key.setdefault(group.key, []).append(group)
-    found = []
+    selectors = []
     for (feature, is_cuts, part, shift), members in of_key.items():
         index = features.index(feature)
         if is_cuts:
             count = max(len(group.cuts) for group in members)
             form = _form(count, max(group.cuts[-1] for group in members))
-            found.append(Selector(index, form, part, _room(form, count)))
+            selectors.append(Selector(index, form, part, _room(form, count)))
         else:
             width = max(len(group.bits) for group in members)
             clamped = any(group.clamp < (1 << 32) - 1 for group in members)
-            found.append(Selector(index, "bits", part, 0, shift, width, clamped))
+            selectors.append(Selector(index, "bits", part, 0, shift, width, clamped))
     order = {form: i for i, form in enumerate(get_args(Form))}
     return tuple(
-        sorted(found, key=lambda s: (min(order[s.form], 3), s.feature, s.form, s.part, s.shift))
+        sorted(selectors, key=lambda s: (min(order[s.form], 3), s.feature, s.form, s.part, s.shift))
     )
 
 
@@ -297,19 +297,19 @@ def hidden_sums(layer: HiddenLayer, groups: InputGroups, plan: LayerPlan) -> Hid
     neurons = 8 * plan.words
     thresholds = np.full(neurons, 1, dtype=np.int64)  # neurons that do not exist never fire
     thresholds[: layer.n_outputs] = layer.thresholds
-    found = []
+    group_rows = []
     for bits, patterns in groups:
         rows = np.zeros((len(patterns), neurons), dtype=np.int64)
         rows[:, : layer.n_outputs] = row_sums(layer, bits, patterns)
         least = rows.min(axis=0)
         thresholds -= least
-        found.append(rows - least)
-    total = np.array([rows.max(axis=0) for rows in found]).sum(axis=0)
+        group_rows.append(rows - least)
+    total = np.array([rows.max(axis=0) for rows in group_rows]).sum(axis=0)
     # Zero the rows of constant neurons, so that their sums cannot overflow into a neighbour's byte.
     constant = (thresholds <= 0) | (thresholds > total)
-    for rows in found:
+    for rows in group_rows:
         rows[:, constant] = 0
-    return HiddenSums(tuple(found), thresholds)
+    return HiddenSums(tuple(group_rows), thresholds)
 
 
 InputGroups = list[tuple[tuple[int, ...], Bits]]
@@ -323,7 +323,7 @@ def layer_groups(structure: Structure, before: LayerPlan | None, model: Classifi
     """
     if before is not None:
         return [(n, BitGroup("", n).patterns) for n in before.fired]
-    found: InputGroups = [((), np.zeros((s.rows, 0), np.bool_)) for s in structure.selectors]
+    patterns_of: InputGroups = [((), np.zeros((s.rows, 0), np.bool_)) for s in structure.selectors]
     for group in input_groups(model.input):
         index = structure.keys.get(group.key)
         if index is None:
@@ -335,8 +335,8 @@ def layer_groups(structure: Structure, before: LayerPlan | None, model: Classifi
             patterns = patterns[np.minimum(np.arange(rows), len(group.cuts))]
         else:
             patterns = patterns[np.arange(rows) % len(patterns)]
-        found[index] = group.bits, patterns
-    return found
+        patterns_of[index] = group.bits, patterns
+    return patterns_of
 
 
 def check_room(selector: Selector, group: BitGroup) -> None:

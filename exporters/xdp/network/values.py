@@ -200,12 +200,12 @@ def value_bytes(structure: Structure, model: Classifier) -> bytes:
     if structure.tables:
         from n3ic.exporters.xdp.tables.values import table_parts
 
-        made = table_parts(structure, cast("TablesModel", source))
+        own_parts = table_parts(structure, cast("TablesModel", source))
     else:
-        made = _layer_parts(structure, cast("BinaryModel", source))
+        own_parts = _layer_parts(structure, cast("BinaryModel", source))
     out = []
     for array in where.members:
-        out.append(b"".join([*parts[array.name], made.get(array.name, b"")]))
+        out.append(b"".join([*parts[array.name], own_parts.get(array.name, b"")]))
         out[-1] = out[-1].ljust(array.bytes, b"\0")
         assert len(out[-1]) == array.bytes  # noqa: S101 - the layout is of the same structure
     return b"".join(out)

@@ -31,7 +31,7 @@
 #define QUEUES 64
 #define CHUNKS 2048
 
-/* All in the order of this machine's bytes. */
+/* In the byte order of this machine. */
 struct record {
     uint32_t size;        /* of the record, with the frame behind it */
     uint32_t length;      /* of the frame */
@@ -45,16 +45,16 @@ struct pcap_packet {
 
 struct sink {
     int fd, listener, pcap;
-    uint64_t taken, dropped;
+    uint64_t written, dropped;
 };
 
-static int say(const char *what) {
+static int report_error(const char *what) {
     fprintf(stderr, "shunted: %s: %s\n", what, strerror(errno));
     return 0;
 }
 
 /* Writes all or nothing; a file or pipe waits for its reader, a socket does not. */
-static int put(struct sink *s, const struct iovec *parts, size_t size) {
+static int write_record(struct sink *s, const struct iovec *parts, size_t size) {
     struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = 2};
     struct iovec left[2] = {parts[0], parts[1]};
     ssize_t done;
@@ -71,7 +71,7 @@ static int put(struct sink *s, const struct iovec *parts, size_t size) {
     return 1;
 }
 
-static void take(void *to, const struct xsk_frame *f) {
+static void emit_record(void *to, const struct xsk_frame *f) {
     struct sink *s = to;
     struct timespec now;
     struct record r = {.size = (uint32_t)sizeof r + f->length, .length = f->length};
@@ -82,18 +82,18 @@ static void take(void *to, const struct xsk_frame *f) {
     r.time_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     p.seconds = (uint32_t)now.tv_sec;
     p.nanoseconds = (uint32_t)now.tv_nsec;
-    if (f->about)
-        r.handed = *f->about;
+    if (f->metadata)
+        r.handed = *f->metadata;
     if (s->pcap)
         parts[0] = (struct iovec){&p, sizeof p};
-    if (s->fd >= 0 && put(s, parts, parts[0].iov_len + parts[1].iov_len))
-        s->taken++;
+    if (s->fd >= 0 && write_record(s, parts, parts[0].iov_len + parts[1].iov_len))
+        s->written++;
     else
         s->dropped++;
 }
 
 /* The map `sockets` of the program of an interface; -1 where there is none. */
-static int sockets_of(uint32_t interface) {
+static int find_sockets(uint32_t interface) {
     uint32_t number = 0, ids[64], size;
     struct bpf_prog_info program = {.nr_map_ids = 64, .map_ids = (uint64_t)(uintptr_t)ids};
     int fd;
@@ -132,13 +132,13 @@ static int open_sink(struct sink *s, const char *place) {
         s->pcap = 1;
         file = fopen(place, "we");
         if (!file || fwrite(head, sizeof head, 1, file) != 1 || fflush(file))
-            return say(place);
+            return report_error(place);
         s->fd = fileno(file);
         return 1;
     }
     errno = ENAMETOOLONG;
     if (length >= sizeof address.sun_path)
-        return say(place);
+        return report_error(place);
     memcpy(address.sun_path, place, length);
     s->fd = -1;
     unlink(place);
@@ -146,26 +146,26 @@ static int open_sink(struct sink *s, const char *place) {
     s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->listener < 0 || bind(s->listener, (struct sockaddr *)&address, sizeof address) ||
         listen(s->listener, 1))
-        return say(place);
+        return report_error(place);
     return 1;
 }
 
-/* Lets a reader in, or the one that is there go. */
-static void meet(struct sink *s) {
+/* Accepts a reader, or closes the one that left. */
+static void accept_reader(struct sink *s) {
     char byte;
-    int found = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+    int reader = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
 
     if (s->fd >= 0 && recv(s->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0) {
         close(s->fd);
         s->fd = -1;
     }
-    if (found >= 0 && s->fd < 0)
-        s->fd = found;
-    else if (found >= 0)
-        close(found);
+    if (reader >= 0 && s->fd < 0)
+        s->fd = reader;
+    else if (reader >= 0)
+        close(reader);
 }
 
-static void run(struct xsk *x, uint32_t queues, struct sink *s, int signals) {
+static void relay_frames(struct xsk *x, uint32_t queues, struct sink *s, int signals) {
     struct pollfd wait[QUEUES + 3];
 
     for (uint32_t i = 0; i < queues; i++)
@@ -177,9 +177,9 @@ static void run(struct xsk *x, uint32_t queues, struct sink *s, int signals) {
         if (poll(wait, queues + 3, -1) < 0 && errno != EINTR)
             return;
         if (wait[queues + 1].revents || wait[queues + 2].revents)
-            meet(s);
+            accept_reader(s);
         for (uint32_t i = 0; i < queues; i++)
-            xsk_read(&x[i], take, s);
+            xsk_read(&x[i], emit_record, s);
         if (wait[queues].revents)
             return;
     }
@@ -198,9 +198,10 @@ int main(int argc, char **argv) {
         return 2;
     }
     interface = if_nametoindex(argv[1]);
-    map = interface ? sockets_of(interface) : -1;
+    map = interface ? find_sockets(interface) : -1;
     if (map < 0) {
-        fprintf(stderr, "shunted: %s: no program of n3ic there, or no right to ask for it\n",
+        fprintf(stderr,
+                "shunted: %s: no program of n3ic is attached, or root's rights are missing\n",
                 argv[1]);
         return 1;
     }
@@ -214,17 +215,17 @@ int main(int argc, char **argv) {
     for (uint32_t i = 0; i < queues; i++) {
         if (!xsk_open(&x[i], interface, i, CHUNKS) ||
             bpf_map_update_elem(map, &i, &x[i].fd, BPF_ANY)) {
-            say("a socket for a queue");
+            report_error("cannot open a socket for a queue");
             return 1;
         }
     }
     fprintf(stderr, "shunted: %s: %u queues\n", argv[1], queues);
-    run(x, queues, &s, signalfd(-1, &ends, SFD_CLOEXEC));
+    relay_frames(x, queues, &s, signalfd(-1, &ends, SFD_CLOEXEC));
     for (uint32_t i = 0; i < queues; i++) {
         kernel += xsk_lost(&x[i], &lost) ? lost : 0;
         xsk_close(&x[i]);
     }
-    fprintf(stderr, "shunted: %" PRIu64 " taken, %" PRIu64 " dropped, %" PRIu64 " lost\n", s.taken,
-            s.dropped, kernel);
+    fprintf(stderr, "shunted: %" PRIu64 " taken, %" PRIu64 " dropped, %" PRIu64 " lost\n",
+            s.written, s.dropped, kernel);
     return 0;
 }

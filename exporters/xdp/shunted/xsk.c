@@ -27,7 +27,7 @@ static int map_ring(int fd, struct xsk_ring *r, uint64_t place, size_t size,
     return 1;
 }
 
-static int set(int fd, int option, const void *value, size_t size) {
+static int set_option(int fd, int option, const void *value, size_t size) {
     return !setsockopt(fd, SOL_XDP, option, value, (socklen_t)size);
 }
 
@@ -43,14 +43,14 @@ static int map_rings(struct xsk *x) {
 }
 
 /* Gives a chunk to the kernel. There is room: the ring has one entry for each. */
-static void fill(struct xsk *x, uint64_t address) {
+static void release_chunk(struct xsk *x, uint64_t address) {
     uint32_t at = *x->filled.producer;
 
     ((uint64_t *)x->filled.entries)[at & (x->chunks - 1)] = address - address % XSK_CHUNK;
     __atomic_store_n(x->filled.producer, at + 1, __ATOMIC_RELEASE);
 }
 
-static int join(const struct xsk *x, uint32_t interface, uint32_t queue) {
+static int bind_queue(const struct xsk *x, uint32_t interface, uint32_t queue) {
     struct sockaddr_xdp address = {
         .sxdp_family = AF_XDP,
         .sxdp_flags = USE_PIECES,
@@ -75,18 +75,18 @@ int xsk_open(struct xsk *x, uint32_t interface, uint32_t queue, uint32_t chunks)
     }
     area.addr = (uint64_t)(uintptr_t)x->memory;
     x->fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
-    if (x->fd < 0 || !set(x->fd, XDP_UMEM_REG, &area, sizeof area) ||
-        !set(x->fd, XDP_UMEM_FILL_RING, &chunks, sizeof chunks) ||
-        !set(x->fd, XDP_UMEM_COMPLETION_RING, &chunks, sizeof chunks) ||
-        !set(x->fd, XDP_RX_RING, &chunks, sizeof chunks) || !map_rings(x))
+    if (x->fd < 0 || !set_option(x->fd, XDP_UMEM_REG, &area, sizeof area) ||
+        !set_option(x->fd, XDP_UMEM_FILL_RING, &chunks, sizeof chunks) ||
+        !set_option(x->fd, XDP_UMEM_COMPLETION_RING, &chunks, sizeof chunks) ||
+        !set_option(x->fd, XDP_RX_RING, &chunks, sizeof chunks) || !map_rings(x))
         return 0;
     for (uint32_t i = 0; i < chunks; i++)
-        fill(x, (uint64_t)i * XSK_CHUNK);
-    return join(x, interface, queue);
+        release_chunk(x, (uint64_t)i * XSK_CHUNK);
+    return bind_queue(x, interface, queue);
 }
 
 /* What the program noted before a frame. It is wiped, so that it is not read twice. */
-static const struct handed *about(struct xsk *x, uint64_t address, struct handed *out) {
+static const struct handed *read_metadata(struct xsk *x, uint64_t address, struct handed *out) {
     uint8_t *before = x->memory + address - sizeof *out;
 
     if (address % XSK_CHUNK < sizeof *out)
@@ -96,14 +96,15 @@ static const struct handed *about(struct xsk *x, uint64_t address, struct handed
     return out->known == HANDED ? out : NULL;
 }
 
-uint32_t xsk_read(struct xsk *x, xsk_take take, void *to) {
+uint32_t xsk_read(struct xsk *x, xsk_consumer consume, void *to) {
     uint32_t end = __atomic_load_n(x->received.producer, __ATOMIC_ACQUIRE), frames = 0;
     const struct xdp_desc *entries = x->received.entries;
 
     for (uint32_t at = *x->received.consumer; at != end;) {
         const struct xdp_desc *first = &entries[at & (x->chunks - 1)], *d = first;
-        struct handed noted;
-        struct xsk_frame frame = {about(x, first->addr, &noted), x->memory + first->addr, 0};
+        struct handed buffer;
+        struct xsk_frame frame = {read_metadata(x, first->addr, &buffer), x->memory + first->addr,
+                                  0};
         size_t length = 0;
         uint32_t next = at;
 
@@ -117,12 +118,12 @@ uint32_t xsk_read(struct xsk *x, xsk_take take, void *to) {
             frame.bytes = x->whole;
         frame.length = (uint32_t)length;
         if (length <= sizeof x->whole)
-            take(to, &frame);
+            consume(to, &frame);
         else
             x->cut++;
         frames++;
         for (; at != next; at++)
-            fill(x, entries[at & (x->chunks - 1)].addr);
+            release_chunk(x, entries[at & (x->chunks - 1)].addr);
         __atomic_store_n(x->received.consumer, at, __ATOMIC_RELEASE);
     }
     return frames;

@@ -15,13 +15,13 @@
 #define XSK_LARGEST 65536 /* bytes of a frame */
 
 struct xsk_frame {
-    const struct handed *about; /* NULL where the kernel had no room for it */
+    const struct handed *metadata; /* NULL where the kernel had no room for it */
     const uint8_t *bytes;
     uint32_t length;
 };
 
-/* Takes a frame, which is gone when it returns. */
-typedef void (*xsk_take)(void *to, const struct xsk_frame *frame);
+/* Consumes a frame, whose bytes are valid until it returns. */
+typedef void (*xsk_consumer)(void *to, const struct xsk_frame *frame);
 
 /* A ring of the kernel: `producer` and `consumer` count on, the entries follow each other. */
 struct xsk_ring {
@@ -46,10 +46,10 @@ struct xsk {
  */
 int xsk_open(struct xsk *x, uint32_t interface, uint32_t queue, uint32_t chunks);
 
-/* Hands all frames that are there to a function; how many. */
-uint32_t xsk_read(struct xsk *x, xsk_take take, void *to);
+/* Calls a function for each received frame; their number. */
+uint32_t xsk_read(struct xsk *x, xsk_consumer consume, void *to);
 
-/* Frames that the kernel had for the socket, and no room for; 0 where it refuses to say. */
+/* Reads the number of frames that the kernel dropped for want of room; 0 if it refuses. */
 int xsk_lost(const struct xsk *x, uint64_t *lost);
 
 void xsk_close(struct xsk *x);

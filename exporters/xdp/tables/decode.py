@@ -36,7 +36,7 @@ def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]
     stored = _parted(joined, structure)
     places = {t: place for place, t in enumerate(arranged(structure, as_bits(model)))}
     least = [table.entries.min(axis=0).astype(np.int64) for table in model.tables]
-    found = DecodedTables(
+    decoded = DecodedTables(
         NETWORK,
         tuple(read[places[t]] for t in range(len(least))),
         tuple(stored[places[t]] + low for t, low in enumerate(least)),
@@ -44,7 +44,7 @@ def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]
         shunt=int.from_bytes(value["shunt"], "little"),
         digest=value["model"].hex(),
     )
-    return (compared(model, found),)
+    return (compared(model, decoded),)
 
 
 def _bits(data: bytes, structure: Structure, n_bits: int) -> list[tuple[int, ...]]:
@@ -53,22 +53,22 @@ def _bits(data: bytes, structure: Structure, n_bits: int) -> list[tuple[int, ...
     Raises:
         VerifyError: a row is not the sum over its bits, or two bits set the same index bit.
     """
-    held = np.frombuffer(data, dtype="<u8")
-    given: list[dict[int, int]] = []
+    words_read = np.frombuffer(data, dtype="<u8")
+    words_of_bits: list[dict[int, int]] = []
     at = 0
     for low, words in zip(range(0, n_bits, 4), structure.touched, strict=True):
         count = min(4, n_bits - low)
-        part = held[at : at + (len(words) << count)].reshape(1 << count, -1)
+        part = words_read[at : at + (len(words) << count)].reshape(1 << count, -1)
         single = part[[1 << b for b in range(count)]]
         patterns = (np.arange(len(part))[:, None] >> np.arange(count) & 1).astype(np.uint64)
         if not np.array_equal(part, patterns @ single):
             raise VerifyError(f"{NETWORK}: rows from input {low} on are not sums over them")
-        given += [dict(zip(words, row, strict=True)) for row in single.tolist()]
+        words_of_bits += [dict(zip(words, row, strict=True)) for row in single.tolist()]
         at += part.size
-    if held[at:].any():
+    if words_read[at:].any():
         raise VerifyError(f"{NETWORK}: an input that does not exist addresses a table")
     owner: dict[int, int] = {}
-    for bit, row in enumerate(given):
+    for bit, row in enumerate(words_of_bits):
         for word, value in row.items():
             for place in range(_WORD):
                 if value >> place & 1 and owner.setdefault(word * _WORD + place, bit) != bit:

@@ -82,10 +82,10 @@ def tables_structure(models: Sequence[TablesModel], *, bits: bool = False) -> St
     tables = _joined(sizes, widths, 1 if counts[0] == 2 else 8 * scores.words)
     words = index_places([sum(joint) for joint in tables])[-1][0] + 1
     layers = (LayerPlan(8 * words, 8, block=BLOCK), scores)
-    found = Structure(outline.features, outline.selectors, layers, bits, tables)
-    touched = np.any([touched_words(found, m, arranged(found, m)) for m in models], axis=0)
+    structure = Structure(outline.features, outline.selectors, layers, bits, tables)
+    touched = np.any([touched_words(structure, m, arranged(structure, m)) for m in models], axis=0)
     return within_reach(
-        replace(found, touched=tuple(tuple(np.flatnonzero(row).tolist()) for row in touched))
+        replace(structure, touched=tuple(tuple(np.flatnonzero(row).tolist()) for row in touched))
     )
 
 
@@ -100,16 +100,16 @@ def _joined(
         stride: bytes of an entry; if it is 1, sums of entries must fit a byte.
     """
     out: list[tuple[int, ...]] = []
-    held = 0
+    largest_sum = 0
     for size, width in zip(sizes, widths, strict=True):
         most = (1 << width) - 1
-        fits = stride > 1 or held + most <= MAX_BYTE
+        fits = stride > 1 or largest_sum + most <= MAX_BYTE
         if out and fits and stride << (sum(out[-1]) + size) <= MAX_JOINT_BYTES:
             out[-1] += (size,)
-            held += most
+            largest_sum += most
         else:
             out.append((size,))
-            held = most
+            largest_sum = most
     return tuple(out)
 
 

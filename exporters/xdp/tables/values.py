@@ -37,10 +37,10 @@ def table_parts(structure: Structure, model: TablesModel) -> dict[str, bytes]:
         raise ExportError(f"the scores are too large: the program's have {plan.lane} bits")
     start = model.bias.astype(np.int64)
     rows = []
-    left = iter(tables)
+    remaining_tables = iter(tables)
     for joint in structure.tables:
         sums = np.zeros((1, len(model.bias)), dtype=np.int64)
-        for bits, table in zip(joint, left, strict=False):
+        for bits, table in zip(joint, remaining_tables, strict=False):
             each = np.zeros((1 << bits, len(model.bias)), dtype=np.int64)
             if table is not None:
                 least = table.entries.min(axis=0).astype(np.int64)
@@ -50,21 +50,24 @@ def table_parts(structure: Structure, model: TablesModel) -> dict[str, bytes]:
         rows.append(sums)
     entries, indices = np.concatenate(rows), _index_rows(structure, model, tables)
     if structure.classes > 2:
-        first, held = _lanes(start[None] + score_offset(plan.lane), plan), _lanes(entries, plan)
+        first, rows_bytes = (
+            _lanes(start[None] + score_offset(plan.lane), plan),
+            _lanes(entries, plan),
+        )
     elif (most := int(entries.max())) > MAX_BYTE:
         raise ExportError(f"entries that the program reads together sum to {most} in a byte")
     else:
-        first, held = start.astype("<i8").tobytes(), entries.astype(np.uint8).tobytes()
-    return {"start1": first, "rows1": held, "rows0": indices}
+        first, rows_bytes = start.astype("<i8").tobytes(), entries.astype(np.uint8).tobytes()
+    return {"start1": first, "rows1": rows_bytes, "rows0": indices}
 
 
 def _index_rows(structure: Structure, model: TablesModel, tables: list[Table | None]) -> bytes:
     """Return the rows of all selectors: what each row adds to the index words."""
     marks = np.zeros((model.input.n_bits, structure.layers[0].words), dtype=np.uint64)
-    left = iter(tables)
+    remaining_tables = iter(tables)
     places = index_places([sum(joint) for joint in structure.tables])
     for joint, (word, shift) in zip(structure.tables, places, strict=True):
-        for bits, table in zip(joint, left, strict=False):
+        for bits, table in zip(joint, remaining_tables, strict=False):
             for j, bit in enumerate(table.bits if table else ()):
                 marks[bit, word] |= np.uint64(1 << (shift + j))
             shift += bits

@@ -173,14 +173,14 @@ int main(int argc, char **argv) {
         return 2;
     }
     std::fclose(image);
-    say_ready();
+    report_ready();
 
     static uint8_t bytes[kMaxFrame];
     pollfd port = {fd, POLLIN, 0};
     Milliseconds time;
     while (!stopped) {
         if (!node.full()) {
-            if (!wait_for(&port, 1, node.idle() ? 1 : 0) || gone(port))
+            if (!wait_for_frames(&port, 1, node.idle() ? 1 : 0) || is_port_gone(port))
                 return 1;
             while (port.revents && !node.full()) {
                 const ssize_t length = read(fd, bytes, sizeof bytes);

@@ -280,15 +280,15 @@ def test_a_ring_that_nobody_empties_loses_packets_and_says_so(program, tmp_path)
     [
         (["--policy", "x=drop"], "verdicts are the classes, shunt, undecided and aside"),
         (["--policy", "a=cpu:1"], "cpu is an action of the XDP target alone"),
-        (["--policy", "a=fly"], "no such action"),
-        (["--policy", "a=drop:1"], "drop takes no an argument"),
+        (["--policy", "a=fly"], "unknown action"),
+        (["--policy", "a=drop:1"], "drop takes no argument"),
         (["--policy", "a=mark:4294967296"], "a mark is a number"),
         (["--policy", "a=interface:none"], "none: no port has that name"),
         (["--policy", "shunt=drop"], "the model shunts nothing"),
         (["--take", "x=0"], "expected RING=PORT"),
         (["--mbufs", "7"], "--mbufs 7: expected a number from 1024"),
         (["--packets", "-1"], "--packets -1: expected a number"),
-        (["more"], "more: no such argument"),
+        (["more"], "more: unknown argument"),
         (["--decisions", "/nowhere/x"], "/nowhere/x: No such file"),
     ],
 )

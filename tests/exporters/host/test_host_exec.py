@@ -164,7 +164,7 @@ def test_bad_binary_records(bnn_exec: Path) -> None:
         (["-k", "sse9"], 2, "no kernel"),
         (["-x"], 2, "usage"),
         (["a", "b"], 2, "usage"),
-        (["--units", "metric"], 2, "--units metric: nic or source"),
+        (["--units", "metric"], 2, "--units metric: expected nic or source"),
         (["-f", "--units", "source"], 2, "binary records hold the integers of a NIC"),
         (["/nonexistent/flows.csv"], 1, "/nonexistent/flows.csv: No such file"),
         (["-w", "/nonexistent/w"], 1, "/nonexistent/w: No such file"),
@@ -245,10 +245,10 @@ def test_other_networks_under_the_sanitizers(
     ("first", "arguments", "words"),
     [
         ("", [], "the units of this table are not known: run with --units nic (the integers"),
-        ("# n3ic-units: nic\n", ["-u", "source"], "line 1 says nic, source is expected"),
-        ("# n3ic-units: source\n", ["-u", "nic"], "line 1 says source, nic is expected"),
-        ("# n3ic-units: nice\n", [], "line 1 says other units, nic or source is expected"),
-        ("# n3ic-units:\n", ["-u", "nic"], "line 1 says other units, nic is expected"),
+        ("# n3ic-units: nic\n", ["-u", "source"], "line 1 says nic, expected source"),
+        ("# n3ic-units: source\n", ["-u", "nic"], "line 1 says source, expected nic"),
+        ("# n3ic-units: nice\n", [], "line 1 says other units, expected nic or source"),
+        ("# n3ic-units:\n", ["-u", "nic"], "line 1 says other units, expected nic"),
         ("# units: nic\n", [], "the units of this table are not known"),
     ],
 )

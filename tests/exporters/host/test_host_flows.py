@@ -428,8 +428,8 @@ def test_a_capture_that_ends_early_counts_up_to_there(small: Path, tmp_path: Pat
     ("arguments", "code", "message"),
     [
         (["/nowhere/x.pcap"], 1, "/nowhere/x.pcap: No such file"),
-        (["-c", "0", "x"], 2, "-c 0: a number of packets"),
-        (["-c", "-1", "x"], 2, "-c -1: a number of packets"),
+        (["-c", "0", "x"], 2, "-c 0: expected a number of packets"),
+        (["-c", "-1", "x"], 2, "-c -1: expected a number of packets"),
         (["/"], 1, "/: Is a directory"),
         (["-z"], 2, "usage: flow-exec"),
         (["a", "b"], 2, "usage: flow-exec"),

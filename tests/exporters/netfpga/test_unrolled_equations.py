@@ -115,7 +115,7 @@ def values_of(system: EquationSystem) -> list[tuple[int, ...]]:
         total, turned = equation.total
         odd = tuple((count & 1) ^ turned for count in counts)
         assert values.setdefault(total, odd) == odd
-        values[equation.made] = tuple(count >> 1 for count in counts)
+        values[equation.variable] = tuple(count >> 1 for count in counts)
     return [values[v] for v in range(len(system.defined))]
 
 

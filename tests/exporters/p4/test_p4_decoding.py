@@ -14,7 +14,7 @@ import pytest
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.decoding import DecodedEntry, decode_entries, from_tutorial
 from n3ic.exporters.p4.exporter import EXPORTER as P4
-from n3ic.exporters.p4.shared.decoding import held_digest
+from n3ic.exporters.p4.shared.decoding import digest_of_numbers
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
@@ -206,8 +206,8 @@ def test_a_shunting_threshold_is_read_back(target: Exporter, tmp_path: Path) -> 
 def test_a_digest_is_told_by_its_first_eight_digits() -> None:
     model = drawn()
     start = int(model.digest[:8], 16)
-    assert held_digest([start, start], model) == model.digest
-    assert held_digest([start, 5], model) == "00000005"
+    assert digest_of_numbers([start, start], model) == model.digest
+    assert digest_of_numbers([start, 5], model) == "00000005"
 
 
 def test_the_line_of_a_command_that_n3ic_does_not_write_is_named(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_hangup_swaps_the_model(daemon, veth, daemon_model, built, tmp_path):
     assert (found["model"], found["verdict"] in "xyz") == (second.digest[:16], True)
     path.write_bytes(path.read_bytes()[:-30])
     running.process.send_signal(signal.SIGHUP)
-    running.expect("the old values hold")
+    running.expect("the old values stay")
     send(veth[1], flows([1002]))
     assert reader.line()["model"] == second.digest[:16]
     assert running.end() == 0
@@ -220,7 +220,7 @@ def test_the_room_of_a_running_program_holds(daemon, veth, daemon_model, built, 
     assert running.end() == 0
     repacked(built, daemon_model, path, flows=100)
     running.start()
-    assert "another room or clock" in running.log[-2]
+    assert "another table size or clock" in running.log[-2]
     assert running.log[-1].partition("room for")[2] == room
     assert running.end() == 0
 
@@ -260,7 +260,7 @@ def test_damaged_packs_are_refused(daemon, built, tmp_path):
         check(data[:at], "cut off" if at != 12 else "")
     for at in rng.integers(0, len(data), 8):
         check(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], "n3icd")
-    check(data + b"x", "behind the end")
+    check(data + b"x", "follow the end")
     check(body + b"\0" + data[len(body) :], "zero byte")
     lines = body.splitlines(keepends=True)
     for i in range(1, len(lines)):  # each line is needed
@@ -269,24 +269,24 @@ def test_damaged_packs_are_refused(daemon, built, tmp_path):
     model = next(line for line in lines if line.startswith(b"inner models"))
     for old, new, why in (
         (model, model[:-3] + b"\n", "another size"),
-        (model, model + model, "second value"),
+        (model, model + model, "two values"),
         (model, model.replace(b"models 0", b"models 64"), "no such place"),
         (model, model.replace(b"models 0", b"models -1"), "no such place"),
         (model, model.replace(b"models 0", b"models 99999999999999999999"), "no such place"),
         (model, model[:-2] + b"g\n", "another size"),
-        (b"class 0 0 benign", b"class 0 99 benign", "no such class"),
-        (b"class 0 0 benign", b"class 0 0 %00", "damaged name"),
-        (b"class 0 0 benign", b"class 0 0 %", "damaged name"),
-        (b"class 0 0 benign", b"class 0 0 %ff%fe", "damaged name"),
-        (b"class 0 0 benign", b"class 0 0 %ed%a0%80", "damaged name"),
+        (b"class 0 0 benign", b"class 0 99 benign", "unknown class"),
+        (b"class 0 0 benign", b"class 0 0 %00", "name is damaged"),
+        (b"class 0 0 benign", b"class 0 0 %", "name is damaged"),
+        (b"class 0 0 benign", b"class 0 0 %ff%fe", "name is damaged"),
+        (b"class 0 0 benign", b"class 0 0 %ed%a0%80", "name is damaged"),
         (b"class 0 0 benign", b"class 0 0 b e n i g n", "not a line"),
         (b"entries flows ", b"entries flows 9", "n3icd"),
-        (b"entries flows ", b"entries flow ", "no such map"),
+        (b"entries flows ", b"entries flow ", "unknown map"),
         (b"layout ", b"layout 0", "another program"),
-        (b"value config 0 ", b"interface config 0 200 lo\nvalue config 0 ", "no place"),
-        (b"value config 0 ", b"value models 0 ", "no such map"),
+        (b"value config 0 ", b"interface config 0 200 lo\nvalue config 0 ", "expected the place"),
+        (b"value config 0 ", b"value models 0 ", "unknown map"),
         (b"feature 0 ", b"feature 9999 ", "not a line"),
-        (b"options 00", b"options 02", "no live program"),
+        (b"options 00", b"options 02", "a live program cannot"),
         (b"model 0 ", b"model 0 a b c d e f g h ", "not a line"),
         (b"n3ic-pack 2", b"n3ic-pack 9", "another version"),
     ):
@@ -336,7 +336,7 @@ def test_what_is_in_the_socket_s_place(daemon, veth, tmp_path):
     running = daemon()
     running.socket.write_text("a file")
     done = running.run()
-    assert (done.returncode, "no socket" in done.stderr) == (1, True)
+    assert (done.returncode, "is not a socket" in done.stderr) == (1, True)
     assert running.socket.read_text() == "a file"
     running.socket.unlink()
     with socket.socket(socket.AF_UNIX) as other:
@@ -410,22 +410,22 @@ def test_another_program_on_the_interface_stays(daemon, veth, daemon_model):
     ("line", "why"),
     [
         ("nonsense", "expected key = value"),
-        ("colour = red", "no such key"),
+        ("colour = red", "unknown key"),
         ("queue = 1", "expected a number from 65536"),
         ("queue = 99999999999999999999", "expected a number"),
         ("mode = fast", "expected auto, native, generic or tcx"),
-        ("json = " + "x" * 300, "too long a value"),
-        ("x" * 2000, "too long a line"),
-        ("prometheus = 192.0.2.1:80", "for this machine alone"),
+        ("json = " + "x" * 300, "the value is too long"),
+        ("x" * 2000, "this line: it is too long"),
+        ("prometheus = 192.0.2.1:80", "to this machine alone"),
         ("prometheus = 127.0.0.1:0", "expected a path, or"),
         ("ipfix = example.com:1", "expected ADDRESS:PORT"),
         ("ipfix = 127.0.0.1", "expected ADDRESS:PORT"),
         ("syslog = /nonexistent/log", "No such file"),
-        ("json = /dev/null", "no regular file"),
+        ("json = /dev/null", "not a regular file"),
         ("socket = relative", "expected an absolute path"),
         ("pack = /nonexistent", "No such file"),
         ("pins = /nonexistent/bpf", "BPF file system"),
-        ("object = /dev/null", "not an object file"),
+        ("object = /dev/null", "cannot read this object"),
     ],
 )
 def test_wrong_settings_attach_nothing(daemon, veth, line, why):

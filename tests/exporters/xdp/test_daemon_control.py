@@ -257,7 +257,7 @@ def test_a_damaged_update_on_the_disk_is_left_out(running, veth, daemon_model, t
     (kept,) = (tmp_path / "updates").iterdir()
     kept.write_bytes(kept.read_bytes()[:-40])
     one.start()
-    assert any("holds in its place" in line for line in one.log)
+    assert any("is loaded in its place" in line for line in one.log)
     assert status(Interface.named(veth[0])).slots[0].digest == daemon_model.digest
     assert one.end() == 0
 
@@ -352,7 +352,7 @@ def test_packs_of_requests_are_checked_as_those_of_files(running, veth, built, d
     def summed(given):
         return given + b"end %08x\n" % zlib.crc32(given)
 
-    assert b"another checksum" in send_pack(data.replace(b"benign", b"malign"))
+    assert b"its checksum differs" in send_pack(data.replace(b"benign", b"malign"))
     assert b"cut off" in send_pack(data[:-1])
     drift = next(line for line in body.splitlines() if line.startswith(b"drift"))
     words = np.frombuffer(bytes.fromhex(drift.split()[3].decode()), "<u4").copy()
@@ -360,8 +360,8 @@ def test_packs_of_requests_are_checked_as_those_of_files(running, veth, built, d
         wrong = words.copy()
         wrong[at] = value
         line = b" ".join([*drift.split()[:3], wrong.tobytes().hex().encode()])
-        assert b"rows that no network has" in send_pack(summed(body.replace(drift, line)))
-    assert b"made of another one" in send_pack(data, f"{zlib.crc32(body) ^ 1:08x}")
+        assert b"no network has these rows" in send_pack(summed(body.replace(drift, line)))
+    assert b"made from another pack" in send_pack(data, f"{zlib.crc32(body) ^ 1:08x}")
     assert send_pack(data, f"{zlib.crc32(body):08x}") == b"ok\n"
     assert one.end() == 0
 
@@ -407,7 +407,7 @@ def test_others_than_root_may_not_ask(running, veth, public):
          ask, str(path)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "root alone may ask" in done.stdout, done.stderr
+    assert "only root may send" in done.stdout, done.stderr
     assert one.process.poll() is None
     assert one.end() == 0
 

@@ -74,7 +74,7 @@ def test_it_comes_back_with_its_interface(daemon, veth):
 
 @pytest.mark.parametrize(
     ("mode", "policy", "said"),
-    [("auto", "benign=mirror:lo", "mode = tcx can"), ("tcx", "benign=cpu:0", "only XDP does")],
+    [("auto", "benign=mirror:lo", "mode = tcx can"), ("tcx", "benign=cpu:0", "which tcx cannot")],
 )
 def test_a_pack_that_the_hook_cannot_follow(
     daemon, veth, daemon_model, built, tmp_path, mode, policy, said

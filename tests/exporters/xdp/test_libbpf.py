@@ -120,7 +120,7 @@ def test_without_perfmon_the_refusal_says_what_is_missing(compile_bpf, kernel, t
 
 @pytest.mark.parametrize("image", [b"", b"no object", b"\x7fELF" + bytes(200)])
 def test_a_damaged_object_is_an_error(kernel, image):
-    with pytest.raises(BpfError, match=r"bad\.o: not an object"):
+    with pytest.raises(BpfError, match=r"bad\.o: libbpf cannot read this object"):
         BpfObject(image, "bad.o")
 
 

@@ -44,7 +44,7 @@ NET_INLINE void bins_of_words(const uint32_t *words, size_t rows, uint32_t (*bin
 }
 
 /* Number of cuts that a value reaches. Cuts increase, so a binary search finds it. */
-NET_INLINE uint32_t reached(const uint32_t *cut, uint32_t count, uint32_t value) {
+NET_INLINE uint32_t count_reached_cuts(const uint32_t *cut, uint32_t count, uint32_t value) {
     uint32_t low = 0;
     while (count) {
         const uint32_t half = count / 2;
@@ -66,7 +66,7 @@ NET_INLINE void bins_of_features(const uint32_t *features, size_t rows, uint32_t
         /* Loops run over whole blocks, which vectorises; values of missing rows are not used. */
         if (width > FEW_CUTS) {
             for (size_t i = 0; i < BLOCK; i++) {
-                bins[f][i] = reached(cut, width, value[i]);
+                bins[f][i] = count_reached_cuts(cut, width, value[i]);
             }
             continue;
         }
@@ -86,11 +86,11 @@ NET_INLINE void look_up_eight(spn_value *to, const spn_value *a, const uint32_t 
                               const spn_value *table) {
     const spn_eight entries = *(const spn_eight *)table;
     for (size_t i = 0; i < BLOCK; i += 8) {
-        spn_eight found = __builtin_shuffle(entries, *(const spn_eight *)(bin + i));
+        spn_eight values = __builtin_shuffle(entries, *(const spn_eight *)(bin + i));
         if (a) {
-            found += *(const spn_eight *)(a + i);
+            values += *(const spn_eight *)(a + i);
         }
-        *(spn_eight *)(to + i) = found;
+        *(spn_eight *)(to + i) = values;
     }
 }
 #endif

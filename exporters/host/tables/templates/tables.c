@@ -17,11 +17,11 @@
 NET_INLINE void decide(const int32_t (*restrict sum)[BLOCK], const size_t most, size_t count,
                        size_t start, const struct sink *out) {
     int32_t margin[BLOCK];
-    uint32_t found[BLOCK];
+    uint32_t class[BLOCK];
     if (CLASSES == 2) { /* the first scores 0 */
         for (size_t i = 0; i < most; i++) {
             margin[i] = sum[0][i] < 0 ? -sum[0][i] : sum[0][i];
-            found[i] = margin[i] < SHUNT ? BNN_SHUNT : sum[0][i] > 0;
+            class[i] = margin[i] < SHUNT ? BNN_SHUNT : sum[0][i] > 0;
         }
     } else {
         int32_t best[BLOCK];
@@ -31,24 +31,24 @@ NET_INLINE void decide(const int32_t (*restrict sum)[BLOCK], const size_t most, 
             const int32_t b = sum[1 % SUMS][i];
             best[i] = b > a ? b : a;
             second[i] = b > a ? a : b;
-            found[i] = b > a;
+            class[i] = b > a;
         }
         for (uint32_t c = 2; c < CLASSES; c++) {
             for (size_t i = 0; i < most; i++) {
                 const int32_t score = sum[c % SUMS][i];
                 const int32_t lower = score < best[i] ? score : best[i];
-                found[i] = score > best[i] ? c : found[i];
+                class[i] = score > best[i] ? c : class[i];
                 best[i] = score > best[i] ? score : best[i];
                 second[i] = lower > second[i] ? lower : second[i];
             }
         }
         for (size_t i = 0; i < most; i++) {
             margin[i] = best[i] - second[i]; /* scores are below 2^30 */
-            found[i] = margin[i] < SHUNT ? BNN_SHUNT : found[i];
+            class[i] = margin[i] < SHUNT ? BNN_SHUNT : class[i];
         }
     }
     if (out->classes) {
-        memcpy(out->classes + start, found, count * sizeof *found);
+        memcpy(out->classes + start, class, count * sizeof *class);
     }
     if (out->margins) {
         memcpy(out->margins + start, margin, count * sizeof *margin);

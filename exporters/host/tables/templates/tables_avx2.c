@@ -12,7 +12,7 @@
 
 #define VECTOR static inline __attribute__((always_inline)) AVX2
 
-VECTOR __m256i loaded(const void *from) {
+VECTOR __m256i load_words(const void *from) {
     return _mm256_loadu_si256((const __m256i *)from);
 }
 
@@ -35,7 +35,7 @@ VECTOR void columns_of(const uint32_t *rows, const uint32_t width, __m256i (*res
                     value[e] = (int32_t)at[e * width];
                     value[4 + e] = (int32_t)at[(16 + e) * width];
                 }
-                column[w][g] = loaded(value);
+                column[w][g] = load_words(value);
             }
         }
         return;
@@ -160,7 +160,7 @@ VECTOR void masks_of_features_avx2(const uint32_t *features, __m256i *restrict m
 }
 
 /* 16 entries, in both halves. */
-VECTOR __m256i sixteen(const int8_t *from) {
+VECTOR __m256i load_sixteen_bytes(const int8_t *from) {
     return _mm256_castps_si256(_mm256_broadcast_ps((const __m128 *)from));
 }
 
@@ -174,20 +174,20 @@ VECTOR void look_up(const __m256i *plane, const uint16_t *of, const int8_t *own,
         at = _mm256_or_si256(at, _mm256_and_si256(plane[of[j]], weight));
     }
     for (uint32_t s = 0; s < SUMS; s++) {
-        __m256i found[16];
+        __m256i looked_up[16];
         uint32_t count = size > 4 ? 1u << (size - 4) : 1;
         for (uint32_t h = 0; h < count; h++) {
-            found[h] = _mm256_shuffle_epi8(sixteen(own + (s << size) + 16 * h), at);
+            looked_up[h] = _mm256_shuffle_epi8(load_sixteen_bytes(own + (s << size) + 16 * h), at);
         }
         for (uint32_t j = 4; j < size; j++) {
             __m256i sign = plane[of[j]];
             __asm__("" : "+x"(sign)); /* GCC 12 would compare it with 0 in memory first */
             count /= 2;
             for (uint32_t h = 0; h < count; h++) {
-                found[h] = _mm256_blendv_epi8(found[2 * h], found[2 * h + 1], sign);
+                looked_up[h] = _mm256_blendv_epi8(looked_up[2 * h], looked_up[2 * h + 1], sign);
             }
         }
-        total[s] = _mm256_add_epi8(total[s], found[0]);
+        total[s] = _mm256_add_epi8(total[s], looked_up[0]);
     }
 }
 
@@ -231,10 +231,10 @@ VECTOR void indices_of_words_avx2(const uint32_t *words, uint8_t *restrict index
     const __m256i low = _mm256_broadcastsi128_si256(_mm_maskload_epi32((const int *)words, first));
     const __m256i high = _mm256_broadcastsi128_si256(_mm_maskload_epi32((const int *)rest, last));
     for (uint32_t t = 0; t < ROOM; t += 32) {
-        __m256i found = _mm256_setzero_si256();
+        __m256i looked_up = _mm256_setzero_si256();
         for (uint32_t j = 0; j < MOST; j++) {
-            const __m256i from = loaded(&octets[j][t]);
-            const __m256i bit = loaded(&octet_bits[j][t]);
+            const __m256i from = load_words(&octets[j][t]);
+            const __m256i bit = load_words(&octet_bits[j][t]);
             /* Places from 16 on are those of the upper half: a shuffle gives 0 above 127. */
             const __m256i past = _mm256_set1_epi8(0x70);
             const __m256i other = _mm256_xor_si256(from, _mm256_set1_epi8(16));
@@ -244,9 +244,9 @@ VECTOR void indices_of_words_avx2(const uint32_t *words, uint8_t *restrict index
             const __m256i zero = _mm256_setzero_si256();
             const __m256i unset = _mm256_cmpeq_epi8(_mm256_and_si256(octet, bit), zero);
             const __m256i weight = _mm256_set1_epi8((char)(1u << j));
-            found = _mm256_or_si256(found, _mm256_andnot_si256(unset, weight));
+            looked_up = _mm256_or_si256(looked_up, _mm256_andnot_si256(unset, weight));
         }
-        _mm256_storeu_si256((__m256i *)(index + t), found);
+        _mm256_storeu_si256((__m256i *)(index + t), looked_up);
     }
 }
 
@@ -256,8 +256,8 @@ VECTOR void words_of_features_avx2(const uint32_t *features, uint32_t *restrict 
         uint32_t word = 0;
         for (uint32_t k = 0; k < 4; k++) {
             const uint32_t *of = compared + 32 * w + 8 * k;
-            const __m256i value = _mm256_i32gather_epi32((const int *)features, loaded(of), 4);
-            const __m256i cut = loaded(cuts + 32 * w + 8 * k);
+            const __m256i value = _mm256_i32gather_epi32((const int *)features, load_words(of), 4);
+            const __m256i cut = load_words(cuts + 32 * w + 8 * k);
             const __m256i set = _mm256_cmpeq_epi32(_mm256_max_epu32(value, cut), value);
             word |= (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(set)) << 8 * k;
         }

@@ -58,9 +58,9 @@ NET_INLINE void block_of_features(const uint32_t *features, union lanes *restric
         uint32_t raw[BLOCK];
         int32_t value[BLOCK]; /* in the same order: SSE2 compares signed numbers */
         for (size_t i = 0; i < BLOCK; i++) {
-            const uint32_t given = features[i * FIELDS + c->feature];
-            raw[i] = given < c->clamp ? given : c->clamp;
-            value[i] = (int32_t)(given ^ 0x80000000u);
+            const uint32_t feature_value = features[i * FIELDS + c->feature];
+            raw[i] = feature_value < c->clamp ? feature_value : c->clamp;
+            value[i] = (int32_t)(feature_value ^ 0x80000000u);
         }
         for (uint32_t k = 0; k < c->width; k++, set++) {
             const int32_t cut = (int32_t)(cuts[c->first + k] ^ 0x80000000u);

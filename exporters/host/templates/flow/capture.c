@@ -47,7 +47,7 @@ struct capture {
     uint32_t n_interfaces, room;
 };
 
-static uint32_t number32(const struct capture *c, const uint8_t *p) {
+static uint32_t read32(const struct capture *c, const uint8_t *p) {
     uint32_t x;
     memcpy(&x, p, sizeof x);
     if (c->swapped) {
@@ -56,24 +56,24 @@ static uint32_t number32(const struct capture *c, const uint8_t *p) {
     return x;
 }
 
-static uint32_t number16(const struct capture *c, const uint8_t *p) {
+static uint32_t read16(const struct capture *c, const uint8_t *p) {
     uint16_t x;
     memcpy(&x, p, sizeof x);
     return c->swapped ? (uint16_t)(x >> 8 | x << 8) : x;
 }
 
-static uint64_t number64(const struct capture *c, const uint8_t *p) {
+static uint64_t read64(const struct capture *c, const uint8_t *p) {
     uint64_t x;
     memcpy(&x, p, sizeof x);
     if (c->swapped) {
-        return (uint64_t)number32(c, p) << 32 | number32(c, p + 4);
+        return (uint64_t)read32(c, p) << 32 | read32(c, p + 4);
     }
     return x;
 }
 
-/* Reads one more piece; returns 0 at the end of the input. take() calls it only while fewer than
- * MAX_BLOCK bytes are left, so a piece always has room after them. */
-static int fill(struct capture *c) {
+/* Reads one more piece; returns 0 at the end of the input. read_bytes() calls it only while fewer
+ * than MAX_BLOCK bytes are left, so a piece always has room after them. */
+static int read_piece(struct capture *c) {
     memmove(c->data, c->data + c->at, c->end - c->at);
     c->end -= c->at;
     c->at = 0;
@@ -96,9 +96,9 @@ static int fill(struct capture *c) {
 }
 
 /* The next n bytes, at most MAX_BLOCK; NULL if fewer are left. */
-static const uint8_t *take(struct capture *c, size_t n) {
+static const uint8_t *read_bytes(struct capture *c, size_t n) {
     while (c->end - c->at < n) {
-        if (!fill(c)) {
+        if (!read_piece(c)) {
             return NULL;
         }
     }
@@ -106,62 +106,62 @@ static const uint8_t *take(struct capture *c, size_t n) {
     return c->data + c->at - n;
 }
 
-static int refuse(struct capture *c, const char *wrong) {
+static int set_error(struct capture *c, const char *wrong) {
     c->wrong = wrong;
     return -1;
 }
 
-/* Result after take() failed inside a packet or block: -1, or 0 if the program is to stop. */
-static int cut(struct capture *c) {
-    return *c->stop ? 0 : refuse(c, c->wrong ? c->wrong : "it is cut short");
+/* Result after read_bytes() failed inside a packet or block: -1, or 0 if the program is to stop. */
+static int truncation_result(struct capture *c) {
+    return *c->stop ? 0 : set_error(c, c->wrong ? c->wrong : "it is cut short");
 }
 
-/* Result after take() failed between two packets or blocks, where the input may end. */
-static int ended(struct capture *c) {
-    return c->at == c->end && !c->wrong ? 0 : cut(c);
+/* Result after read_bytes() failed between two packets or blocks, where the input may end. */
+static int end_result(struct capture *c) {
+    return c->at == c->end && !c->wrong ? 0 : truncation_result(c);
 }
 
 /* A link type as the meter takes it, with the bytes of the check sequence behind each frame. */
-static uint32_t with_check(uint32_t type, uint32_t bytes) {
+static uint32_t link_with_check(uint32_t type, uint32_t bytes) {
     return link_of(type) | (bytes <= CHECK_MOST ? bytes : 0) << CHECK_SHIFT;
 }
 
-static uint32_t snapshot_of(uint32_t said) {
-    return said && said <= INT_MAX ? said : MAX_SNAPSHOT;
+static uint32_t snapshot_of(uint32_t value) {
+    return value && value <= INT_MAX ? value : MAX_SNAPSHOT;
 }
 
 /* --- pcap ------------------------------------------------------------------------------ */
 
 static int open_pcap(struct capture *c) {
-    const uint8_t *head = take(c, 20);
+    const uint8_t *head = read_bytes(c, 20);
     if (!head) {
-        return cut(c);
+        return truncation_result(c);
     }
-    c->minor = number16(c, head + 2);
-    if (number16(c, head) != 2 || c->minor > 4) {
-        return refuse(c, no_capture);
+    c->minor = read16(c, head + 2);
+    if (read16(c, head) != 2 || c->minor > 4) {
+        return set_error(c, no_capture);
     }
-    c->snapshot = snapshot_of(number32(c, head + 12));
+    c->snapshot = snapshot_of(read32(c, head + 12));
     /* The upper bits say whether there is a check sequence, and its 16-bit words. */
-    const uint32_t link = number32(c, head + 16);
-    c->link = with_check(link & 0x03ffffff, link >> 26 & 1 ? 2 * (link >> 28) : 0);
+    const uint32_t link = read32(c, head + 16);
+    c->link = link_with_check(link & 0x03ffffff, link >> 26 & 1 ? 2 * (link >> 28) : 0);
     return 1;
 }
 
 /* As in libpcap: signed, unless the file has the other byte order. */
-static int64_t stamp32(const struct capture *c, const uint8_t *p) {
-    return c->swapped ? (int64_t)number32(c, p) : (int32_t)number32(c, p);
+static int64_t read_stamp(const struct capture *c, const uint8_t *p) {
+    return c->swapped ? (int64_t)read32(c, p) : (int32_t)read32(c, p);
 }
 
 static int next_pcap(struct capture *c, struct captured *f) {
-    const uint8_t *head = take(c, 16);
+    const uint8_t *head = read_bytes(c, 16);
     if (!head) {
-        return ended(c);
+        return end_result(c);
     }
-    f->seconds = stamp32(c, head);
-    f->nanoseconds = stamp32(c, head + 4) * (c->nanoseconds ? 1 : 1000);
-    f->captured = number32(c, head + 8);
-    f->length = number32(c, head + 12);
+    f->seconds = read_stamp(c, head);
+    f->nanoseconds = read_stamp(c, head + 4) * (c->nanoseconds ? 1 : 1000);
+    f->captured = read32(c, head + 8);
+    f->length = read32(c, head + 12);
     /* version 2.2 wrote the lengths in the other order, and 2.3 sometimes did */
     if (c->minor < 3 || (c->minor == 3 && f->captured > f->length)) {
         const uint32_t captured = f->length;
@@ -169,11 +169,11 @@ static int next_pcap(struct capture *c, struct captured *f) {
         f->captured = captured;
     }
     if (f->captured > MAX_SNAPSHOT) {
-        return refuse(c, damaged);
+        return set_error(c, damaged);
     }
-    f->bytes = take(c, f->captured);
+    f->bytes = read_bytes(c, f->captured);
     if (!f->bytes) {
-        return cut(c);
+        return truncation_result(c);
     }
     if (f->captured > c->snapshot) {
         f->captured = c->snapshot;
@@ -190,37 +190,37 @@ struct block {
 };
 
 /* Whether a block can have this length, header and trailer included. */
-static int sound(uint32_t total, uint32_t least) {
+static int is_block_length(uint32_t total, uint32_t least) {
     return total >= least && total <= MAX_BLOCK && total % 4 == 0;
 }
 
 /* Reads the header of a section: sets the byte order, and forgets the interfaces before it. */
-static int section(struct capture *c, int first) {
-    const uint8_t *head = take(c, 8);
+static int read_section(struct capture *c, int first) {
+    const uint8_t *head = read_bytes(c, 8);
     if (!head) {
-        return cut(c);
+        return truncation_result(c);
     }
     c->swapped = 0;
-    if (number32(c, head + 4) != magic_order) {
+    if (read32(c, head + 4) != magic_order) {
         c->swapped = 1;
-        if (number32(c, head + 4) != magic_order) {
-            return refuse(c, first ? no_capture : damaged);
+        if (read32(c, head + 4) != magic_order) {
+            return set_error(c, first ? no_capture : damaged);
         }
     }
-    const uint32_t total = number32(c, head);
-    if (!sound(total, 28)) {
-        return refuse(c, damaged);
+    const uint32_t total = read32(c, head);
+    if (!is_block_length(total, 28)) {
+        return set_error(c, damaged);
     }
-    const uint8_t *rest = take(c, total - 12);
+    const uint8_t *rest = read_bytes(c, total - 12);
     if (!rest) {
-        return cut(c);
+        return truncation_result(c);
     }
-    const uint32_t minor = number16(c, rest + 2);
-    if (number16(c, rest) != 1 || (first && minor != 0 && minor != 2)) {
-        return refuse(c, first ? no_capture : "a section has another version");
+    const uint32_t minor = read16(c, rest + 2);
+    if (read16(c, rest) != 1 || (first && minor != 0 && minor != 2)) {
+        return set_error(c, first ? no_capture : "a section has another version");
     }
-    if (!first && number32(c, rest + total - 16) != total) {
-        return refuse(c, damaged); /* libpcap does not check the trailer of the first section */
+    if (!first && read32(c, rest + total - 16) != total) {
+        return set_error(c, damaged); /* libpcap does not check the trailer of the first section */
     }
     c->n_interfaces = 0;
     return 1;
@@ -228,37 +228,37 @@ static int section(struct capture *c, int first) {
 
 static int next_block(struct capture *c, struct block *b) {
     for (;;) {
-        const uint8_t *head = take(c, 4);
+        const uint8_t *head = read_bytes(c, 4);
         if (!head) {
-            return ended(c);
+            return end_result(c);
         }
-        b->type = number32(c, head);
+        b->type = read32(c, head);
         if (b->type != magic_section) { /* the same in both byte orders */
             break;
         }
-        if (section(c, 0) < 0) {
+        if (read_section(c, 0) < 0) {
             return -1;
         }
     }
-    const uint8_t *length = take(c, 4);
+    const uint8_t *length = read_bytes(c, 4);
     if (!length) {
-        return cut(c);
+        return truncation_result(c);
     }
-    const uint32_t total = number32(c, length);
-    if (!sound(total, 12)) {
-        return refuse(c, damaged);
+    const uint32_t total = read32(c, length);
+    if (!is_block_length(total, 12)) {
+        return set_error(c, damaged);
     }
-    b->body = take(c, total - 8);
+    b->body = read_bytes(c, total - 8);
     if (!b->body) {
-        return cut(c);
+        return truncation_result(c);
     }
     b->size = total - 12;
-    return number32(c, b->body + b->size) == total ? 1 : refuse(c, damaged);
+    return read32(c, b->body + b->size) == total ? 1 : set_error(c, damaged);
 }
 
-static int resolution(struct interface *i, uint32_t said) {
-    const uint32_t exponent = said & 0x7f;
-    i->binary = said >> 7 != 0;
+static int set_resolution(struct interface *i, uint32_t value) {
+    const uint32_t exponent = value & 0x7f;
+    i->binary = value >> 7 != 0;
     i->resolution = 1;
     if (exponent > (i->binary ? 63u : 19u)) {
         return 0;
@@ -270,14 +270,15 @@ static int resolution(struct interface *i, uint32_t said) {
 }
 
 /* Reads an interface's options; 0 if they are damaged. */
-static int options(const struct capture *c, const uint8_t *p, uint32_t n, struct interface *i) {
-    int seen_resolution = 0, seen_offset = 0;
+static int read_options(const struct capture *c, const uint8_t *p, uint32_t n,
+                        struct interface *i) {
+    int resolutions = 0, offsets = 0;
     while (n) {
         if (n < 4) {
             return 0;
         }
-        const uint32_t code = number16(c, p);
-        const uint32_t size = number16(c, p + 2);
+        const uint32_t code = read16(c, p);
+        const uint32_t size = read16(c, p + 2);
         const uint32_t padded = (size + 3) / 4 * 4;
         p += 4;
         n -= 4;
@@ -287,17 +288,17 @@ static int options(const struct capture *c, const uint8_t *p, uint32_t n, struct
         if (code == OPTION_END) {
             return size == 0;
         }
-        if (code == OPTION_RESOLUTION && (size != 1 || seen_resolution++ || !resolution(i, *p))) {
+        if (code == OPTION_RESOLUTION && (size != 1 || resolutions++ || !set_resolution(i, *p))) {
             return 0;
         }
         if (code == OPTION_CHECK && size == 1) { /* bits by the format, bytes by some writers */
             i->check = *p % 8 == 0 ? *p / 8u : *p;
         }
         if (code == OPTION_OFFSET) {
-            if (size != 8 || seen_offset++) {
+            if (size != 8 || offsets++) {
                 return 0;
             }
-            i->offset = number64(c, p);
+            i->offset = read64(c, p);
         }
         p += padded;
         n -= padded;
@@ -308,17 +309,17 @@ static int options(const struct capture *c, const uint8_t *p, uint32_t n, struct
 /* Returns 0, or -1. All interfaces must agree: the meter has one link type. */
 static int add_interface(struct capture *c, const struct block *b) {
     struct interface i = {.resolution = 1000000};
-    if (b->size < 8 || !options(c, b->body + 8, b->size - 8, &i)) {
-        return refuse(c, damaged);
+    if (b->size < 8 || !read_options(c, b->body + 8, b->size - 8, &i)) {
+        return set_error(c, damaged);
     }
-    i.link = with_check(number16(c, b->body), i.check);
-    i.snapshot = snapshot_of(number32(c, b->body + 4));
+    i.link = link_with_check(read16(c, b->body), i.check);
+    i.snapshot = snapshot_of(read32(c, b->body + 4));
     if (c->n_interfaces == c->room) {
         const uint32_t room = c->room ? 2 * c->room : 16;
         struct interface *more =
             room > MAX_INTERFACES ? NULL : realloc(c->interfaces, room * sizeof *more);
         if (!more) {
-            return refuse(c, "it has too many interfaces");
+            return set_error(c, "it has too many interfaces");
         }
         c->interfaces = more;
         c->room = room;
@@ -331,16 +332,16 @@ static int open_blocks(struct capture *c) {
     struct block b;
     int got;
     c->blocks = 1;
-    if (section(c, 1) < 0) {
+    if (read_section(c, 1) < 0) {
         return -1;
     }
     do {
         got = next_block(c, &b);
         if (got <= 0) {
-            return got < 0 || *c->stop ? got : refuse(c, "it names no interface");
+            return got < 0 || *c->stop ? got : set_error(c, "it names no interface");
         }
         if (b.type == BLOCK_OLD_PACKET || b.type == BLOCK_SIMPLE || b.type == BLOCK_PACKET) {
-            return refuse(c, "a packet comes before its interface");
+            return set_error(c, "a packet comes before its interface");
         }
     } while (b.type != BLOCK_INTERFACE);
     if (add_interface(c, &b) < 0) {
@@ -350,7 +351,7 @@ static int open_blocks(struct capture *c) {
     return 0;
 }
 
-static void stamp(struct captured *f, const struct interface *i, uint64_t units) {
+static void set_time(struct captured *f, const struct interface *i, uint64_t units) {
     /* Never 0: the bounds of the exponent keep `resolution` within 64 bits. */
     uint64_t part = units % i->resolution;
     if (i->binary) {
@@ -365,39 +366,39 @@ static void stamp(struct captured *f, const struct interface *i, uint64_t units)
 }
 
 /* Reads the packet of a block. Returns 1; 0 for a block without one. */
-static int packet(struct capture *c, const struct block *b, struct captured *f) {
+static int read_packet(struct capture *c, const struct block *b, struct captured *f) {
     uint32_t interface = 0, at = 4;
     uint64_t units = 0;
     if (b->type == BLOCK_PACKET || b->type == BLOCK_OLD_PACKET) {
         at = 20;
         if (b->size < at) {
-            return refuse(c, damaged);
+            return set_error(c, damaged);
         }
-        interface = b->type == BLOCK_PACKET ? number32(c, b->body) : number16(c, b->body);
-        units = (uint64_t)number32(c, b->body + 4) << 32 | number32(c, b->body + 8);
-        f->captured = number32(c, b->body + 12);
-        f->length = number32(c, b->body + 16);
+        interface = b->type == BLOCK_PACKET ? read32(c, b->body) : read16(c, b->body);
+        units = (uint64_t)read32(c, b->body + 4) << 32 | read32(c, b->body + 8);
+        f->captured = read32(c, b->body + 12);
+        f->length = read32(c, b->body + 16);
     } else if (b->type == BLOCK_SIMPLE) {
         if (b->size < at) {
-            return refuse(c, damaged);
+            return set_error(c, damaged);
         }
-        f->length = number32(c, b->body);
+        f->length = read32(c, b->body);
     } else {
         return 0;
     }
     if (interface >= c->n_interfaces) {
-        return refuse(c, damaged);
+        return set_error(c, damaged);
     }
     const struct interface *i = &c->interfaces[interface];
     if (b->type == BLOCK_SIMPLE) {
         f->captured = f->length < i->snapshot ? f->length : i->snapshot;
     }
     if (f->captured > i->snapshot || f->captured > b->size - at) {
-        return refuse(c, damaged);
+        return set_error(c, damaged);
     }
     f->bytes = b->body + at;
     f->link = i->link;
-    stamp(f, i, units);
+    set_time(f, i, units);
     return 1;
 }
 
@@ -409,20 +410,20 @@ static int next_packet(struct capture *c, struct captured *f) {
         if (got <= 0) {
             return got;
         }
-        got = b.type == BLOCK_INTERFACE ? add_interface(c, &b) : packet(c, &b, f);
+        got = b.type == BLOCK_INTERFACE ? add_interface(c, &b) : read_packet(c, &b, f);
     } while (!got);
     return got;
 }
 
 /* --- both ------------------------------------------------------------------------------ */
 
-static int start(struct capture *c) {
-    const uint8_t *head = take(c, 4);
+static int read_format(struct capture *c) {
+    const uint8_t *head = read_bytes(c, 4);
     if (!head) {
-        return *c->stop ? 0 : refuse(c, c->wrong ? c->wrong : no_capture);
+        return *c->stop ? 0 : set_error(c, c->wrong ? c->wrong : no_capture);
     }
     for (c->swapped = 0; c->swapped < 2; c->swapped++) {
-        const uint32_t magic = number32(c, head);
+        const uint32_t magic = read32(c, head);
         if (magic == magic_section) {
             return open_blocks(c);
         }
@@ -433,10 +434,10 @@ static int start(struct capture *c) {
     }
     if ((head[0] == 0x1f && head[1] == 0x8b) || memcmp(head, "BZh", 3) == 0 ||
         memcmp(head, "\xfd\x37zX", 4) == 0 || memcmp(head, "\x28\xb5\x2f\xfd", 4) == 0) {
-        return refuse(c,
-                      "it is packed: unpack it into standard input (zcat, bzcat, xzcat, zstdcat)");
+        return set_error(
+            c, "it is packed: unpack it into standard input (zcat, bzcat, xzcat, zstdcat)");
     }
-    return refuse(c, no_capture);
+    return set_error(c, no_capture);
 }
 
 struct capture *capture_open(int fd, const volatile sig_atomic_t *stop, const char **wrong) {
@@ -452,7 +453,7 @@ struct capture *capture_open(int fd, const volatile sig_atomic_t *stop, const ch
     }
     c->fd = fd;
     c->stop = stop;
-    if (start(c) < 0) {
+    if (read_format(c) < 0) {
         *wrong = c->wrong;
         capture_close(c);
         return NULL;

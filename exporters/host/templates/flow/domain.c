@@ -74,18 +74,18 @@ static double share_bound(double share, double rows, double chance) {
 }
 
 /* Share of the flows in interval i of an axis, whose bits begin at `bit`. */
-static double flows_in(const struct domain *d, const uint32_t *bit, uint32_t size, uint32_t i) {
+static double flow_share(const struct domain *d, const uint32_t *bit, uint32_t size, uint32_t i) {
     const double above = i ? (double)d->counts[bit[i - 1]] / (double)d->rows : 1;
     const double next = i < size ? (double)d->counts[bit[i]] / (double)d->rows : 0;
     return fmax(0, above - next);
 }
 
 /* Share of the training rows in interval i, by the rates of the axis' bits. */
-static double rows_in(const double *rate, uint32_t size, uint32_t i) {
+static double row_share(const double *rate, uint32_t size, uint32_t i) {
     return fmax(0, (i ? rate[i - 1] : 1) - (i < size ? rate[i] : 0));
 }
 
-static double class_in(const uint32_t *rate, uint32_t size, uint32_t i) {
+static double class_share(const uint32_t *rate, uint32_t size, uint32_t i) {
     const double above = i ? (double)rate[i - 1] / RATE_UNIT : 1;
     return fmax(half / RATE_UNIT, above - (i < size ? (double)rate[i] / RATE_UNIT : 0));
 }
@@ -103,11 +103,11 @@ static void find_mixture(const struct domain *d, double *weight) {
             for (uint32_t i = 0; i <= size; i++) {
                 double mixed = 0;
                 for (uint32_t c = 0; c < CLASSES_KNOWN; c++) {
-                    mixed += weight[c] * class_in(rate + c * size, size, i);
+                    mixed += weight[c] * class_share(rate + c * size, size, i);
                 }
                 for (uint32_t c = 0; c < CLASSES_KNOWN; c++) {
-                    next[c] += weight[c] * class_in(rate + c * size, size, i) *
-                               flows_in(d, bit, size, i) / mixed;
+                    next[c] += weight[c] * class_share(rate + c * size, size, i) *
+                               flow_share(d, bit, size, i) / mixed;
                 }
             }
             bit += size;
@@ -135,8 +135,8 @@ static double axis_psi(const struct domain *d, const uint32_t *bit, const uint32
         mixed[i] = nearbyint(share) / unit; /* as a model keeps it */
     }
     for (uint32_t i = 0; i <= size; i++) {
-        const double p = (rows_in(mixed, size, i) * unit + half) / (unit + half * cells);
-        const double q = (flows_in(d, bit, size, i) * rows + half) / (rows + half * cells);
+        const double p = (row_share(mixed, size, i) * unit + half) / (unit + half * cells);
+        const double q = (flow_share(d, bit, size, i) * rows + half) / (rows + half * cells);
         psi += (q - p) * log(q / p);
     }
     return psi;
@@ -149,9 +149,9 @@ static double chi_squared(double degrees) {
 }
 
 /* Counts the features that have moved far, and farther than by chance; finds the largest PSI. */
-static uint32_t moved(const struct domain *d, double *largest) {
+static uint32_t count_moved_features(const struct domain *d, double *largest) {
     double weight[CLASSES_KNOWN], psi = 0, degrees = 0;
-    uint32_t found = 0, most = 0;
+    uint32_t features = 0, most = 0;
     const uint32_t *bit = axis_bits, *rate = axis_rates;
     for (uint32_t a = 0; a < axes_known; a++) {
         most = axis_size[a] > most ? axis_size[a] : most;
@@ -168,21 +168,21 @@ static uint32_t moved(const struct domain *d, double *largest) {
         bit += axis_size[a];
         rate += axis_size[a] * CLASSES_KNOWN;
         if (a + 1 == axes_known || axis_feature[a + 1] != axis_feature[a]) {
-            found += psi >= large && psi >= chi_squared(degrees) / (double)d->rows;
+            features += psi >= large && psi >= chi_squared(degrees) / (double)d->rows;
             *largest = fmax(*largest, psi);
             psi = degrees = 0;
         }
     }
     free(mixed);
-    return found;
+    return features;
 }
 
 /* Counts the features with a bit that is set oftener than in any class, or more rarely, than by
  * chance: of few flows. */
-static uint32_t unlike(const struct domain *d) {
+static uint32_t count_unlike_features(const struct domain *d) {
     const uint32_t *bit = axis_bits, *rate = axis_rates;
     const double rows = (double)d->rows;
-    uint32_t bits = 0, found = 0;
+    uint32_t bits = 0, features = 0;
     int odd = 0;
     for (uint32_t a = 0; a < axes_known; a++) {
         bits += axis_size[a];
@@ -203,11 +203,11 @@ static uint32_t unlike(const struct domain *d) {
         bit += size;
         rate += size * CLASSES_KNOWN;
         if (a + 1 == axes_known || axis_feature[a + 1] != axis_feature[a]) {
-            found += (uint32_t)odd;
+            features += (uint32_t)odd;
             odd = 0;
         }
     }
-    return found;
+    return features;
 }
 
 void domain_write(const struct domain *d, FILE *out, const char *program) {
@@ -219,7 +219,8 @@ void domain_write(const struct domain *d, FILE *out, const char *program) {
     const int many = spans_known && share >= bound;
     double largest = 0;
     const int few = d->rows < FEWEST;
-    const uint32_t far = few ? 0 : moved(d, &largest), odd = few ? unlike(d) : 0;
+    const uint32_t far = few ? 0 : count_moved_features(d, &largest),
+                   odd = few ? count_unlike_features(d) : 0;
     if (!many && !far && !odd) {
         if (few) {
             fprintf(out,

@@ -81,7 +81,7 @@ static void *allocate(size_t count, size_t size) {
 }
 
 /* A reader that closed the pipe early (head, less) is no error. */
-static void flush(void) {
+static void flush_output(void) {
     if (fflush(stdout) || ferror(stdout)) {
         if (errno == EPIPE) {
             _exit(0);
@@ -111,7 +111,7 @@ static void write_flows(struct output *o) {
             const struct verdict v = {o->classes[i], o->margins[i],
                                       o->scores + i * bnn_classes(o->net),
                                       o->words + i * bnn_words(o->net)};
-            lines_put(&o->lines, o->flows++, &r[i], &v);
+            lines_write(&o->lines, o->flows++, &r[i], &v);
         }
         r += rows;
         n -= rows;
@@ -165,7 +165,7 @@ static void open_output(struct output *o, uint32_t link) {
     uint64_t secret[SECRET_WORDS];
     /* Keys the hash of flows, so that a sender cannot aim at one chain of the flow cache. */
     if (getentropy(secret, sizeof secret)) {
-        fail("the kernel's random numbers", strerror(errno));
+        fail("cannot read random numbers from the kernel", strerror(errno));
     }
     o->meter = meter_open(link, secret);
     if (!o->meter) {
@@ -178,7 +178,8 @@ static void open_output(struct output *o, uint32_t link) {
             o->column[i]++;
         }
         if (o->column[i] == METER_VALUES) {
-            fail("the network", "it reads a feature that the meter does not compute");
+            fail("cannot meter for this network",
+                 "it reads a feature that the meter does not compute");
         }
     }
     o->domain = domain_open(bnn_inputs(o->net));
@@ -201,7 +202,7 @@ static int close_output(struct output *o, uint64_t lost) {
         write_flows(o);
     }
     write_flows(o);
-    flush();
+    flush_output();
     const int is_unread = write_counters(o, lost);
     domain_close(o->domain);
     meter_close(o->meter);
@@ -214,7 +215,7 @@ static int close_output(struct output *o, uint64_t lost) {
     return is_unread;
 }
 
-static void count(struct output *o, const struct captured *f) {
+static void meter_packet(struct output *o, const struct captured *f) {
     meter_frame(o->meter, f->bytes, f->captured, f->length, meter_time(f->seconds, f->nanoseconds));
 }
 
@@ -232,10 +233,10 @@ static void meter_capture(struct output *o, const char *path, uint64_t limit) {
     open_output(o, capture_link(c));
     for (uint64_t n = 1; n <= limit && (got = capture_next(c, &f, &wrong)) > 0; n++) {
         meter_link(o->meter, f.link);
-        count(o, &f);
+        meter_packet(o, &f);
         if (n % PACKETS_A_BATCH == 0 || capture_waits(c)) {
             write_flows(o);
-            flush();
+            flush_output();
         }
     }
     if (got < 0) {
@@ -250,7 +251,7 @@ static void meter_capture(struct output *o, const char *path, uint64_t limit) {
     }
     if (is_unread) {
         char why[96];
-        snprintf(why, sizeof why, "nothing can be read: its link type, %" PRIu32 ", is not known",
+        snprintf(why, sizeof why, "no packet can be read: the link type %" PRIu32 " is unknown",
                  link);
         fail(name, why);
     }
@@ -265,7 +266,7 @@ static void meter_interface(struct output *o, const char *name, int promiscuous,
         fail(name, forbidden ? "not permitted: run as root, or with CAP_NET_RAW" : strerror(errno));
     }
     open_output(o, live_link(l));
-    flush();
+    flush_output();
     while (!stopped && n < limit) {
         struct captured f;
         struct timespec now;
@@ -276,7 +277,7 @@ static void meter_interface(struct output *o, const char *name, int promiscuous,
             break;
         }
         if (got) {
-            count(o, &f);
+            meter_packet(o, &f);
             if (++n % PACKETS_A_BATCH == 0) {
                 write_flows(o);
             }
@@ -287,7 +288,7 @@ static void meter_interface(struct output *o, const char *name, int promiscuous,
         clock_gettime(CLOCK_REALTIME, &now);
         meter_expire(o->meter, meter_time(now.tv_sec - GRACE_S, now.tv_nsec));
         write_flows(o);
-        flush();
+        flush_output();
         live_wait(l);
     }
     close_output(o, live_lost(l));
@@ -301,7 +302,7 @@ static uint64_t parse_count(const char *text) {
     errno = 0;
     const unsigned long long n = strtoull(text, &end, 10);
     if (errno || !n || *end || !strchr("0123456789", *text)) {
-        fprintf(stderr, "%s: -c %s: a number of packets, 1 at least\n", program, text);
+        fprintf(stderr, "%s: -c %s: expected a number of packets, at least 1\n", program, text);
         exit(EXIT_USAGE);
     }
     return n;
@@ -357,7 +358,7 @@ int main(int argc, char **argv) {
     struct bnn *net = NULL;
     const int status = bnn_init(&net);
     if (status != BNN_OK) {
-        fail("the weights", bnn_strerror(status));
+        fail("cannot load the weights", bnn_strerror(status));
     }
     o.net = net;
     if (interface) {

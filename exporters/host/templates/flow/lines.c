@@ -12,7 +12,7 @@
 
 /* Writes a cell of CSV, with an apostrophe before text that a spreadsheet would run as a formula.
  */
-static void put_cell(FILE *to, const char *prefix, const char *text) {
+static void write_cell(FILE *to, const char *prefix, const char *text) {
     const int quoted = text[strcspn(text, ",\"\r\n")] != '\0';
     if (quoted) {
         putc('"', to);
@@ -38,20 +38,20 @@ void lines_header(const struct lines *l) {
           l->to);
     for (uint32_t c = 0; c < bnn_classes(l->net); c++) {
         putc(',', l->to);
-        put_cell(l->to, "score_", bnn_class_name(l->net, c));
+        write_cell(l->to, "score_", bnn_class_name(l->net, c));
     }
     for (uint32_t i = 0; l->registers && i < METER_REGISTERS; i++) {
         putc(',', l->to);
-        put_cell(l->to, "register_", register_names[i]);
+        write_cell(l->to, "register_", register_names[i]);
     }
     for (uint32_t i = 0; l->features && i < METER_VALUES; i++) {
         putc(',', l->to);
-        put_cell(l->to, "feature_", feature_names[i]);
+        write_cell(l->to, "feature_", feature_names[i]);
     }
     fputs(l->bits ? ",bits\n" : "\n", l->to);
 }
 
-static void put_address(FILE *to, const struct key *k, const uint8_t *address) {
+static void write_address(FILE *to, const struct key *k, const uint8_t *address) {
     char text[INET6_ADDRSTRLEN] = "";
     inet_ntop(k->address_bytes == 4 ? AF_INET : AF_INET6, address, text, sizeof text);
     fputs(text, to);
@@ -61,22 +61,22 @@ static uint64_t microseconds(uint64_t time) {
     return time * METER_TICK_NS / 1000;
 }
 
-static void put_flow(FILE *to, uint64_t row, const struct record *r) {
+static void write_flow_columns(FILE *to, uint64_t row, const struct record *r) {
     fprintf(to, "%" PRIu64 ",", row);
-    put_address(to, &r->key, r->key.source);
+    write_address(to, &r->key, r->key.source);
     fprintf(to, ",%u,", r->key.source_port);
 #ifndef METER_KEY_SOURCE_HOST
-    put_address(to, &r->key, r->key.destination);
+    write_address(to, &r->key, r->key.destination);
 #endif
     fprintf(to, ",%u,%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s,", r->key.destination_port,
             r->key.protocol, microseconds(r->first), microseconds(r->last), r->packets,
             meter_end_name(r->why));
 }
 
-void lines_put(const struct lines *l, uint64_t row, const struct record *r,
-               const struct verdict *v) {
-    put_flow(l->to, row, r);
-    put_cell(l->to, "", bnn_class_name(l->net, v->class));
+void lines_write(const struct lines *l, uint64_t row, const struct record *r,
+                 const struct verdict *v) {
+    write_flow_columns(l->to, row, r);
+    write_cell(l->to, "", bnn_class_name(l->net, v->class));
     fprintf(l->to, ",%" PRId32, v->margin);
     for (uint32_t c = 0; c < bnn_classes(l->net); c++) {
         fprintf(l->to, ",%" PRId32, v->scores[c]);

@@ -23,7 +23,7 @@ struct verdict {
 };
 
 void lines_header(const struct lines *l);
-void lines_put(const struct lines *l, uint64_t row, const struct record *r,
-               const struct verdict *v);
+void lines_write(const struct lines *l, uint64_t row, const struct record *r,
+                 const struct verdict *v);
 
 #endif

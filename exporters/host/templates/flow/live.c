@@ -96,11 +96,11 @@ uint32_t live_link(const struct live *l) {
 
 /* Puts back the VLAN tag that the kernel took out of the frame: the meter expects it as on the
  * wire. recvmsg() left TAG bytes free before the frame. */
-static void put_tag(struct live *l, struct captured *f, const struct tpacket_auxdata *said) {
-    const int named = said->tp_status & TP_STATUS_VLAN_TPID_VALID;
-    const uint16_t tag[2] = {htons(named ? said->tp_vlan_tpid : ETH_P_8021Q),
-                             htons(said->tp_vlan_tci)};
-    if (!(said->tp_status & TP_STATUS_VLAN_VALID) || l->link != LINK_IS_ETHERNET ||
+static void restore_tag(struct live *l, struct captured *f, const struct tpacket_auxdata *status) {
+    const int named = status->tp_status & TP_STATUS_VLAN_TPID_VALID;
+    const uint16_t tag[2] = {htons(named ? status->tp_vlan_tpid : ETH_P_8021Q),
+                             htons(status->tp_vlan_tci)};
+    if (!(status->tp_status & TP_STATUS_VLAN_VALID) || l->link != LINK_IS_ETHERNET ||
         f->captured < ADDRESSES) {
         return;
     }
@@ -138,20 +138,20 @@ int live_next(struct live *l, struct captured *f) {
     f->bytes = l->data + TAG;
     f->length = (uint32_t)length;
     f->captured = f->length < LARGEST ? f->length : LARGEST;
-    struct timespec seen = {0};
-    clock_gettime(CLOCK_REALTIME, &seen);
+    struct timespec received = {0};
+    clock_gettime(CLOCK_REALTIME, &received);
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
-            memcpy(&seen, CMSG_DATA(c), sizeof seen);
+            memcpy(&received, CMSG_DATA(c), sizeof received);
         }
         if (c->cmsg_level == SOL_PACKET && c->cmsg_type == PACKET_AUXDATA) {
-            struct tpacket_auxdata said;
-            memcpy(&said, CMSG_DATA(c), sizeof said);
-            put_tag(l, f, &said);
+            struct tpacket_auxdata status;
+            memcpy(&status, CMSG_DATA(c), sizeof status);
+            restore_tag(l, f, &status);
         }
     }
-    f->seconds = seen.tv_sec;
-    f->nanoseconds = seen.tv_nsec;
+    f->seconds = received.tv_sec;
+    f->nanoseconds = received.tv_nsec;
     return 1;
 }
 
@@ -161,10 +161,10 @@ void live_wait(const struct live *l) {
 }
 
 uint64_t live_lost(const struct live *l) {
-    struct tpacket_stats said = {0};
-    socklen_t size = sizeof said;
-    getsockopt(l->fd, SOL_PACKET, PACKET_STATISTICS, &said, &size);
-    return said.tp_drops;
+    struct tpacket_stats status = {0};
+    socklen_t size = sizeof status;
+    getsockopt(l->fd, SOL_PACKET, PACKET_STATISTICS, &status, &size);
+    return status.tp_drops;
 }
 
 #else

@@ -42,7 +42,7 @@ static void check_weights(const char *path) {
         word = (uint32_t)octets[0] | (uint32_t)octets[1] << 8 | (uint32_t)octets[2] << 16 |
                (uint32_t)octets[3] << 24;
         if (i == 0 && word == HOST_MAGIC)
-            fail("these are weights for the host; the NFP has those of n3ic export --target nfp");
+            fail("weights.bin is of the host target; expected that of n3ic export --target nfp");
         if (word != n3ic_words[i]) {
             fprintf(stderr, "n3ic_host: weights.bin differs from n3ic_weights.h at word %lu\n", i);
             exit(2);
@@ -67,13 +67,13 @@ static void *context_thread(void *argument) {
     return NULL;
 }
 
-static void start(uint32_t me, uint32_t context) {
+static void start_context(uint32_t me, uint32_t context) {
     struct identity *identity = malloc(sizeof(*identity));
     pthread_attr_t attributes;
     pthread_t thread;
 
     if (identity == NULL || me >= SHIM_MES || context >= SHIM_CONTEXTS)
-        fail("no such context");
+        fail("more contexts are needed than the NFP has");
     identity->me = me;
     identity->context = context;
     if (pthread_attr_init(&attributes) != 0 ||
@@ -83,7 +83,7 @@ static void start(uint32_t me, uint32_t context) {
         fail("cannot start a thread");
 }
 
-static void answer(uint32_t slot) {
+static void write_answer(uint32_t slot) {
     static uint32_t words[ANSWER_WORDS];
     uint32_t at = 0;
     uint32_t i;
@@ -106,36 +106,36 @@ static void answer(uint32_t slot) {
 int main(int argc, char **argv) {
     static uint32_t question[N3IC_ASK_WORDS];
     uint32_t width;
-    uint32_t asked;
+    uint32_t question_kind;
     uint32_t row;
     uint32_t i;
 
     if (argc != 3)
         fail("usage: n3ic_host bits|features weights.bin");
     check_weights(argv[2]);
-    asked = strcmp(argv[1], "bits") == 0 ? N3IC_ASK_BITS : N3IC_ASK_FEATURES;
-    width = asked == N3IC_ASK_BITS ? N3IC_INPUT_WORDS : N3IC_FEATURES;
+    question_kind = strcmp(argv[1], "bits") == 0 ? N3IC_ASK_BITS : N3IC_ASK_FEATURES;
+    width = question_kind == N3IC_ASK_BITS ? N3IC_INPUT_WORDS : N3IC_FEATURES;
 #if N3IC_MODEL_PARALLEL
     for (row = 0; row < SHIM_MES * SHIM_CONTEXTS * SHIM_SIGNALS; row++)
         sem_init(&shim_signals[0][0][0] + row, 0, 0);
     for (i = 0; i < N3IC_EXECUTORS; i++)
-        start(i / N3IC_EXECUTORS_PER_ME, N3IC_FIRST_EXECUTOR + i % N3IC_EXECUTORS_PER_ME);
+        start_context(i / N3IC_EXECUTORS_PER_ME, N3IC_FIRST_EXECUTOR + i % N3IC_EXECUTORS_PER_ME);
     for (i = 0; i < HOST_SLOTS; i++)
-        start(i / N3IC_FIRST_EXECUTOR, i % N3IC_FIRST_EXECUTOR);
+        start_context(i / N3IC_FIRST_EXECUTOR, i % N3IC_FIRST_EXECUTOR);
 #else
     for (i = 0; i < HOST_SLOTS; i++)
-        start(i / 8, i % 8);
+        start_context(i / 8, i % 8);
 #endif
     /* Rows take the slots in turn, so that the answers leave in the order of the questions. */
     for (row = 0; fread(question, 4, width, stdin) == width; row++) {
         if (row >= HOST_SLOTS)
-            answer(row % HOST_SLOTS);
+            write_answer(row % HOST_SLOTS);
         for (i = 0; i < width; i++)
             n3ic_box[row % HOST_SLOTS].input[i] = question[i];
-        n3ic_store(n3ic_box[row % HOST_SLOTS].state, asked);
+        n3ic_store(n3ic_box[row % HOST_SLOTS].state, question_kind);
     }
     for (i = row < HOST_SLOTS ? 0 : row - HOST_SLOTS; i < row; i++)
-        answer(i % HOST_SLOTS);
+        write_answer(i % HOST_SLOTS);
     if (fflush(stdout) != 0)
         fail("cannot write the answers");
     exit(0); /* contexts wait for questions for ever; this ends them */

@@ -9,12 +9,12 @@
 #define N3IC_TABLES_H
 
 /* Place of the next word of indices; bounded, so that wrong weights overrun no array. */
-__intrinsic uint32_t n3ic_next(uint32_t word) {
+__intrinsic uint32_t n3ic_next_index_word(uint32_t word) {
     return word + 1 < N3IC_INDEX_WORDS ? word + 1 : word;
 }
 
 /* Sets the bits of the indices that the words from `mark` on name. */
-__intrinsic void n3ic_set(uint32_t mark, N3IC_STATE uint32_t *x) {
+__intrinsic void n3ic_set_index_bits(uint32_t mark, N3IC_STATE uint32_t *x) {
     uint32_t i;
 
     for (i = 0; i < N3IC_INDEX_WORDS; i++)
@@ -22,7 +22,7 @@ __intrinsic void n3ic_set(uint32_t mark, N3IC_STATE uint32_t *x) {
 }
 
 /* Number of the `count` cuts from `cut` on that a value reaches; cuts increase. */
-__intrinsic uint32_t n3ic_reached(uint32_t cut, uint32_t count, uint32_t value) {
+__intrinsic uint32_t n3ic_count_reached_cuts(uint32_t cut, uint32_t count, uint32_t value) {
     uint32_t low = 0;
     uint32_t half;
 
@@ -62,14 +62,14 @@ static void n3ic_encode(N3IC_STATE uint32_t *features, N3IC_STATE uint32_t *x) {
                 value = cut;
             for (; count > 0; count--) {
                 if (value & 1)
-                    n3ic_set(mark, x);
+                    n3ic_set_index_bits(mark, x);
                 value >>= 1;
                 mark += N3IC_INDEX_WORDS;
             }
         } else {
-            count = n3ic_reached(cut, count, value);
+            count = n3ic_count_reached_cuts(cut, count, value);
             if (count > 0)
-                n3ic_set(mark + (count - 1) * N3IC_INDEX_WORDS, x);
+                n3ic_set_index_bits(mark + (count - 1) * N3IC_INDEX_WORDS, x);
         }
         part += 3;
     }
@@ -95,7 +95,7 @@ static void n3ic_address(N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y) {
         for (tables = n3ic_words[group]; tables > 0; tables--) {
             if (shift + size > 32) {
                 y[word] = packed;
-                word = n3ic_next(word);
+                word = n3ic_next_index_word(word);
                 packed = 0;
                 shift = 0;
             }
@@ -137,7 +137,7 @@ static void n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t
     uint32_t size;
     uint32_t slot;
     uint32_t row;
-    uint32_t held;
+    uint32_t slots;
     uint32_t first;
     uint32_t bit;
     uint32_t entries;
@@ -156,11 +156,11 @@ static void n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t
         slot = size >> 8 & 255;
         row = size >> 16;
         size &= 255;
-        held = n3ic_words[group + 2];
+        slots = n3ic_words[group + 2];
         first = n3ic_words[group + 3];
         for (tables = n3ic_words[group]; tables > 0; tables--) {
             if (shift + size > 32) {
-                word = n3ic_next(word);
+                word = n3ic_next_index_word(word);
                 packed = x[word];
                 shift = 0;
             }
@@ -168,14 +168,14 @@ static void n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t
             shift += size;
             entries = n3ic_words[first + bit / 32]; /* the one load of a table, if a row fits */
 #if N3IC_SUMS == 1
-            if (held)
+            if (slots)
                 total += entries >> (bit % 32) & (((uint32_t)1 << slot) - 1);
 #else
             entries >>= bit % 32;
             bit /= 32;
             used = 0;
             i = 0;
-            for (left = held; left > 0; left >>= 1) {
+            for (left = slots; left > 0; left >>= 1) {
                 if (left & 1) {
                     if (used == 32) {
                         bit++;

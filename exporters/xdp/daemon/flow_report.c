@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "told.h"
+#include "flow_report.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -11,15 +11,15 @@
 
 #define SECOND 1000000000ull
 
-const char *const told_ends[ENDS] = {N3ICD_ENDS};
+const char *const end_names[ENDS] = {N3ICD_ENDS};
 
 void reading_begin(struct reading *r) {
     struct timespec real, up;
 
     clock_gettime(CLOCK_REALTIME, &real);
     clock_gettime(CLOCK_MONOTONIC, &up);
-    r->booted_ns = (uint64_t)(real.tv_sec - up.tv_sec) * SECOND + (uint64_t)real.tv_nsec -
-                   (uint64_t)up.tv_nsec;
+    r->boot_time_ns = (uint64_t)(real.tv_sec - up.tv_sec) * SECOND + (uint64_t)real.tv_nsec -
+                      (uint64_t)up.tv_nsec;
     r->index = 0;
 }
 
@@ -40,10 +40,10 @@ static const char *class_name(const struct pack *p, const struct event *e) {
                : NULL;
 }
 
-int told_make(struct told *t, const struct event *e, struct reading *r, const struct pack *now,
-              const struct pack *before) {
+int flow_report_fill(struct flow_report *t, const struct event *e, struct reading *r,
+                     const struct pack *now, const struct pack *before) {
     int family = e->key.address_bytes == 4 ? AF_INET : AF_INET6;
-    uint64_t start = r->booted_ns;
+    uint64_t start = r->boot_time_ns;
 
     memset(t, 0, sizeof *t);
     t->event = e;
@@ -52,7 +52,7 @@ int told_make(struct told *t, const struct event *e, struct reading *r, const st
         !inet_ntop(family, e->key.source, t->source, sizeof t->source) ||
         !inet_ntop(family, e->key.destination, t->destination, sizeof t->destination))
         return 0;
-    t->why = told_ends[e->why];
+    t->why = end_names[e->why];
     t->interface = interface_name(r, e->interface);
     t->first_ns = start + e->first * METER_TICK_NS;
     t->last_ns = start + e->last * METER_TICK_NS;
@@ -72,13 +72,13 @@ int told_make(struct told *t, const struct event *e, struct reading *r, const st
     return 1;
 }
 
-static void time_json(struct text *out, const char *name, uint64_t ns) {
+static void write_time_json(struct text *out, const char *name, uint64_t ns) {
     uint64_t us = (ns + 500) / 1000;
 
     text_format(out, "\"%s\": %" PRIu64 ".%06" PRIu64 ", ", name, us / 1000000, us % 1000000);
 }
 
-void told_json(const struct told *t, struct text *out) {
+void flow_report_write_json(const struct flow_report *t, struct text *out) {
     const struct event *e = t->event;
 
     text_format(out, "{\"source\": \"%s\", \"source_port\": %u, ", t->source, e->key.source_port);
@@ -92,9 +92,9 @@ void told_json(const struct told *t, struct text *out) {
     text_format(out, ", \"interface\": ");
     text_json(out, t->interface);
     text_format(out, ", ");
-    time_json(out, "first", t->first_ns);
-    time_json(out, "last", t->last_ns);
-    time_json(out, "decided", t->decided_ns);
+    write_time_json(out, "first", t->first_ns);
+    write_time_json(out, "last", t->last_ns);
+    write_time_json(out, "decided", t->decided_ns);
     text_format(out, "\"packets\": %" PRIu64 ", \"why\": ", e->packets);
     text_json(out, t->why);
     text_format(out, ", \"verdict\": ");
@@ -120,7 +120,7 @@ void told_json(const struct told *t, struct text *out) {
     text_format(out, "}}\n");
 }
 
-size_t told_room(const struct pack *p) {
+size_t flow_report_room(const struct pack *p) {
     size_t room = 1024 + 16 * NETWORK_CLASSES + 6 * IF_NAMESIZE, longest = 16;
 
     for (int i = 0; i < METER_REGISTERS; i++)

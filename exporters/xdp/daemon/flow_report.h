@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A decided flow with names, as it is told to readers and sinks. */
-#ifndef N3ICD_TOLD_H
-#define N3ICD_TOLD_H
+/* A decided flow with its names, as readers and sinks get it. */
+#ifndef N3ICD_FLOW_REPORT_H
+#define N3ICD_FLOW_REPORT_H
 
 #include <net/if.h>
 #include <netinet/in.h>
@@ -12,7 +12,7 @@
 
 #define UNTAGGED 4096 /* VLAN of packets without a tag */
 
-struct told {
+struct flow_report {
     const struct event *event;
     const struct pack *pack; /* names of features and registers */
     char source[INET6_ADDRSTRLEN], destination[INET6_ADDRSTRLEN];
@@ -25,26 +25,26 @@ struct told {
 
 /* What the events of one reading of the ring share, so that the kernel is asked once for it. */
 struct reading {
-    uint64_t booted_ns; /* from 1970 to the beginning of the program's clock */
-    uint32_t index;     /* of the interface below; 0 before the first event */
+    uint64_t boot_time_ns; /* from 1970 to the beginning of the program's clock */
+    uint32_t index;        /* of the interface below; 0 before the first event */
     char interface[IF_NAMESIZE];
 };
 
 void reading_begin(struct reading *r);
 
 /*
- * Names what is in an event. `before` is the pack that was replaced last, or NULL: its networks
- * may have decided it. 0 where the event is damaged.
+ * Fills the names of what an event holds. `before` is the pack that was replaced last, or NULL: its
+ * networks may have decided it. 0 if the event is damaged.
  */
-int told_make(struct told *t, const struct event *e, struct reading *r, const struct pack *now,
-              const struct pack *before);
+int flow_report_fill(struct flow_report *t, const struct event *e, struct reading *r,
+                     const struct pack *now, const struct pack *before);
 
 /* One line of JSON, with its line end. */
-void told_json(const struct told *t, struct text *out);
+void flow_report_write_json(const struct flow_report *t, struct text *out);
 
-/* Room that the longest line may need. */
-size_t told_room(const struct pack *p);
+/* Bytes that the longest line may need. */
+size_t flow_report_room(const struct pack *p);
 
-extern const char *const told_ends[ENDS];
+extern const char *const end_names[ENDS];
 
 #endif
