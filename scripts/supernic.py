@@ -96,7 +96,7 @@ def alone(
 def core_ns(trace: CardTrace) -> float:
     """Return the mean nanoseconds from admission to departure."""
     served = next(iter(trace.served.values()))
-    cycles = np.asarray(served.left, float) - np.asarray(served.admitted, float)
+    cycles = np.asarray(served.departures, float) - np.asarray(served.admitted, float)
     return float(cycles.mean()) / trace.scenario.board.clock_hz * 1e9
 
 
