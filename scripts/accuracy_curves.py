@@ -73,29 +73,29 @@ Key = tuple[Any, ...]
 
 def main() -> int:
     """Train what is missing, then draw."""
-    asked = _asked()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    log = asked.out / "points.jsonl"
+    arguments = _arguments()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    log = arguments.out / "points.jsonl"
     points = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     with log.open("a", encoding="utf-8") as file:
-        for point in measured(asked, {_key(p): p for p in points}):
+        for point in measure(arguments, {_key(p): p for p in points}):
             points.append(point)
             file.write(json.dumps(point) + "\n")
             file.flush()
     text = "\n".join(
         line
-        for name in asked.recipe
+        for name in arguments.recipe
         for axis in AXES
         for line in summary([p for p in points if p["recipe"] == name], name, axis)
     )
-    (asked.out / "curves.md").write_text(text, encoding="utf-8")
-    titles = dict(zip(asked.recipe, asked.titles or asked.recipe, strict=True))
-    save(figure(points, titles), asked.out, "curves")
+    (arguments.out / "curves.md").write_text(text, encoding="utf-8")
+    titles = dict(zip(arguments.recipe, arguments.titles or arguments.recipe, strict=True))
+    save(figure(points, titles), arguments.out, "curves")
     print(text)
     return 0
 
 
-def _asked() -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("use_case")
     parser.add_argument("out", type=Path, help="folder of points.jsonl, curves.md and curves.png")
@@ -119,38 +119,40 @@ def _key(point: Point) -> Key:
     return tuple(point[name] for name in KEY)
 
 
-def measured(asked: argparse.Namespace, done: Mapping[Key, Point]) -> Iterator[Point]:
+def measure(arguments: argparse.Namespace, points: Mapping[Key, Point]) -> Iterator[Point]:
     """Measure the missing points, seed by seed; boosted trees are fitted once per seed."""
-    case = use_case(asked.use_case)
+    case = use_case(arguments.use_case)
     options = parse_options(case.options, {}, case.name)
-    rows = case.tasks(case.load(asked.data, asked.dataset, options, print), options)[asked.task]
-    wanted: list[tuple[str, Any]] = [("bits", n) for n in asked.bits]
-    wanted += [("bytes", n) for n in asked.bytes] + [("sites", n) for n in asked.forests]
-    for name, seed in ((name, seed) for seed in asked.seeds for name in asked.recipe):
-        with_float = seed in asked.seeds[: asked.float_seeds]
+    rows = case.tasks(case.load(arguments.data, arguments.dataset, options, print), options)[
+        arguments.task
+    ]
+    values: list[tuple[str, Any]] = [("bits", n) for n in arguments.bits]
+    values += [("bytes", n) for n in arguments.bytes] + [("sites", n) for n in arguments.forests]
+    for name, seed in ((name, seed) for seed in arguments.seeds for name in arguments.recipe):
+        with_float = seed in arguments.seeds[: arguments.float_seeds]
         before: Prepared | None = None
         same: list[tuple[Recipe, Point]] = []
-        for axis, value in wanted:
-            recipe = chosen(case, name, axis, value, len(rows.classes))
+        for axis, value in values:
+            recipe = chosen_recipe(case, name, axis, value, len(rows.classes))
             key = name, axis, value, seed
-            if key in done:
-                same.append((recipe, done[key]))
+            if key in points:
+                same.append((recipe, points[key]))
                 continue
             point = next((p for r, p in same if r == recipe), None)
             if point is None:
                 print(f"{name}, seed {seed}: {value} {axis}", file=sys.stderr, flush=True)
                 budget = int(value) if axis == "bytes" else 0
-                this = Experiment(
-                    rows, recipe, asked.protocol, seed, with_baselines=False, budget=budget
+                experiment = Experiment(
+                    rows, recipe, arguments.protocol, seed, with_baselines=False, budget=budget
                 )
-                before = _prepared(this, before)
-                largest = budget == max(asked.bytes, default=0)
+                before = _prepared(experiment, before)
+                largest = budget == max(arguments.bytes, default=0)
                 point = _point(before, axis == "bits", with_float, with_levels=largest)
                 same.append((recipe, point))
             yield point | dict(zip(KEY, key, strict=True))
 
 
-def chosen(case: UseCase, name: str, axis: str, value: int | str, n_classes: int) -> Recipe:
+def chosen_recipe(case: UseCase, name: str, axis: str, value: int | str, n_classes: int) -> Recipe:
     """The recipe for a value on an axis, as ``n3ic train`` chooses it."""
     recipe = TrainRequest(
         case.name,
@@ -165,13 +167,13 @@ def chosen(case: UseCase, name: str, axis: str, value: int | str, n_classes: int
     return replace(VOTING_TREES, columns=recipe.columns, training=forest)
 
 
-def _prepared(this: Experiment, before: Prepared | None) -> Prepared:
+def _prepared(experiment: Experiment, before: Prepared | None) -> Prepared:
     """Prepare rows and bits; forests share them, and networks of a seed share boosted trees."""
-    if before and this.recipe.training.method == "trees":
+    if before and experiment.recipe.training.method == "trees":
         last, plain = before.experiment.recipe, Training()
-        if replace(last, training=plain) == replace(this.recipe, training=plain):
-            return replace(before, experiment=this)
-    return prepare(this, lambda _: None, before.trees if before else None)
+        if replace(last, training=plain) == replace(experiment.recipe, training=plain):
+            return replace(before, experiment=experiment)
+    return prepare(experiment, lambda _: None, before.trees if before else None)
 
 
 def _point(
@@ -188,7 +190,9 @@ def _point(
         unseen = right[prepared.unseen]
         return [float(right.mean()), float(unseen.mean()) if len(unseen) else None]
 
-    found = {"forest" if forest else "binary": accuracies(result.test_scores["model"].argmax(1))}
+    test_accuracies = {
+        "forest" if forest else "binary": accuracies(result.test_scores["model"].argmax(1))
+    }
     simple = simplify(model).model  # drops the cuts at which no tree splits
     point: Point = {
         "shape": list(model.shape),
@@ -197,33 +201,33 @@ def _point(
         "cuts": (simple if forest else model).input.n_cuts,
         "sites": estimate(simple).lut_sites,
         "validation": result.validation.accuracy,
-        "test": found,
+        "test": test_accuracies,
     }
     train, hidden = prepared.train, prepared.experiment.recipe.training.hidden
     n_classes, size = len(prepared.experiment.table.classes), point["bytes"]
     if budget := prepared.experiment.budget:
         for name, trees in trees_within(prepared, budget):
             of = "tree" if name == TREE else "voting"
-            found[of] = accuracies(trees.votes(test.columns).argmax(axis=1))
+            test_accuracies[of] = accuracies(trees.votes(test.columns).argmax(axis=1))
             size[of] = len(trees.data)
     if with_levels:
         trees = random_forest(train.columns, train.label, n_classes, seed)
-        found["random_forest"] = accuracies(trees.votes(test.columns).argmax(axis=1))
+        test_accuracies["random_forest"] = accuracies(trees.votes(test.columns).argmax(axis=1))
         size["random_forest"] = len(trees.data)
     if prepared.trees is not None and (with_others or with_levels):
         boosted = prepared.trees.predict(test.columns)
-        found["hist_gradient_boosting"] = accuracies(boosted)
+        test_accuracies["hist_gradient_boosting"] = accuracies(boosted)
     if not with_others:
         return point
     cuts = prepared.spec.n_cuts  # if a tree was kept as the network, it may need fewer
     tree = best_first_tree(train.columns, train.label, cuts, seed)
-    found["tree_same_cuts"] = accuracies(tree.predict(test.columns))
-    known = tree.classes_
-    grown = split_tree(tree.tree_, lambda share: known[share.argmax(axis=1)])
+    test_accuracies["tree_same_cuts"] = accuracies(tree.predict(test.columns))
+    classes = tree.classes_
+    grown = split_tree(tree.tree_, lambda share: classes[share.argmax(axis=1)])
     size["tree_same_cuts"] = len(packed([grown], n_classes).data)
     if with_float:
         mlp = float_mlp(train, prepared.validation, test, n_classes, hidden, seed)
-        found["float_mlp"] = accuracies(mlp.predicted)
+        test_accuracies["float_mlp"] = accuracies(mlp.predicted)
         size["float_mlp"] = model.float_weight_bytes + model.input_bytes
     return point
 
@@ -245,11 +249,11 @@ def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
         group = [p for p in mine if p["asked"] == value]
         cells = []
         for name in names:
-            found = [p["test"][name] for p in group if name in p["test"]]
-            both = [_spread(accuracy[i] for accuracy in found) for i in (0, 1)]
-            deviates = len(found) > 1
+            accuracies = [p["test"][name] for p in group if name in p["test"]]
+            both = [_spread(accuracy[i] for accuracy in accuracies) for i in (0, 1)]
+            deviates = len(accuracies) > 1
             cell = " / ".join(f"{s[0]:.2f}" + f" +- {s[1]:.2f}" * deviates for s in both if s)
-            cells.append(cell + f" (of {len(found)})" * (0 < len(found) < len(group)))
+            cells.append(cell + f" (of {len(accuracies)})" * (0 < len(accuracies) < len(group)))
         shapes = Counter("-".join(map(str, p["shape"])) for p in group)
         shape = shapes.most_common(1)[0][0] if axis != "sites" else ""
         own = [p["bytes"]["forest" if axis == "sites" else "binary"] for p in group]
@@ -263,23 +267,23 @@ def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
 def figure(points: Sequence[Point], titles: Mapping[str, str]) -> Figure:
     """Draw accuracy on the test rows against bits, bytes and sites, a column per recipe."""
     rows = 1 + (len({p["axis"] for p in points}) > 1) * 2
-    drawn = new_page(7.0 * len(titles), 14 if rows > 1 else 5.6)
-    grid = drawn.subplots(rows, len(titles), squeeze=False, sharey="col")
+    page = new_page(7.0 * len(titles), 14 if rows > 1 else 5.6)
+    grid = page.subplots(rows, len(titles), squeeze=False, sharey="col")
     for column, (recipe, title) in zip(grid.T, titles.items(), strict=True):
         _column(column, [p for p in points if p["recipe"] == recipe])
         column[0].set_title(plain(title, 60))
     for axes in grid[:, 0]:
         axes.set_ylabel("accuracy on the test rows, %")
-    legend(drawn)
-    return drawn
+    legend(page)
+    return page
 
 
 def _column(pictures: Sequence[Axes], points: Sequence[Point]) -> None:
     bits, budgets, forests = ([p for p in points if p["axis"] == axis] for axis in AXES)
     level = {}
     for name in LEVELS:
-        if found := [p["test"][name][0] for p in points if name in p["test"]]:
-            level[SERIES[name]] = float(np.mean(found))
+        if accuracies := [p["test"][name][0] for p in points if name in p["test"]]:
+            level[SERIES[name]] = float(np.mean(accuracies))
     curves = [name for name in SERIES if name not in LEVELS]
     by_bits = [s for name in curves for s in _sized(bits, name, lambda p, _: p["asked"])]
     by_bytes = [
@@ -296,8 +300,8 @@ def _column(pictures: Sequence[Axes], points: Sequence[Point]) -> None:
         (by_sites, level, "LUT sites, unrolled (estimated)"),
     )
     order = tuple(SERIES.values())
-    drawn = [place for place in places if place[0]]
-    for axes, (sizes, levels, name) in zip(pictures, drawn, strict=False):
+    shown_places = [place for place in places if place[0]]
+    for axes, (sizes, levels, name) in zip(pictures, shown_places, strict=False):
         draw_accuracy(axes, sizes, "size", levels=levels, order=order)
         axes.set_xlabel(name)
 
@@ -307,8 +311,8 @@ def _sized(
 ) -> list[SizePoint]:
     """The points of a kind of network, grouped over the seeds, at their mean size."""
     out = []
-    for asked in dict.fromkeys(p["asked"] for p in points):
-        mine = [p for p in points if p["asked"] == asked and name in p["test"]]
+    for value in dict.fromkeys(p["asked"] for p in points):
+        mine = [p for p in points if p["asked"] == value and name in p["test"]]
         if mine:
             size = float(np.mean([at(p, name) for p in mine]))
             accuracies = tuple(p["test"][name][0] for p in mine)

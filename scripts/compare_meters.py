@@ -21,14 +21,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("captures", nargs="+", help="files, or folders of them")
     parser.add_argument("--ndpi", help="nDPI's CSV of the flows of the same captures")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        paths = [source.path for source in find_captures(given.captures)]
-        found = argus.compare_argus(paths)
-        print(f"## argus\n\n{found.markdown('argus', argus.FEATURES)}")
-        if given.ndpi:
-            found = ndpi.compare_ndpi(paths, given.ndpi)
-            print(f"## nDPI\n\n{found.markdown('nDPI', ndpi.FEATURES)}")
+        paths = [source.path for source in find_captures(arguments.captures)]
+        comparison = argus.compare_argus(paths)
+        print(f"## argus\n\n{comparison.markdown('argus', argus.FEATURES)}")
+        if arguments.ndpi:
+            comparison = ndpi.compare_ndpi(paths, arguments.ndpi)
+            print(f"## nDPI\n\n{comparison.markdown('nDPI', ndpi.FEATURES)}")
     except N3icError as e:
         print(f"compare_meters: {e}", file=sys.stderr)
         return 1

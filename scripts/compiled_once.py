@@ -73,26 +73,26 @@ def copy(source: Path, to: Path) -> None:
 def main(cache: Path, compiler: str, words: list[str]) -> int:
     """Compile, or copy what was compiled before; return the compiler's exit code."""
     try:
-        found = key(compiler, words)
+        request = key(compiler, words)
     except OSError:
-        found = None
-    if found is None:
+        request = None
+    if request is None:
         os.execv(compiler, [compiler, *words])  # noqa: S606
-    digest, out = found
-    kept = cache / digest
-    if kept.exists():
+    digest, out = request
+    entry = cache / digest
+    if entry.exists():
         out.unlink(missing_ok=True)
-        copy(kept, out)
+        copy(entry, out)
         return 0
-    done = subprocess.run([compiler, *words], capture_output=True)
-    sys.stdout.buffer.write(done.stdout)
-    sys.stderr.buffer.write(done.stderr)
-    if not (done.returncode or done.stderr or done.stdout):
+    compilation = subprocess.run([compiler, *words], capture_output=True)
+    sys.stdout.buffer.write(compilation.stdout)
+    sys.stderr.buffer.write(compilation.stderr)
+    if not (compilation.returncode or compilation.stderr or compilation.stdout):
         cache.mkdir(parents=True, exist_ok=True)
-        temporary = kept.with_suffix(f".{os.getpid()}")
+        temporary = entry.with_suffix(f".{os.getpid()}")
         copy(out, temporary)
-        temporary.replace(kept)
-    return done.returncode
+        temporary.replace(entry)
+    return compilation.returncode
 
 
 if __name__ == "__main__":

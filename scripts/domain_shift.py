@@ -52,8 +52,8 @@ def verdicts(
     """Whether each flow is called a tunnel, and its margin."""
     scores = model.scores(pack(model.input.encode({n: features[n] for n in model.input.features})))
     ordered = np.sort(scores, axis=1)
-    said = scores.argmax(axis=1) != model.classes.index(BENIGN)
-    return said, ordered[:, -1] - ordered[:, -2]
+    alarms = scores.argmax(axis=1) != model.classes.index(BENIGN)
+    return alarms, ordered[:, -1] - ordered[:, -2]
 
 
 def main() -> None:
@@ -62,38 +62,38 @@ def main() -> None:
     parser.add_argument("captures", nargs="+", help="captures and folders of them")
     parser.add_argument("--family", default="tables")
     parser.add_argument("--seeds", type=int, default=5)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     case = use_case("classification")
     options = {"positive": "", "label": "", "packets": str(PACKET)}
     table = case.load(None, "doh-tunnels", options, lambda _: None)
     assert table.meter is not None  # noqa: S101 - sequences have a meter
-    other = tls_flows(asked.captures, table.meter)
-    recipe = case.recipes["default"].with_options({"family": asked.family})
+    other = tls_flows(arguments.captures, table.meter)
+    recipe = case.recipes["default"].with_options({"family": arguments.family})
     counts = []
-    for seed in range(asked.seeds):
+    for seed in range(arguments.seeds):
         model = train(Experiment(table, recipe, seed=seed, with_baselines=False)).model
         parts = split(table, "random", seed)
-        held = np.concatenate([parts.validation, parts.test])
+        unseen = np.concatenate([parts.validation, parts.test])
         alarm, sure = verdicts(model, other)
-        found, margin = verdicts(model, {n: v[held] for n, v in table.features.items()})
-        tunnel = table.label[held] != table.classes.index(BENIGN)
+        detected, margin = verdicts(model, {n: v[unseen] for n, v in table.features.items()})
+        tunnel = table.label[unseen] != table.classes.index(BENIGN)
         least = [np.quantile(margin, share) if share else 0 for share in PASSED]
         counts.append(
             [
                 (
                     np.sum(alarm & (sure >= m)),
-                    np.sum(found & tunnel & (margin >= m)),
+                    np.sum(detected & tunnel & (margin >= m)),
                     np.sum(tunnel),
                 )
                 for m in least
             ]
         )
         print(f"seed {seed}: alarms {', '.join(str(alarms) for alarms, _, _ in counts[-1])}")
-    flows = asked.seeds * len(next(iter(other.values())))
-    for share, (alarms, found, tunnels) in zip(PASSED, np.sum(counts, axis=0), strict=True):
+    flows = arguments.seeds * len(next(iter(other.values())))
+    for share, (alarms, detected, tunnels) in zip(PASSED, np.sum(counts, axis=0), strict=True):
         print(
             f"passed {share:.0%}: {alarms} of {flows} flows called a tunnel, "
-            f"{1000 * alarms / flows:.0f} of a thousand; {found} of {tunnels} tunnels found"
+            f"{1000 * alarms / flows:.0f} of a thousand; {detected} of {tunnels} tunnels found"
         )
 
 

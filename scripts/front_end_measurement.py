@@ -74,7 +74,7 @@ def measure(
         VerifyError: An answer is missing or differs from the model's.
     """
     rng = np.random.default_rng(1)
-    found = []
+    rates = []
     for rows in row_counts:
         bits = rng.random((rows, model.input.n_bits)) < 0.5
         words = np.packbits(bits, axis=1, bitorder="little")
@@ -84,27 +84,27 @@ def measure(
         alone = bench.run([frame])
         start = alone.clock
         clocks = wire_clocks([frame] * FRAMES, gbps, mhz)
-        seen = bench.run([OfferedFrame(frame, start + c) for c in clocks])
-        wanted = results_body(model, words, full=full)
-        bodies = {read_message(packets.read_ipv4(x.data).payload).body for x in seen.left}
-        if len(seen.left) != FRAMES or bodies != {wanted}:
-            raise VerifyError(f"datagrams of {rows} rows: {len(seen.left)} of {FRAMES} answered")
-        span = seen.taken[-1].first - seen.taken[0].first
-        back = seen.left[-1].first - seen.left[0].first
+        answer = bench.run([OfferedFrame(frame, start + c) for c in clocks])
+        expected = results_body(model, words, full=full)
+        bodies = {read_message(packets.read_ipv4(x.data).payload).body for x in answer.left}
+        if len(answer.left) != FRAMES or bodies != {expected}:
+            raise VerifyError(f"datagrams of {rows} rows: {len(answer.left)} of {FRAMES} answered")
+        span = answer.taken[-1].first - answer.taken[0].first
+        back = answer.left[-1].first - answer.left[0].first
         rate = 8 * mhz * (FRAMES - 1) / 1e3  # Gb/s for one byte per frame and clock
-        found.append(
+        rates.append(
             Rate(
                 payload=len(data),
                 rows=rows,
                 limit=gbps * len(data) / (max(60, len(frame)) + WIRE_BYTES),
                 goodput=rate * len(data) / span,
-                answered=rate * (16 + len(wanted)) / back,
-                stalls=sum(t.stalls for t in seen.taken),
+                answered=rate * (16 + len(expected)) / back,
+                stalls=sum(t.stalls for t in answer.taken),
                 latency=alone.left[0].first - alone.taken[0].first,
-                clocks=seen.clock - start,
+                clocks=answer.clock - start,
             )
         )
-    return found
+    return rates
 
 
 def tcp_latency(bench: FrontBench, model: Classifier, rows: int) -> int:
@@ -116,14 +116,14 @@ def tcp_latency(bench: FrontBench, model: Classifier, rows: int) -> int:
     words = np.zeros((rows, model.input.n_words), dtype=np.uint32)
     data = request(1, 0, bit_rows(words, model.input.n_bits)).to_bytes()
     syn = packets.tcp(HOST, CARD, packets.SYN, 1, options=packets.mss(1460))
-    left = bench.run([syn]).left
-    if not left:
+    answers = bench.run([syn]).left
+    if not answers:
         raise VerifyError("the front end opens no TCP connection")
-    ack = int.from_bytes(packets.read_ipv4(left[0].data).header[4:8], "big") + 1
-    seen = bench.run([packets.tcp(HOST, CARD, packets.ACK, 2, ack, data)], clocks=4000)
-    results = [x for x in seen.left if packets.read_ipv4(x.data).payload]
+    ack = int.from_bytes(packets.read_ipv4(answers[0].data).header[4:8], "big") + 1
+    answer = bench.run([packets.tcp(HOST, CARD, packets.ACK, 2, ack, data)], clocks=4000)
+    results = [x for x in answer.left if packets.read_ipv4(x.data).payload]
     payload = b"".join(packets.read_ipv4(x.data).payload for x in results)
     if not results or not payload.endswith(results_body(model, words)):
         raise VerifyError("the front end's results over TCP are not the model's")
     bench.run([packets.tcp(HOST, CARD, packets.RST, 2 + len(data))])
-    return results[0].first - seen.taken[0].first
+    return results[0].first - answer.taken[0].first

@@ -39,7 +39,7 @@ def options(width: str, bypass: bool) -> dict[str, Any]:
 def main(out: Path, size: bool) -> None:
     """Measure all variants and write the results."""
     out.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for width, bypass in (("512", True), ("512", False), ("64", True), ("64", False)):
         gbps, mhz = (100, 250) if width == "512" else (10, 156.25)
         with tempfile.TemporaryDirectory() as name:
@@ -51,19 +51,19 @@ def main(out: Path, size: bool) -> None:
             entry = {"rates": [asdict(r) for r in rates], "tcp_latency": latency}
             if size:
                 form = frontend_parameters(MODEL, parsed)
-                used = synth.synthesise_card(Path(name), "n3ic_front", form.parameters)
-                entry["yosys"] = asdict(used)
-        found[f"{width}-{'bypass' if bypass else 'stored'}"] = entry
-        (out / "front-end-rate.json").write_text(json.dumps(found, indent=2) + "\n")
-        print(table(found))
-    (out / "front-end-rate.md").write_text(table(found))
-    save(picture(found), out, "front-end-rate")
+                synthesis = synth.synthesise_card(Path(name), "n3ic_front", form.parameters)
+                entry["yosys"] = asdict(synthesis)
+        entries[f"{width}-{'bypass' if bypass else 'stored'}"] = entry
+        (out / "front-end-rate.json").write_text(json.dumps(entries, indent=2) + "\n")
+        print(table(entries))
+    (out / "front-end-rate.md").write_text(table(entries))
+    save(picture(entries), out, "front-end-rate")
 
 
-def table(found: dict[str, Any]) -> str:
+def table(entries: dict[str, Any]) -> str:
     """The figures as Markdown."""
     lines = []
-    for name, entry in found.items():
+    for name, entry in entries.items():
         lines += [
             f"\n{name}\n",
             "| payload | rows | limit Gb/s | taken | stalls | sent back | latency, clocks |",
@@ -79,12 +79,12 @@ def table(found: dict[str, Any]) -> str:
 
 
 @styled
-def picture(found: dict[str, Any]) -> Figure:
+def picture(entries: dict[str, Any]) -> Figure:
     """Draw goodput by payload, and the limit of the wire."""
     figure, axes = new_figure(7.0, 5.4)
-    shown = (("512", "512 bits, 250 MHz, 100 Gb/s"), ("64", "64 bits, 10 Gb/s"))
-    for number, (width, title) in enumerate(shown):
-        rates, own = found[f"{width}-bypass"]["rates"], look(number)
+    variants = (("512", "512 bits, 250 MHz, 100 Gb/s"), ("64", "64 bits, 10 Gb/s"))
+    for number, (width, title) in enumerate(variants):
+        rates, own = entries[f"{width}-bypass"]["rates"], look(number)
         sizes = [r["payload"] for r in rates]
         axes.plot(
             sizes, [r["limit"] for r in rates], **own.line, label=f"{title}: the wire's limit"

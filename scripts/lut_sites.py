@@ -106,8 +106,8 @@ def _spread(shares: Sequence[float]) -> str:
 
 def _model(result: TrainingResult) -> UnrolledModel:
     """The trained model, simplified."""
-    found = result.model
-    return simplify(found if isinstance(found, TablesModel) else binary_network(found)).model
+    model = result.model
+    return simplify(model if isinstance(model, TablesModel) else binary_network(model)).model
 
 
 def _cuts(model: UnrolledModel) -> int:
@@ -152,8 +152,8 @@ def points(
             )
             prepared = prepare(experiment, progress.stage)
             for name, recipe in same.items():
-                this = replace(prepared, experiment=replace(experiment, recipe=recipe))
-                trained[name].append(train_prepared(this, progress))
+                variant = replace(prepared, experiment=replace(experiment, recipe=recipe))
+                trained[name].append(train_prepared(variant, progress))
     for name, results in trained.items():
         models = [_model(result) for result in results]
         compared = tuple(measure_comparisons(m, feature_bits) for m in models if synthesise)
@@ -166,10 +166,10 @@ def points(
 
 
 def _recipe(case: UseCase, name: str) -> Recipe:
-    which, _, given = name.partition(":")
+    which, _, options = name.partition(":")
     if which not in case.recipes:
         raise UsageError(f"{which!r} is no recipe; there are {', '.join(case.recipes)}")
-    typed = dict(pair.split("=", 1) for pair in given.split(",") if "=" in pair)
+    typed = dict(pair.split("=", 1) for pair in options.split(",") if "=" in pair)
     return case.recipes[which].with_options(recipe_overrides(typed))
 
 
@@ -242,18 +242,18 @@ def main() -> None:
     parser.add_argument("--pipeline", type=int, nargs="+", default=[1])
     parser.add_argument("--synth", action="store_true", help="measure with Yosys")
     parser.add_argument("--feature-bits", choices=("32", "own"), default="32")
-    given = parser.parse_args()
-    case = load("n3ic.usecases", given.usecase)
-    source = load("n3ic.datasets", case.default if given.data is None else case.dataset)
+    arguments = parser.parse_args()
+    case = load("n3ic.usecases", arguments.usecase)
+    source = load("n3ic.datasets", case.default if arguments.data is None else case.dataset)
     sys.stdout.write(HEAD + "\n")
     for point in points(
         case,
-        source.load(given.data),
-        given.networks,
-        seeds=given.seeds,
-        pipelines=given.pipeline,
-        synthesise=given.synth,
-        feature_bits=given.feature_bits,
+        source.load(arguments.data),
+        arguments.networks,
+        seeds=arguments.seeds,
+        pipelines=arguments.pipeline,
+        synthesise=arguments.synth,
+        feature_bits=arguments.feature_bits,
     ):
         sys.stdout.write(point.row + "\n")
         sys.stdout.flush()

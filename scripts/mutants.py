@@ -203,16 +203,16 @@ class Mutant(NamedTuple):
 def mutants(path: str) -> Iterator[Mutant]:
     """All mutants of a file."""
     source = (ROOT / path).read_text(encoding="utf-8")
-    found = _python(source) if path.endswith(".py") else _text(source)
-    for number, (line, end, inside, before, after, _) in enumerate(found):
+    changes = _python(source) if path.endswith(".py") else _text(source)
+    for number, (line, end, inside, before, after, _) in enumerate(changes):
         yield Mutant(path, line, end, number, inside, before, after)
 
 
 def source_of(mutant: Mutant) -> str | ast.Module:
     """The file with the mutant's change; a syntax tree for Python."""
     source = (ROOT / mutant.path).read_text(encoding="utf-8")
-    found = _python(source) if mutant.path.endswith(".py") else _text(source)
-    for number, change in enumerate(found):
+    changes = _python(source) if mutant.path.endswith(".py") else _text(source)
+    for number, change in enumerate(changes):
         if number == mutant.number:
             return change[5]()
     raise SystemExit(f"{mutant.path} changed while its mutants ran; run it again")
@@ -487,10 +487,10 @@ class Learn:
         for test in sorted(self.good):
             covered: dict[str, set[int]] = defaultdict(set)
             for context in (test, *self.fixtures[test]):
-                for name, found in lines.get(context, {}).items():
-                    covered[name].update(found)
-            named = {name: sorted(found) for name, found in covered.items()}
-            tests.append({"test": test, "seconds": self.seconds[test], "lines": named})
+                for name, executed in lines.get(context, {}).items():
+                    covered[name].update(executed)
+            lists = {name: sorted(executed) for name, executed in covered.items()}
+            tests.append({"test": test, "seconds": self.seconds[test], "lines": lists})
         imported = {str(Path(file).relative_to(ROOT)) for file in data.measured_files()}
         read = {f for f in digests for start, by in TEXT_READ_BY.items()
                 if f.startswith(start) and by in imported}  # fmt: skip
@@ -507,8 +507,8 @@ class Chosen:
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Choose and order the tests."""
-        chosen = (item for item in items if item.nodeid in self.rank)
-        items[:] = sorted(chosen, key=lambda item: self.rank[item.nodeid])
+        picked = (item for item in items if item.nodeid in self.rank)
+        items[:] = sorted(picked, key=lambda item: self.rank[item.nodeid])
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Write the first test that fails."""
@@ -524,9 +524,9 @@ def learn(files: Sequence[str], jobs: int) -> list[dict[str, Any]]:
     tests = list(dict.fromkeys(t for glob in (*TESTS, *REST) for t in sorted(_named([glob]))))
     digests = {file: _digest([file]) for file in files}
     names = hashlib.sha256("\0".join(files).encode()).hexdigest()[:8]
-    kept = {test: KEPT / f"{names}-{_digest([test])[:16]}.json" for test in tests}
+    record_of = {test: KEPT / f"{names}-{_digest([test])[:16]}.json" for test in tests}
     KEPT.mkdir(parents=True, exist_ok=True)
-    for old in {*KEPT.glob("*-*.json")} - {*kept.values()}:
+    for old in {*KEPT.glob("*-*.json")} - {*record_of.values()}:
         old.unlink()
 
     def task(test: str) -> Callable[[Path], int]:
@@ -540,18 +540,20 @@ def learn(files: Sequence[str], jobs: int) -> list[dict[str, Any]]:
 
         return run
 
-    known = {test: _learnt(path, digests) for test, path in kept.items()}
-    missing = [(t, task(t), 120.0) for t in tests if known[t] is None]
+    learnt = {test: _learnt(path, digests) for test, path in record_of.items()}
+    missing = [(t, task(t), 120.0) for t in tests if learnt[t] is None]
     for i, (test, status, folder) in enumerate(run_forked(missing, jobs)):
         print(f"\rlearning {i + 1}/{len(missing)} {test:70}", end="", file=sys.stderr, flush=True)
         if status in (0, 1, 5):  # all tests passed, some failed, there are none
-            shutil.move(folder / "learnt.json", kept[test])
-            known[test] = _learnt(kept[test], digests)
+            shutil.move(folder / "learnt.json", record_of[test])
+            learnt[test] = _learnt(record_of[test], digests)
         if status not in (0, 5):
             log = (folder / "log").read_text(errors="replace")[-2000:]
             print(f"\nfails without a mutant, and is left out:\n{log}", file=sys.stderr)
-    found = [t for some in known.values() for t in some or ()]
-    return sorted((t for t in found if t["seconds"] <= SLOWEST_OF_ALL), key=lambda t: t["seconds"])
+    all_learnt = [t for some in learnt.values() for t in some or ()]
+    return sorted(
+        (t for t in all_learnt if t["seconds"] <= SLOWEST_OF_ALL), key=lambda t: t["seconds"]
+    )
 
 
 def _learnt(path: Path, digests: Mapping[str, str]) -> list[dict[str, Any]] | None:
@@ -560,8 +562,8 @@ def _learnt(path: Path, digests: Mapping[str, str]) -> list[dict[str, Any]] | No
         return None
     record = json.loads(path.read_text())
     same = all(digests[file] == digest for file, digest in record["files"].items())
-    found: list[dict[str, Any]] = record["tests"]
-    return found if same else None
+    tests_learnt: list[dict[str, Any]] = record["tests"]
+    return tests_learnt if same else None
 
 
 def _digest(files: Sequence[str]) -> str:
@@ -580,17 +582,17 @@ def rest_of(mutant: Mutant, tests: Sequence[Learnt], met: Sequence[Learnt]) -> l
         if test["test"] not in names:
             turns[_file_of(test)] += 1
             rest.append((turns[_file_of(test)], test))
-    rest.sort(key=lambda found: found[0])
+    rest.sort(key=lambda entry: entry[0])
     return _within([test for _, test in rest], MOST_OF_REST)
 
 
 def concerned(mutant: Mutant, tests: Sequence[Learnt]) -> list[Learnt]:
     """The tests that execute a mutant's lines, within the time limit of a mutant."""
-    found = executing(mutant, tests)
+    near = executing(mutant, tests)
     compared = not mutant.path.endswith(".py") or mutant.path in TEXT_READ_BY.values()
     if compared:  # tests that compare the text with Python also cover the code that writes it
-        found.sort(key=lambda t: _file_of(t) not in TEXT_COMPARED_BY)
-    return _within(found, MOST_OF_TEXT if compared else MOST)
+        near.sort(key=lambda t: _file_of(t) not in TEXT_COMPARED_BY)
+    return _within(near, MOST_OF_TEXT if compared else MOST)
 
 
 def executing(mutant: Mutant, tests: Sequence[Learnt]) -> list[Learnt]:
@@ -602,13 +604,13 @@ def executing(mutant: Mutant, tests: Sequence[Learnt]) -> list[Learnt]:
     readers = [reader for start, reader in TEXT_READ_BY.items() if mutant.path.startswith(start)]
     path = readers[0] if readers else mutant.path
     lines = set(range(mutant.line, mutant.end + 1))
-    found = [t for t in tests if lines.intersection(t["lines"].get(path, ()))]
-    if readers or not found:
-        found = [t for t in tests if path in t["lines"]]
+    executed = [t for t in tests if lines.intersection(t["lines"].get(path, ()))]
+    if readers or not executed:
+        executed = [t for t in tests if path in t["lines"]]
     if not mutant.end:
-        beside = {_file_of(t) for t in found}
-        found = [t for t in tests if _file_of(t) in beside]
-    return found
+        beside = {_file_of(t) for t in executed}
+        executed = [t for t in tests if _file_of(t) in beside]
+    return executed
 
 
 def _within(tests: Sequence[Learnt], most: float) -> list[Learnt]:
@@ -676,16 +678,16 @@ class Outcome(NamedTuple):
     tests: int
 
 
-def measure(chosen: Sequence[Mutant], tests: Sequence[Any], jobs: int) -> list[Outcome]:
+def measure(mutants_drawn: Sequence[Mutant], tests: Sequence[Any], jobs: int) -> list[Outcome]:
     """Run the tests of each mutant: first the fastest about it, then the slower ones, the rest."""
     about = _named(TESTS)
     fast = [t for t in tests if _file_of(t) in about and t["seconds"] <= SLOWEST]
-    near = {m: concerned(m, fast) for m in chosen}
-    rest = {m: rest_of(m, tests, near[m]) for m in chosen}
-    outcomes = {m: Outcome(m, None, len(near[m]) + len(rest[m])) for m in chosen}
+    near = {m: concerned(m, fast) for m in mutants_drawn}
+    rest = {m: rest_of(m, tests, near[m]) for m in mutants_drawn}
+    outcomes = {m: Outcome(m, None, len(near[m]) + len(rest[m])) for m in mutants_drawn}
     for part in range(3):
         tasks = []
-        for m in chosen:
+        for m in mutants_drawn:
             some = (near[m][:BATCH], near[m][BATCH:], rest[m])[part]
             if outcomes[m].killer is None and some:
                 seconds = sum(t["seconds"] for t in some)
@@ -700,23 +702,23 @@ def measure(chosen: Sequence[Mutant], tests: Sequence[Any], jobs: int) -> list[O
             outcomes[m] = Outcome(m, killer, outcomes[m].tests)
             done = f"{i + 1}/{len(tasks)} {m.path}:{m.line} {killer or 'alive'}"
             print(f"\r{done:110.110}", end="", file=sys.stderr, flush=True)
-    return [outcomes[m] for m in chosen]
+    return [outcomes[m] for m in mutants_drawn]
 
 
 def equivalents() -> list[dict[str, str]]:
     """The reviewed table of mutants that compute the same."""
-    found: list[dict[str, str]] = tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
-    return found
+    entries: list[dict[str, str]] = tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
+    return entries
 
 
 def is_equivalent(m: Mutant, table: Sequence[Mapping[str, str]]) -> bool:
     """Whether the table names a mutant."""
     own = {"file": m.path, "inside": m.inside, "before": m.before, "after": m.after}
-    named = [entry for entry in table if all(entry[key] == own[key] for key in own)]
-    if any("above" in entry for entry in named):
+    matches = [entry for entry in table if all(entry[key] == own[key] for key in own)]
+    if any("above" in entry for entry in matches):
         lines = (ROOT / m.path).read_text(encoding="utf-8").splitlines()[: m.line - 1]
         own["above"] = next(filter(None, map(str.strip, reversed(lines))), "")
-    return any(entry.get("above") in (None, own.get("above")) for entry in named)
+    return any(entry.get("above") in (None, own.get("above")) for entry in matches)
 
 
 def report(outcomes: Sequence[Outcome], seed: int) -> bool:
@@ -748,10 +750,10 @@ def report(outcomes: Sequence[Outcome], seed: int) -> bool:
 def _named(globs: Sequence[str]) -> set[str]:
     """The files that globs match, from the repository's root."""
     files = {glob: [str(p.relative_to(ROOT)) for p in ROOT.glob(glob)] for glob in globs}
-    for glob, found in files.items():
-        if not found:
+    for glob, files_of in files.items():
+        if not files_of:
             raise SystemExit(f"{glob} names no file; put right the tables in {Path(__file__).name}")
-    return {file for found in files.values() for file in found}
+    return {file for files_of in files.values() for file in files_of}
 
 
 def main() -> None:
@@ -763,14 +765,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="number of processes")
     parser.add_argument("--list", action="store_true", help="name the mutants and run nothing")
     parser.add_argument("--kills", action="store_true", help="name the test that killed each")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     files = sorted(_named(MUTATED) - _named(NOT_MUTATED))
-    every = [m for file in files if given.only in file for m in mutants(file)]
-    draw = random.Random(given.seed)  # noqa: S311 - the same mutants for the same seed
-    chosen = sorted(draw.sample(every, min(given.count, len(every))))
-    if given.list:
-        print(*chosen, sep="\n")
-        print(f"{len(chosen)} of {len(every)} mutants")
+    every = [m for file in files if arguments.only in file for m in mutants(file)]
+    draw = random.Random(arguments.seed)  # noqa: S311 - the same mutants for the same seed
+    mutants_drawn = sorted(draw.sample(every, min(arguments.count, len(every))))
+    if arguments.list:
+        print(*mutants_drawn, sep="\n")
+        print(f"{len(mutants_drawn)} of {len(every)} mutants")
         return
     os.environ["OMP_NUM_THREADS"] = "1"
     sys.path.insert(0, str(ROOT))  # as `python -m pytest` does
@@ -778,20 +780,20 @@ def main() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     start = time.monotonic()
-    tests = learn(files, given.jobs)
-    if without := untested(sorted({m.path for m in chosen}), tests):
+    tests = learn(files, arguments.jobs)
+    if without := untested(sorted({m.path for m in mutants_drawn}), tests):
         sys.exit(f"no fast test executes {', '.join(without)}; write one, or put right TESTS")
-    outcomes = measure(chosen, tests, given.jobs)
+    outcomes = measure(mutants_drawn, tests, arguments.jobs)
     print(file=sys.stderr)
-    if given.kills:
+    if arguments.kills:
         for o in outcomes:
             print(f"{o.killer or 'alive'}: {o.mutant}")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(
-        f"{time.monotonic() - start:.0f} s in {given.jobs} processes, "
+        f"{time.monotonic() - start:.0f} s in {arguments.jobs} processes, "
         f"{used.ru_utime + used.ru_stime:.0f} s of a processor"
     )
-    sys.exit(0 if report(outcomes, given.seed) else 1)
+    sys.exit(0 if report(outcomes, arguments.seed) else 1)
 
 
 if __name__ == "__main__":

@@ -107,22 +107,22 @@ def computed_on() -> dict[str, str]:
     vendor = platform.processor()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
-        found = re.search(r"^vendor_id\s*:\s*(\S+)", cpuinfo.read_text(), re.MULTILINE)
-        vendor = found[1] if found else vendor
+        match = re.search(r"^vendor_id\s*:\s*(\S+)", cpuinfo.read_text(), re.MULTILINE)
+        vendor = match[1] if match else vendor
     processor = (platform.machine(), vendor, torch.backends.cpu.get_cpu_capability())
     return {"processor": " ".join(processor)} | {name: version(name) for name in _LIBRARIES}
 
 
-def differences(kept: NotebookNode, found: NotebookNode, *, texts: bool = True) -> list[str]:
+def differences(written: NotebookNode, executed: NotebookNode, *, texts: bool = True) -> list[str]:
     """Describe what a notebook shows differently, one line per cell; empty if nothing differs.
 
     Args:
-        kept: the notebook as it was written.
-        found: the notebook as it ran.
+        written: the notebook as it was written.
+        executed: the notebook as it ran.
         texts: whether to compare texts too, or only the number and the types of the outputs.
     """
     out = []
-    for before, now in zip_longest(kept.cells, found.cells):
+    for before, now in zip_longest(written.cells, executed.cells):
         old, new = (list(_outputs(cell, texts)) if cell else None for cell in (before, now))
         if old != new:
             name = (before or now).id
@@ -154,11 +154,11 @@ def _lines(outputs: Sequence[tuple[str, str]] | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the notebooks that are named, or all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    known = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
-    names = parser.parse_args(arguments).names or known
-    if unknown := sorted(set(names) - set(known)):
-        parser.error(f"no notebook {', '.join(unknown)}; there are {', '.join(known)}")
+    available = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(available))
+    names = parser.parse_args(arguments).names or available
+    if unknown := sorted(set(names) - set(available)):
+        parser.error(f"no notebook {', '.join(unknown)}; there are {', '.join(available)}")
     for name in names:
         path = FOLDER / f"{name}.ipynb"
         with tempfile.TemporaryDirectory(prefix="n3ic-notebook-") as folder:

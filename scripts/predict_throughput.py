@@ -47,10 +47,10 @@ def _read(table: Path, model: BinaryModel) -> None:
 def _tables_in_memory(model: BinaryModel, table: Path, of_file: float) -> None:
     """Print the time of a row of each kind of table, and its ratio to seconds of a file's row."""
     arrow = csv.read_csv(table, csv.ReadOptions(skip_rows=1))  # below the line of units
-    for given in (arrow.to_pandas(), pl.from_arrow(arrow), arrow):
-        wall, _ = clock(partial(predict_flows, model, given, units="nic"))
+    for frame in (arrow.to_pandas(), pl.from_arrow(arrow), arrow):
+        wall, _ = clock(partial(predict_flows, model, frame, units="nic"))
         of_row = wall / arrow.num_rows
-        print(f"{_kind(given)}: {of_row * 1e6:.2f} us a row, {of_row / of_file:.2f} of the file's")
+        print(f"{_kind(frame)}: {of_row * 1e6:.2f} us a row, {of_row / of_file:.2f} of the file's")
 
 
 def _kind(table: object) -> str:

@@ -67,13 +67,13 @@ def seeds_of(commit: str, count: int = SEEDS) -> list[int]:
     """
     if len(commit) not in (40, 64) or set(commit) - set("0123456789abcdef"):
         raise ValueError(f"expected the 40 or 64 hexadecimal digits of a commit, got {commit!r}")
-    found: dict[int, None] = {}
+    seeds: dict[int, None] = {}
     turn = 0
-    while len(found) < count:
+    while len(seeds) < count:
         digest = hashlib.sha256(f"{commit} {turn}".encode()).digest()
-        found[10_000 + int.from_bytes(digest[:8], "big") % 90_000] = None
+        seeds[10_000 + int.from_bytes(digest[:8], "big") % 90_000] = None
         turn += 1
-    return list(found)
+    return list(seeds)
 
 
 def head() -> str:
@@ -95,17 +95,17 @@ def head() -> str:
 
 def figure(metrics: Mapping[str, Any], way: Sequence[str], name: str) -> float | None:
     """A figure of a run, in per cent or bytes; None if the run has none of that name."""
-    found: Any = metrics
+    part: Any = metrics
     for key in way:
-        if isinstance(found, list):
-            found = next((row for row in found if row["shift"] == key), {})
+        if isinstance(part, list):
+            part = next((row for row in part if row["shift"] == key), {})
         else:
-            found = (found or {}).get(key, {})
+            part = (part or {}).get(key, {})
     value: float | None
     if name == "bytes":  # of the model, or of a packed baseline
-        value = metrics["memory"]["total_bytes"] if way == TEST else found.get("bytes")
+        value = metrics["memory"]["total_bytes"] if way == TEST else part.get("bytes")
         return value
-    value = {NAMES.get(k, k): v for k, v in found.items()}.get(name)
+    value = {NAMES.get(k, k): v for k, v in part.items()}.get(name)
     return None if value is None else 100 * value
 
 
@@ -153,8 +153,8 @@ def precisions(recipes: Mapping[str, Runs]) -> str:
     """
     parts = []
     for recipe, runs in recipes.items():
-        for model, told in runs.items():
-            rates = [one for run in told for one in run["base_rates"]["rates"]]
+        for model, metrics_of in runs.items():
+            rates = [one for run in metrics_of for one in run["base_rates"]["rates"]]
             rare = [
                 100 * one["precision"]
                 for one in rates
@@ -181,19 +181,19 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="the rows of UNSW-NB15")
     parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
     parser.add_argument("--commit", help="draw the seeds from this digest; default: HEAD's")
-    given = parser.parse_args()
-    commit = given.commit or head()
+    arguments = parser.parse_args()
+    commit = arguments.commit or head()
     seeds = seeds_of(commit)
     recipes: dict[str, dict[str, list[Any]]] = {}
     for recipe in RECIPES:
         recipes[recipe] = {model: [] for model in MODELS}
         for seed in seeds:
             for model, words in MODELS.items():
-                out = given.out / f"{recipe}-{model}-{seed}"
+                out = arguments.out / f"{recipe}-{model}-{seed}"
                 if not (out / "metrics.json").exists():
-                    train(given.data, recipe, seed, words, out)
-                told = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-                recipes[recipe][model].append(told)
+                    train(arguments.data, recipe, seed, words, out)
+                metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+                recipes[recipe][model].append(metrics)
     print(f"\ncommit {commit}, seeds {', '.join(map(str, seeds))}\n")
     print(table(recipes))
     print(f"\n{precisions(recipes)}")

@@ -76,13 +76,13 @@ def write(out: Path) -> None:
 
 def _call(folder: Path, *words: str) -> None:
     """Run one command; a refusal is kept as a file, so that refusals are compared too."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "n3ic", *words], cwd=folder, capture_output=True, text=True
     )
-    if done.returncode:
+    if process.returncode:
         path = folder / (words[words.index("--out") + 1].replace("/", "-") + ".refused")
-        path.write_text(str(done.returncode))
-        print(f"{' '.join(words)}: {done.stderr.strip()[-200:]}")
+        path.write_text(str(process.returncode))
+        print(f"{' '.join(words)}: {process.stderr.strip()[-200:]}")
 
 
 def compare(before: Path, after: Path) -> int:
@@ -125,8 +125,8 @@ if __name__ == "__main__":
     both = verbs.add_parser("compare")
     both.add_argument("before", type=Path)
     both.add_argument("after", type=Path)
-    given = parser.parse_args()
-    if given.verb == "write":
-        write(given.out.resolve())
+    arguments = parser.parse_args()
+    if arguments.verb == "write":
+        write(arguments.out.resolve())
     else:
-        sys.exit(bool(compare(given.before, given.after)))
+        sys.exit(bool(compare(arguments.before, arguments.after)))

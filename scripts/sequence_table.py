@@ -39,10 +39,10 @@ TREES: Mapping[str, Callable[[int], Any]] = {
 }
 
 
-def figures(right: NDArray[np.int64], said: NDArray[np.int64]) -> tuple[float, float]:
+def figures(right: NDArray[np.int64], predicted: NDArray[np.int64]) -> tuple[float, float]:
     """Accuracy and macro F1 in per cent."""
-    f1 = f1_score(right, said, average="macro", zero_division=0)
-    return 100 * accuracy_score(right, said), 100 * f1
+    f1 = f1_score(right, predicted, average="macro", zero_division=0)
+    return 100 * accuracy_score(right, predicted), 100 * f1
 
 
 def of_model(
@@ -57,8 +57,8 @@ def of_model(
         options={"packets": packets},
     )
     recipe = request.chosen_recipe(case, len(table.classes))
-    this = Experiment(table, recipe, seed=seed, with_baselines=False, budget=size)
-    result = train(this)
+    experiment = Experiment(table, recipe, seed=seed, with_baselines=False, budget=size)
+    result = train(experiment)
     return 100 * result.test.accuracy, 100 * result.test.macro_f1, sum(result.model.memory.values())
 
 
@@ -71,26 +71,30 @@ def of_trees(table: FlowTable, name: str, seed: int) -> tuple[float, float]:
     return figures(table.label[parts.test], model.predict(columns[parts.test]))
 
 
-def cell(found: Sequence[tuple[float, ...]]) -> str:
+def cell(figures_of_seeds: Sequence[tuple[float, ...]]) -> str:
     """Mean and deviation over the seeds, with the largest number of bytes if there is one."""
-    accuracy, f1 = (np.array([one[i] for one in found]) for i in (0, 1))
-    size = f" ({max(one[2] for one in found):,.0f} B)" if len(found[0]) > 2 else ""
+    accuracy, f1 = (np.array([one[i] for one in figures_of_seeds]) for i in (0, 1))
+    size = (
+        f" ({max(one[2] for one in figures_of_seeds):,.0f} B)"
+        if len(figures_of_seeds[0]) > 2
+        else ""
+    )
     return f"{accuracy.mean():.1f} ± {accuracy.std():.1f} / {f1.mean():.1f} ± {f1.std():.1f}{size}"
 
 
-def lines(asked: argparse.Namespace) -> Iterator[str]:
+def lines(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield the table in Markdown, each line as soon as it is known."""
     case = use_case("classification")
-    seeds = range(asked.seed, asked.seed + asked.seeds)
-    texts = dict(one.split("=", 1) for one in asked.set)
+    seeds = range(arguments.seed, arguments.seed + arguments.seeds)
+    texts = dict(one.split("=", 1) for one in arguments.set)
     overrides = {name: recipe_values()[name].parse(text) for name, text in texts.items()}
-    families = asked.family.split(",")
+    families = arguments.family.split(",")
     yield f"| packets | bytes | {' | '.join((*families, *TREES))} |"
     yield "|---:|---:|" + "---:|" * (len(families) + len(TREES))
-    for packets in asked.packets.split(","):
-        table = case.load(asked.data, asked.dataset, _options(packets), lambda _: None)
+    for packets in arguments.packets.split(","):
+        table = case.load(arguments.data, arguments.dataset, _options(packets), lambda _: None)
         trees = [cell([of_trees(table, name, seed) for seed in seeds]) for name in TREES]
-        for size in map(int, asked.bytes.split(",")):
+        for size in map(int, arguments.bytes.split(",")):
             cells = []
             for family in families:
                 try:

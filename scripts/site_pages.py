@@ -112,14 +112,14 @@ def card_pages() -> Iterator[Made]:
         plugins.find("n3ic.usecases", name, UseCase) for name in plugins.names("n3ic.usecases")
     ]
     for name in plugins.names("n3ic.datasets"):
-        found: DataSet = data_set(name)
+        dataset: DataSet = data_set(name)
         commands = [f"n3ic data show {name}", f"n3ic data show {name} --features"]
         commands += [f"n3ic train {c.name}" for c in cases if c.default == name]
-        title, _, rest = found.card.partition("\n")
+        title, _, rest = dataset.card.partition("\n")
         text = "\n".join([title, "", "```sh", *commands, "```", rest])
         # two data sets of one folder have a card each
-        files = [f for f in found.folder.glob("*.md") if f.read_text("utf-8").startswith(title)]
-        source = f"datasets/{found.folder.name}/{files[0].name}"
+        files = [f for f in dataset.folder.glob("*.md") if f.read_text("utf-8").startswith(title)]
+        source = f"datasets/{dataset.folder.name}/{files[0].name}"
         yield Made(f"reference/data-cards/{name}.md", text, source)
 
 
@@ -166,7 +166,7 @@ def _fenced(language: str, text: str) -> str:
 def made_pages() -> tuple[Made, ...]:
     """All pages made from the source."""
     makers = (command_pages, python_pages, card_pages, notebook_pages, project_pages)
-    return tuple(made for make in makers for made in make())
+    return tuple(page for make in makers for page in make())
 
 
 @event_priority(50)  # before mkdocstrings, which reads its paths then
@@ -196,11 +196,11 @@ def _laid_out(folder: Path) -> str:
 def _expanded(entry: Any) -> list[Any]:
     """Expand ``folder/*`` in an entry of the navigation."""
     if isinstance(entry, list):
-        return [found for part in entry for found in _expanded(part)]
+        return [expanded for part in entry for expanded in _expanded(part)]
     if isinstance(entry, str):
         if not entry.endswith("/*"):
             return [entry]
-        return [made.uri for made in made_pages() if posixpath.dirname(made.uri) == entry[:-2]]
+        return [page.uri for page in made_pages() if posixpath.dirname(page.uri) == entry[:-2]]
     ((title, value),) = entry.items()
     plain = isinstance(value, str) and not value.endswith("/*")
     return [entry if plain else {title: _expanded(value)}]
@@ -229,11 +229,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         mark, text, target, anchor = link[1], link[2], link[3], link[4] or ""
         if not target or "://" in target:
             return link[0]
-        found = posixpath.normpath(posixpath.join(folder, target))
+        path = posixpath.normpath(posixpath.join(folder, target))
         if mark and not folder.startswith("docs"):
             return link[0]  # a picture of the page's own
-        uri = uris.get(found) or found.removeprefix("docs/")
-        if uri == found:
+        uri = uris.get(path) or path.removeprefix("docs/")
+        if uri == path:
             return text  # a file that the site does not show
         return f"{mark}[{text}]({posixpath.relpath(uri, posixpath.dirname(here) or '.')}{anchor})"
 

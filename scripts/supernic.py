@@ -96,7 +96,7 @@ def alone(
 def core_ns(trace: CardTrace) -> float:
     """Return the mean nanoseconds from admission to departure."""
     served = next(iter(trace.served.values()))
-    cycles = np.asarray(served.left, float) - np.asarray(served.admitted, float)
+    cycles = np.asarray(served.departures, float) - np.asarray(served.admitted, float)
     return float(cycles.mean()) / trace.scenario.board.clock_hz * 1e9
 
 
@@ -176,13 +176,13 @@ def sharing(seed: int, progress: Progress) -> ExperimentResult:
             shared, regions=2, placed=(PlacedChain(_DAG_D, "d"), PlacedChain(names, "new"))
         )
         own_area = sum(_AREA[n] for n in names)
-        got, area, first = _per_area(simulate(shared, CHAINS, seed), names)
+        satisfied, area, first = _per_area(simulate(shared, CHAINS, seed), names)
         alone_got, _, _ = _per_area(simulate(apart, _OWN, seed), names)
-        gain = (got / area) / (alone_got / own_area)
-        rows.append((dag, str(gbps), f"{got:.1f}", f"{alone_got:.1f}", f"{area:.2f}",
+        gain = (satisfied / area) / (alone_got / own_area)
+        rows.append((dag, str(gbps), f"{satisfied:.1f}", f"{alone_got:.1f}", f"{area:.2f}",
                      f"{own_area:.2f}", f"{first:.1f}", f"{gain:.2f} x"))  # fmt: skip
         data[f"DAG-{dag} at {gbps} Gb/s"] = {
-            "shared_gbps": got,
+            "shared_gbps": satisfied,
             "own_gbps": alone_got,
             "shared_area": area,
             "own_area": own_area,
@@ -223,11 +223,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("experiment", choices=EXPERIMENTS)
     parser.add_argument("--seed", type=int, default=0, help="seed of the packets")
     parser.add_argument("--json", action="store_true", help="print as JSON")
-    given = parser.parse_args(words)
-    with progress_bar(f"simulating {given.experiment}") as reached:
-        result = EXPERIMENTS[given.experiment](given.seed, lambda share: reached(share, ""))
-    if given.json:
-        print_json({"kind": "simulated", "claim": result.claim, "seed": given.seed, **result.data})
+    arguments = parser.parse_args(words)
+    with progress_bar(f"simulating {arguments.experiment}") as reached:
+        result = EXPERIMENTS[arguments.experiment](arguments.seed, lambda share: reached(share, ""))
+    if arguments.json:
+        print_json(
+            {"kind": "simulated", "claim": result.claim, "seed": arguments.seed, **result.data}
+        )
         return
     print_result(f"SuperNIC: {result.claim}")
     title, head, rows = result.table

@@ -131,8 +131,8 @@ def measure(image: bytes, way: tuple[str, Table, int, int], sources: int, rate: 
             if count:
                 flood.programs["flood_on"].test_run(flood_frame, repeat=count)
             sent += count
-        counters, held = programs.counters(), programs.held()
-    undecided = max(0, counters["started"] - counters["flows_decided"] - held)
+        counters, flows_in_table = programs.counters(), programs.held()
+    undecided = max(0, counters["started"] - counters["flows_decided"] - flows_in_table)
     return Flooded(
         name,
         sources,
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--rates", default="3000,30000,300000")
     parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     units = [(feature.name, feature.unit) for feature in SPEC.features]
     model = spread_model(units, (1 << 8, 1 << 15, 1 << 31), np.random.default_rng(0))
     structure = structure_of([model])
@@ -162,19 +162,19 @@ def main() -> None:
     }
     value = value_bytes(structure, model)
     for name, table, flows, new_flows in WAYS:
-        way = name, table, flows // given.scale, -(-new_flows // given.scale)
+        way = name, table, flows // arguments.scale, -(-new_flows // arguments.scale)
         for sources in (100, 0):
-            for rate in (int(rate) // given.scale for rate in given.rates.split(",")):
-                found = measure(images[table], way, sources, rate, given.seconds,
-                                SLICE_NS * given.scale, value, structure)  # fmt: skip
-                if given.json:
-                    print(json.dumps(asdict(found)), flush=True)
+            for rate in (int(rate) // arguments.scale for rate in arguments.rates.split(",")):
+                result = measure(images[table], way, sources, rate, arguments.seconds,
+                                SLICE_NS * arguments.scale, value, structure)  # fmt: skip
+                if arguments.json:
+                    print(json.dumps(asdict(result)), flush=True)
                     continue
                 flood = f"{rate:,}/s from {sources or 'spoofed'} sources"
                 print(
-                    f"{way[0]}, {flood}: {found.decided:.1%} of {found.honest:,} honest flows "
-                    f"decided at packet {PACKETS}; {found.undecided:,} flows undecided, "
-                    f"{found.evicted:,} decided early, {found.excess:,} packets put aside",
+                    f"{way[0]}, {flood}: {result.decided:.1%} of {result.honest:,} honest flows "
+                    f"decided at packet {PACKETS}; {result.undecided:,} flows undecided, "
+                    f"{result.evicted:,} decided early, {result.excess:,} packets put aside",
                     flush=True,
                 )
 

@@ -93,22 +93,22 @@ class Side:
 
     def run(self, *words: object, check: bool = True, seconds: float = 60) -> str:
         """Run a command to its end, and return what it printed."""
-        done = subprocess.run(
+        process = subprocess.run(
             self.command(*words), capture_output=True, text=True,
             timeout=seconds, check=False,
         )  # fmt: skip
-        self.log.write(f"$ {' '.join(map(str, words))}\n{done.stdout}{done.stderr}".encode())
+        self.log.write(f"$ {' '.join(map(str, words))}\n{process.stdout}{process.stderr}".encode())
         self.log.flush()
-        if check and done.returncode:
-            raise SystemExit(f"{' '.join(map(str, words))}: {done.stderr or done.stdout}")
-        return done.stdout
+        if check and process.returncode:
+            raise SystemExit(f"{' '.join(map(str, words))}: {process.stderr or process.stdout}")
+        return process.stdout
 
     def start(self, *words: object, **options: Any) -> subprocess.Popen[bytes]:
         """Start a command; it dies with this script."""
-        given: dict[str, Any] = {"stdout": self.log, "stderr": self.log} | options
+        streams: dict[str, Any] = {"stdout": self.log, "stderr": self.log} | options
         return subprocess.Popen(
             self.command("setpriv", "--pdeathsig", "KILL", "--", *words),
-            stdin=subprocess.DEVNULL, **given,
+            stdin=subprocess.DEVNULL, **streams,
         )  # fmt: skip
 
     def close(self) -> None:
@@ -314,12 +314,12 @@ class Unit:
     def setting(self, name: str) -> str:
         """A value of the unit that is installed on the site."""
         text = self.site.run("cat", "/etc/systemd/system/n3icd@.service")
-        found = re.search(rf"^{name}=(.*)$", text, re.M)
-        if not found:
+        match = re.search(rf"^{name}=(.*)$", text, re.M)
+        if not match:
             raise SystemExit(f"the unit has no {name}=")
-        return found[1].replace("%I", self.interface).replace("%i", self.interface)
+        return match[1].replace("%I", self.interface).replace("%i", self.interface)
 
-    def start(self, said: str = "room for") -> None:
+    def start(self, awaited: str = "room for") -> None:
         """Start n3icd, and wait until it reports what it loaded."""
         rights = [f"+{name.removeprefix('CAP_').lower()}"
                   for name in self.setting("CapabilityBoundingSet").split()]  # fmt: skip
@@ -331,9 +331,9 @@ class Unit:
                 f"exec {self.setting('ExecStart')}",
                 stderr=log,
             )  # fmt: skip
-        self.said(said)
+        self.wait_for_text(awaited)
 
-    def said(self, text: str) -> None:
+    def wait_for_text(self, text: str) -> None:
         """Wait until a text appears in n3icd's log after the part already read."""
         until = time.time() + 20
         while time.time() < until:
@@ -353,7 +353,7 @@ class Unit:
         if self.process is None:
             raise SystemExit("n3icd does not run")
         self.process.send_signal(signal.SIGHUP)
-        self.said("is loaded")
+        self.wait_for_text("is loaded")
 
     def kill(self) -> None:
         """Kill -9."""
@@ -382,7 +382,7 @@ def follow(site: Side, unit: Unit, block: str) -> None:
 
 def packets(path: Path) -> list[tuple[str, tuple[bytes, ...], bytes, float]]:
     """The source, flow, identity within the flow, and time of each IPv4 packet."""
-    found = []
+    parsed = []
     with Capture(path) as capture:
         for data, _, time_ns in capture.packets():
             frame = data[ETHERNET:]
@@ -391,8 +391,8 @@ def packets(path: Path) -> list[tuple[str, tuple[bytes, ...], bytes, float]]:
             ports = frame[IPV4 : IPV4 + 4] if frame[9] in (6, 17) else b""
             flow = (*sorted((frame[12:16] + ports[:2], frame[16:20] + ports[2:])), frame[9:10])
             source = ".".join(map(str, frame[12:16]))
-            found.append((source, flow, frame[4:6] + frame[IPV4 : IPV4 + 12], time_ns / 1e9))
-    return found
+            parsed.append((source, flow, frame[4:6] + frame[IPV4 : IPV4 + 12], time_ns / 1e9))
+    return parsed
 
 
 @dataclass
@@ -420,13 +420,13 @@ class Reached:
     most: int = 0
 
 
-def reached(sent: Path, arrived: Path) -> dict[str, Reached]:
+def reached(before: Path, after: Path) -> dict[str, Reached]:
     """Compare a capture before the filter with one after it, by host."""
-    behind = Counter((source, flow, one) for source, flow, one, _ in packets(arrived))
+    behind = Counter((source, flow, one) for source, flow, one, _ in packets(after))
     hosts: dict[str, Reached] = defaultdict(Reached)
     flows: dict[str, dict[tuple[bytes, ...], list[int]]] = defaultdict(dict)
     begun: dict[str, float] = {}
-    for source, flow, one, now in packets(sent):
+    for source, flow, one, now in packets(before):
         host = hosts[source]
         begun.setdefault(source, now)
         counts = flows[source].setdefault(flow, [0, 0])
@@ -456,27 +456,27 @@ def figures(site: Side) -> dict[str, float]:
 
 def visits(folder: Path) -> dict[str, tuple[int, int]]:
     """Successful and failed visits by host."""
-    found = {}
+    by_host = {}
     for path in sorted(folder.glob("visits-*")):
-        said = path.read_text()
-        found[path.name.removeprefix("visits-")] = (said.count("GOT"), said.count("LOST"))
+        text = path.read_text()
+        by_host[path.name.removeprefix("visits-")] = (text.count("GOT"), text.count("LOST"))
         path.unlink()
-    return found
+    return by_host
 
 
 def throughputs(folder: Path) -> dict[str, dict[str, float]]:
     """iperf3's Mbit/s by host: overall, and in the worst second."""
-    found = {}
+    by_host = {}
     for path in sorted(folder.glob("throughput-*")):
-        told = json.loads(path.read_text())
-        whole = told.get("end", {})
-        rates = [one["sum"]["bits_per_second"] / 1e6 for one in told.get("intervals", [])]
+        report = json.loads(path.read_text())
+        whole = report.get("end", {})
+        rates = [one["sum"]["bits_per_second"] / 1e6 for one in report.get("intervals", [])]
         total = (whole.get("sum_received") or whole.get("sum") or {}).get("bits_per_second") or 0
-        found[path.name.removeprefix("throughput-")] = {
+        by_host[path.name.removeprefix("throughput-")] = {
             "mbit_s": round(total / 1e6, 2), "worst_second": round(min(rates, default=0), 2),
         }  # fmt: skip
         path.unlink()
-    return found
+    return by_host
 
 
 @contextlib.contextmanager
@@ -501,11 +501,11 @@ def collector(site: Side) -> Iterator[Path]:
 
 def collected(path: Path) -> dict[str, dict[str, int]]:
     """The records that the collector got, by the first byte of the source and by class."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    classes_of: dict[str, Counter[str]] = defaultdict(Counter)
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        found[group(row["ip_src"])][row["verdict"]] += 1
-    return {name: dict(classes) for name, classes in found.items()}
+        classes_of[group(row["ip_src"])][row["verdict"]] += 1
+    return {name: dict(classes) for name, classes in classes_of.items()}
 
 
 def group(source: str) -> str:
@@ -562,26 +562,26 @@ def record(site: Side, unit: Unit, net: Side, steps: Sequence[str]) -> None:
         recorder.join()
 
 
-def prepare(site: Side, unit: Unit, net: Side, steps: Sequence[str], given: Path | None) -> None:
+def prepare(site: Side, unit: Unit, net: Side, steps: Sequence[str], trained: Path | None) -> None:
     """Record and train as the page says, or take what an earlier trial left."""
-    if given is None:
+    if trained is None:
         record(site, unit, net, steps[:2])
-        say("training")
+        print_progress("training")
         follow(site, unit, steps[2])
         return
     for name in ("card", "run", "flows.parquet", "sure.n3ic"):
-        site.run("cp", "-r", given / name, name)
+        site.run("cp", "-r", trained / name, name)
     site.run("ethtool", "-K", "eth0", "gro", "off")
 
 
-def measured(site: Side, paths: tuple[Path, Path]) -> dict[str, Any]:
+def measure_state(site: Side, paths: tuple[Path, Path]) -> dict[str, Any]:
     """What has passed since the captures began, by sender, and how visitors fared."""
     hosts = reached(*paths)
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for source, host in hosts.items():
         sums[group(source)].update(hosts=1, sent=host.sent, arrived=host.arrived)
     listed = json.loads(site.run("n3ic", "xdp", "list", "eth0", "--json"))
-    told = json.loads(site.run("n3ic", "xdp", "status", "eth0", "--json"))
+    status = json.loads(site.run("n3ic", "xdp", "status", "eth0", "--json"))
     away = [one["target"] for one in listed["decided"]]
     return {
         "attackers": {source: vars(host) for source, host in sorted(hosts.items())
@@ -591,7 +591,7 @@ def measured(site: Side, paths: tuple[Path, Path]) -> dict[str, Any]:
         "honest hosts blocked": [one for one in away if group(one) in ("honest", "replayed")],
         "visits": visits(site.folder),
         "throughput": throughputs(site.folder),
-        "alarms": told["alarms"],
+        "alarms": status["alarms"],
         "figures": {name: value for name, value in figures(site).items()
                     if value and FIGURES.match(name)},
     }  # fmt: skip
@@ -603,7 +603,7 @@ def dry_run(site: Side, net: Side) -> dict[str, Any]:
         going = [*honest(net, 7, 1), replay(net, 3)]
         going.append(hping(net, "10.77.2.1", "-S -p 80 -i u4000 -c 500"))
         wait(going, 14)
-    return measured(site, paths)
+    return measure_state(site, paths)
 
 
 def in_earnest(site: Side, net: Side) -> dict[str, Any]:
@@ -613,7 +613,7 @@ def in_earnest(site: Side, net: Side) -> dict[str, Any]:
         time.sleep(1)
         going += attack(net, ATTACKS)
         wait(going, 8)
-    return measured(site, paths)
+    return measure_state(site, paths)
 
 
 def over_a_kill(site: Side, unit: Unit, net: Side, update: str) -> dict[str, Any]:
@@ -633,17 +633,17 @@ def over_a_kill(site: Side, unit: Unit, net: Side, update: str) -> dict[str, Any
         follow(site, unit, update)
         going.append(hping(net, "10.77.3.14", syn))
         wait(going, 8)
-    told = measured(site, paths)
+    results = measure_state(site, paths)
     before = decisions(site)
     time.sleep(1.5)  # n3icd writes at once, but flows are still ending
     lines = site.run("cat", "/var/log/n3icd/eth0.json").splitlines()
-    return told | {"decisions": [before, decisions(site)], "events in the file": len(lines)}
+    return results | {"decisions": [before, decisions(site)], "events in the file": len(lines)}
 
 
 def decisions(site: Side) -> int:
     """The number of decisions that the program has counted."""
-    found = figures(site)
-    return int(sum(found[name] for name in found if name.startswith("decisions_total")))
+    values = figures(site)
+    return int(sum(values[name] for name in values if name.startswith("decisions_total")))
 
 
 def forged(site: Side, net: Side) -> dict[str, Any]:
@@ -659,46 +659,46 @@ def forged(site: Side, net: Side) -> dict[str, Any]:
             going.append(hping(net, host, "-S -p 80 -c 1"))
         going.append(hping(net, "any", "-S -p 80 -i u100 -c 20000"))
         wait(going, 10)
-    return measured(site, paths)
+    return measure_state(site, paths)
 
 
-def say(what: str) -> None:
+def print_progress(what: str) -> None:
     """Print the progress of the trial."""
     print(f"{time.monotonic():8.1f}  {what}", file=sys.stderr, flush=True)
 
 
-def trial(folder: Path, given: Path | None) -> dict[str, Any]:
+def trial(folder: Path, trained: Path | None) -> dict[str, Any]:
     """Run the whole trial, and return the results."""
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     steps = blocks()
     with two_sides(folder) as (site, net), servers(site):
         unit = Unit(site, "eth0")
-        say("recording")
-        prepare(site, unit, net, steps, given)
+        print_progress("recording")
+        prepare(site, unit, net, steps, trained)
         with collector(site) as records:
-            say("dry run")
+            print_progress("dry run")
             follow(site, unit, steps[3])
-            told["dry run"] = dry_run(site, net)
+            results["dry run"] = dry_run(site, net)
             follow(site, unit, steps[4])
-            if told["dry run"]["honest hosts blocked"]:
-                say("dry run again")
+            if results["dry run"]["honest hosts blocked"]:
+                print_progress("dry run again")
                 follow(site, unit, steps[5])
-                told["dry run"] = dry_run(site, net)
-            say("in earnest")
+                results["dry run"] = dry_run(site, net)
+            print_progress("in earnest")
             follow(site, unit, steps[6])
             with ThreadPoolExecutor(1) as trainer:
                 other = trainer.submit(follow, site, unit, steps[7])
-                told["in earnest"] = in_earnest(site, net)
-                say("training another model")
+                results["in earnest"] = in_earnest(site, net)
+                print_progress("training another model")
                 other.result()
-            say("kill and update")
-            told["kill and update"] = over_a_kill(site, unit, net, steps[8])
-            say("forged sources")
-            told["forged sources"] = forged(site, net)
+            print_progress("kill and update")
+            results["kill and update"] = over_a_kill(site, unit, net, steps[8])
+            print_progress("forged sources")
+            results["forged sources"] = forged(site, net)
             unit.kill()
-        told["collected"] = collected(records)
+        results["collected"] = collected(records)
         site.run("cp", "/var/log/n3icd/eth0.json", "events.json")
-    return told
+    return results
 
 
 def main() -> None:
@@ -709,20 +709,20 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="new folder that keeps captures and logs")
     parser.add_argument("--trained", type=Path, help="folder of an earlier trial, for its network")
     parser.add_argument("--json", type=Path, help="file for the figures")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     missing = [tool for tool in TOOLS if shutil.which(tool, path=PATH) is None]
     if missing:
         parser.error(f"expected {', '.join(missing)} to be installed")
     os.environ["PATH"] = PATH
     with contextlib.ExitStack() as stack:
-        folder = given.folder
+        folder = arguments.folder
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xdp-trial-")))
         else:
             folder.mkdir(parents=True)
-        told = trial(folder, given.trained)
-    if given.json:
-        given.json.write_text(json.dumps(told, indent=1) + "\n")
+        results = trial(folder, arguments.trained)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

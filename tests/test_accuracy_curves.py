@@ -87,7 +87,7 @@ def test_budgets_alone_are_one_row_of_pictures():
 def test_a_place_on_an_axis_is_what_the_command_line_trains():
     case = curves.use_case("classification")
     few, bytes_, forest = (
-        curves.chosen(case, "default", *place, 3)
+        curves.chosen_recipe(case, "default", *place, 3)
         for place in (("bits", 8), ("bytes", 100), ("sites", "2x30"))
     )
     assert (few.bits, few.training.method) == (8, "prototypes")
@@ -115,7 +115,7 @@ def test_what_is_there_is_not_trained_again(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_point_has_the_sizes_and_accuracies_of_a_network_and_of_its_tree():
     (table,) = queue_tables(DATASET.load().rows(np.arange(2000)), "0").values()
-    recipe = curves.chosen(curves.use_case("tomography"), "default", "bits", 4, 2)
+    recipe = curves.chosen_recipe(curves.use_case("tomography"), "default", "bits", 4, 2)
     this = Experiment(table, recipe, "time", 7, with_baselines=False)
     point = curves._point(prepare(this, lambda _: None), with_others=True, with_float=False)
     assert point["test"]["binary"][0] >= point["test"]["tree_same_cuts"][0] - 0.05

@@ -88,11 +88,13 @@ def scaling(
     """Simulate kernels on several numbers of nodes, and measure MPI on this machine's cores."""
     free_files(plot, replace=replace)
     check_picture(plot, "--plot")
-    wanted = problems(kernel or [], size, graph, skew, seed)
-    built, numbers = card(target, link, figures), counts(nodes)
+    chosen_problems = problems(kernel or [], size, graph, skew, seed)
+    node_card, numbers = card(target, link, figures), counts(nodes)
     with progress_bar("simulating") as reached:
-        points = sweep(wanted, numbers, built, weak=weak, straggler=straggler, progress=reached)
-    ranks = _measured(wanted, mpi) if mpi else {}
+        points = sweep(
+            chosen_problems, numbers, node_card, weak=weak, straggler=straggler, progress=reached
+        )
+    ranks = _measured(chosen_problems, mpi) if mpi else {}
     if json:
         print_json(
             {
@@ -120,13 +122,15 @@ def scaling(
             print_result(f"{plot} written")
 
 
-def _measured(wanted: Sequence[KernelProblem], most: int) -> dict[int, tuple[MpiMeasurement, ...]]:
-    found = {}
+def _measured(
+    chosen_problems: Sequence[KernelProblem], most: int
+) -> dict[int, tuple[MpiMeasurement, ...]]:
+    kernels_of = {}
     for ranks in sorted({1, 2, most}):
         if ranks <= most:
             with spinner(f"measuring MPI, {ranks} ranks"):
-                found[ranks] = measure(wanted, ranks).kernels
-    return found
+                kernels_of[ranks] = measure(chosen_problems, ranks).kernels
+    return kernels_of
 
 
 def _show_points(points: Sequence[Point], weak: bool) -> None:
@@ -155,13 +159,13 @@ def _show_points(points: Sequence[Point], weak: bool) -> None:
 
 def _show_slower(points: Sequence[Point], weak: bool) -> None:
     """Print, per kernel, the rings that are slower than one big node; nothing if none is."""
-    found: dict[str, list[str]] = {}
+    rings: dict[str, list[str]] = {}
     for p in slower(points, weak):
-        found.setdefault(p.kernel, []).append(f"{p.nodes} nodes ({p.speedup:.2g})")
-    if found:
+        rings.setdefault(p.kernel, []).append(f"{p.nodes} nodes ({p.speedup:.2g})")
+    if rings:
         what = "efficiency" if weak else "speed-up"
-        said = "; ".join(f"{kernel} on {', '.join(nodes)}" for kernel, nodes in found.items())
-        print_result(f"slower on a ring than on one big node, {what} in brackets: {said}")
+        text = "; ".join(f"{kernel} on {', '.join(nodes)}" for kernel, nodes in rings.items())
+        print_result(f"slower on a ring than on one big node, {what} in brackets: {text}")
 
 
 def _show_ranks(ranks: Mapping[int, Sequence[MpiMeasurement]]) -> None:
@@ -183,10 +187,10 @@ def calibrate(
     """Measure a process node and write its clocks."""
     free_files(path, replace=replace)
     with spinner("measuring a process node"):
-        found = measure_node()
-    write_atomic(path, found.toml(f"{platform.machine()} with Linux {platform.release()}"))
+        node_costs = measure_node()
+    write_atomic(path, node_costs.toml(f"{platform.machine()} with Linux {platform.release()}"))
     print_result(
-        f"{path} written; from process to process a datagram takes {found.hop / 1e3:.0f} us "
+        f"{path} written; from process to process a datagram takes {node_costs.hop / 1e3:.0f} us "
         "(latency_us of nodes.toml)"
     )
 
@@ -234,18 +238,18 @@ def speedups(json: JsonFlag = False) -> None:
 
     One core and messages between two cores are measured here; 16 cores are estimated from them.
     """
-    measured = [shrunk(c.problem) for c in CLAIMS]
+    small = [shrunk(c.problem) for c in CLAIMS]
     with spinner("measuring MPI on one core and on two"):
-        alone = measure(measured, 1).kernels
-        both = measure(measured[:1], 2)
+        alone = measure(small, 1).kernels
+        both = measure(small[:1], 2)
     if both.messages is None:
         raise MissingDependencyError("two ranks of MPI did not start")
     with progress_bar("simulating") as reached:
         simulated = sweep([c.problem for c in CLAIMS], _CLAIM_NODES, fcsn_card(), progress=reached)
-    rows, found = [], []
+    rows, claims = [], []
     for i, claim in enumerate(CLAIMS):
         # Work is proportional to edges, so a shrunk graph's time is scaled to the claim's graph.
-        part = claim.problem.graph.edges / measured[i].graph.edges
+        part = claim.problem.graph.edges / small[i].graph.edges
         core = alone[i].processor * part
         base = _sixteen(claim.problem, core, both.messages)
         points = simulated[i * len(_CLAIM_NODES) : (i + 1) * len(_CLAIM_NODES)]
@@ -255,7 +259,7 @@ def speedups(json: JsonFlag = False) -> None:
             + [f"{x:.2f}" if x else "" for x in (claim.speedup, claim.compute)]
             + [f"{x:.2f}" for pair in ours for x in pair]
         )
-        found.append(
+        claims.append(
             {
                 "name": claim.name,
                 "core_s": core,
@@ -267,7 +271,7 @@ def speedups(json: JsonFlag = False) -> None:
             }
         )  # fmt: skip
     if json:
-        print_json({"claims": found, "messages": asdict(both.messages)})
+        print_json({"claims": claims, "messages": asdict(both.messages)})
         return
     table(
         "speed-ups over MPI on 16 cores: FCsN measured, ours simulated over estimated",

@@ -24,7 +24,7 @@ from n3ic.model.bits import pack
 from n3ic.model.layers import Connections
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
-from n3ic.systems.cluster.binary import held_by, popcounter
+from n3ic.systems.cluster.binary import parts_of, popcounter
 from n3ic.systems.cluster.endpoint import Endpoint
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.node import Node
@@ -153,7 +153,7 @@ def _row_seconds(model: BinaryModel, placement: ModelPlacement, rows: int) -> fl
 
     threads = []
     for number in range(1, placement.nodes + 1):
-        node = Node(number, held_by(model, placement, number), model.digest)
+        node = Node(number, parts_of(model, placement, number), model.digest)
         station = Endpoint(node, placement.nodes, timing=timing)
         wire = UdpEndpoint(socks[number], neighbours(number, placement.nodes, ring))
         words = {"timing": timing, "each": each}

@@ -86,7 +86,7 @@ def sweep(
     weak: bool = False,
     straggler: float = 1.0,
     train: int | None = None,
-    progress: Callable[[float, str], None] = lambda share, said: None,
+    progress: Callable[[float, str], None] = lambda share, text: None,
 ) -> tuple[Point, ...]:
     """Simulate kernels on several numbers of nodes.
 
@@ -99,21 +99,21 @@ def sweep(
         train: packets per train; None chooses by the number of packets.
         progress: called with the completed fraction, 0 to 1, and the current step.
     """
-    found: list[Point] = []
+    points: list[Point] = []
     slice_bits = card.nodes(1)[1].slice_bits
     # A slice is as wide as the nodes' memory; it decides how many operations a neuron takes.
     for problem in (replace(p, slice_bits=slice_bits) for p in problems):
         # With barriers, because on a single node both models are the same computation.
         alone = simulate(workload(problem, 1), card.nodes(1), barrier=True).seconds
         for count in counts:
-            progress(len(found) / len(problems) / len(counts), f"{problem.kernel}, {count} nodes")
+            progress(len(points) / len(problems) / len(counts), f"{problem.kernel}, {count} nodes")
             work = workload(problem.grown(count) if weak else problem, count)
             nodes = list(card.nodes(count))
             nodes[-1] = nodes[-1].slowed(straggler)
             data = simulate(work, nodes, train=train)
             compute = simulate(work, nodes, barrier=True)
-            found.append(_point(problem, count, data, compute, alone))
-    return tuple(found)
+            points.append(_point(problem, count, data, compute, alone))
+    return tuple(points)
 
 
 def _point(

@@ -94,7 +94,7 @@ def measure(problems: Sequence[KernelProblem], ranks: int, repeats: int = REPEAT
         "OMPI_MCA_mpi_yield_when_idle": "1",  # a rank that waits leaves its core to others
     }
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             capture_output=True,
             text=True,
@@ -105,23 +105,23 @@ def measure(problems: Sequence[KernelProblem], ranks: int, repeats: int = REPEAT
         )
     except subprocess.TimeoutExpired as error:
         raise ClusterError(f"MPI took more than {_SECONDS} s; ask for smaller sizes") from error
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-5:]
-        raise ClusterError(f"mpiexec ended with {done.returncode}: {' '.join(said)[:500]}")
-    found = json.loads(done.stdout.strip().splitlines()[-1])
+    if process.returncode:
+        last_lines = (process.stderr.strip() or process.stdout.strip()).splitlines()[-5:]
+        raise ClusterError(f"mpiexec ended with {process.returncode}: {' '.join(last_lines)[:500]}")
+    result = json.loads(process.stdout.strip().splitlines()[-1])
     kernels = tuple(
         MpiMeasurement(
             k["kernel"],
-            found["ranks"],
+            result["ranks"],
             min(k["seconds"]),
             sorted(k["seconds"])[len(k["seconds"]) // 2],
             min(k["processor"]),
             k["sum"],
         )
-        for k in found["kernels"]
+        for k in result["kernels"]
     )
-    messages = Messages(**found["messages"]) if found["messages"] else None
-    return Baseline(found["library"], messages, kernels)
+    messages = Messages(**result["messages"]) if result["messages"] else None
+    return Baseline(result["library"], messages, kernels)
 
 
 def _check_installed() -> None:
@@ -135,9 +135,9 @@ def _check_installed() -> None:
 
 def _mpiexec(ranks: int) -> list[str]:
     """Return the command that starts ranks, oversubscribed if there are fewer cores."""
-    said = subprocess.run(["mpiexec", "--version"], capture_output=True, text=True, check=False)
+    version = subprocess.run(["mpiexec", "--version"], capture_output=True, text=True, check=False)
     # Only Open MPI knows the options below; it refuses to run as root without one.
-    if "Open" not in said.stdout:
+    if "Open" not in version.stdout:
         return ["mpiexec", "-n", str(ranks)]
     cores = os.cpu_count() or 1
     binding = ["--bind-to", "core"] if ranks <= cores else ["--oversubscribe", "--bind-to", "none"]

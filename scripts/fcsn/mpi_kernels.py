@@ -234,8 +234,8 @@ def _binary(problem: KernelProblem, comm: Comm) -> Run:
 
     def run() -> NDArray[Any]:
         comm.Bcast(bits, 0)
-        found = prediction.scores(model, bits) >= fires
-        return _gathered(comm, np.ascontiguousarray(found.T).view(np.uint8), problem.outputs)[part]
+        fired = prediction.scores(model, bits) >= fires
+        return _gathered(comm, np.ascontiguousarray(fired.T).view(np.uint8), problem.outputs)[part]
 
     return run
 

@@ -26,14 +26,14 @@ def main() -> None:
 
     comm = MPI.COMM_WORLD
     request = json.loads(sys.argv[1])
-    found = {
+    result = {
         "ranks": comm.size,
         "library": MPI.Get_library_version().split(",")[0],
         "messages": _messages(comm),
         "kernels": [_timed(_problem(p), comm, request["repeats"]) for p in request["problems"]],
     }
     if comm.rank == 0:
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(result) + "\n")
 
 
 def _problem(data: dict[str, Any]) -> KernelProblem:

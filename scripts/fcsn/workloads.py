@@ -118,8 +118,8 @@ def _binary(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     results = np.array([0, *(problem.batch * slices_of(n) for n in neurons)], dtype=np.int64)
     flow = PacketTrain(0, problem.batch * slices_of(problem.size), work, SLICE)
     local = _by_node(nodes, work)
-    given, none = _even(nodes, problem.batch * problem.size / 8 / nodes), nothing(nodes)
-    return (Stage("binary", (flow,), results, local, none, given, none, SLICE),)
+    gathered, none = _even(nodes, problem.batch * problem.size / 8 / nodes), nothing(nodes)
+    return (Stage("binary", (flow,), results, local, none, gathered, none, SLICE),)
 
 
 def _gemm(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
@@ -148,9 +148,9 @@ def _dense(name: str, rows: int, spawned: Sequence[float], columns: int, nodes: 
         if mine
     )
     local = np.array([0.0, *(rows * sum(spawned) * c for c in owned)])
-    given = np.array([0.0, *(rows * mine * ELEMENT_BYTES for mine in spawned)])
+    gathered = np.array([0.0, *(rows * mine * ELEMENT_BYTES for mine in spawned)])
     none = nothing(nodes)
-    return Stage(name, flows, _none(nodes), local, none, given, none)
+    return Stage(name, flows, _none(nodes), local, none, gathered, none)
 
 
 def _spmv(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
@@ -169,10 +169,12 @@ def _spmv(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
                     packets = -(-int(sums) // ELEMENTS)
                     back.append(PacketTrain(j + 1, packets, ((i + 1, sums),)))
     local = np.array([0.0, *counts.sum(axis=1)])
-    given = _even(nodes, problem.size / nodes * ELEMENT_BYTES)
+    gathered = _even(nodes, problem.size / nodes * ELEMENT_BYTES)
     none = nothing(nodes)
     return (
-        Stage("spmv", tuple(tasks), _none(nodes), local, local / NONZEROS_PER_PACKET, given, none),
+        Stage(
+            "spmv", tuple(tasks), _none(nodes), local, local / NONZEROS_PER_PACKET, gathered, none
+        ),
         Stage("spmv sums", tuple(back), _none(nodes), none, none, none, none),
     )
 
@@ -180,8 +182,8 @@ def _spmv(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
 def _spgemm(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     row = problem.size * problem.density  # non-zeros of a row of the right matrix
     counts = non_zeros(problem, nodes)
-    given = counts.sum(axis=1) * 2 * ELEMENT_BYTES
-    return (_sparse("spgemm", counts.sum(axis=1), row, nodes, given),)
+    gathered = counts.sum(axis=1) * 2 * ELEMENT_BYTES
+    return (_sparse("spgemm", counts.sum(axis=1), row, nodes, gathered),)
 
 
 def _aggregation(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
@@ -191,12 +193,12 @@ def _aggregation(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
 def _aggregate(problem: KernelProblem, columns: int, nodes: int) -> Stage:
     """Send edges round; each node sums its columns of all rows."""
     edges = non_zeros(problem, nodes).sum(axis=1)
-    given = np.full(nodes, problem.graph.nodes / nodes * columns * ELEMENT_BYTES)
-    return _sparse("aggregation", edges, columns, nodes, given, whole=True)
+    gathered = np.full(nodes, problem.graph.nodes / nodes * columns * ELEMENT_BYTES)
+    return _sparse("aggregation", edges, columns, nodes, gathered, whole=True)
 
 
 def _sparse(
-    name: str, spawned: Array, columns: float, nodes: int, given: Array, *, whole: bool = False
+    name: str, spawned: Array, columns: float, nodes: int, gathered: Array, *, whole: bool = False
 ) -> Stage:
     """Make a sparse product with distributed columns; ``whole`` columns cannot be divided."""
     owned = _divided(int(columns), nodes) if whole else [columns / nodes] * nodes
@@ -210,8 +212,8 @@ def _sparse(
         if mine
     )
     local = np.array([0.0, *(spawned * columns)])
-    streamed, given = np.array([[0.0, *spawned / NONZEROS_PER_PACKET], [0.0, *given]])
-    return Stage(name, flows, _none(nodes), local, streamed, given, nothing(nodes))
+    streamed, gathered = np.array([[0.0, *spawned / NONZEROS_PER_PACKET], [0.0, *gathered]])
+    return Stage(name, flows, _none(nodes), local, streamed, gathered, nothing(nodes))
 
 
 def _conv2d(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
@@ -312,10 +314,10 @@ def _even(nodes: int, each: float) -> Array:
 
 
 def _by_node(nodes: int, work: Sequence[tuple[int, float]]) -> Array:
-    found = nothing(nodes)
+    by_node = nothing(nodes)
     for node, operations in work:
-        found[node] += operations
-    return found
+        by_node[node] += operations
+    return by_node
 
 
 def _none(nodes: int) -> NDArray[np.int64]:

@@ -71,8 +71,8 @@ def argus_rows(path: str | Path) -> list[Row] | None:
             )
     with tempfile.TemporaryDirectory(prefix="n3ic-argus-") as scratch:
         file = Path(scratch) / "x.argus"
-        done = _run([*ARGUS, "-r", str(path), "-w", str(file)])
-        if done.returncode != 0 or not file.is_file():
+        process = _run([*ARGUS, "-r", str(path), "-w", str(file)])
+        if process.returncode != 0 or not file.is_file():
             return None
         return parse_rows(_run([*RA, "-r", str(file), "-s", *COLUMNS]).stdout)
 
@@ -115,14 +115,14 @@ def row_key(row: Row) -> Key | None:
 
 def _ours(name: str) -> Any:
     """A feature of ours; ``{}`` in its name is the side."""
-    return lambda pair, side: float(pair.seen.record.features[name.format(side)])
+    return lambda pair, side: float(pair.flow.record.features[name.format(side)])
 
 
 def _theirs(name: str, factor: float = 1.0, *, tcp: bool = False) -> Any:
     """A column of argus; ``{}`` in its name is the side."""
 
     def value(pair: FlowPair, side: str) -> float | None:
-        if tcp and pair.seen.record.key.protocol != TCP:
+        if tcp and pair.flow.record.key.protocol != TCP:
             return None
         text = pair.other[name.format(side)].strip()
         return float(text) * factor if text not in ("", "nan", "-nan") else 0.0
@@ -140,14 +140,14 @@ def _ttl(pair: FlowPair, side: str) -> float | None:
 
 
 def _window(pair: FlowPair, side: str) -> float | None:
-    several = pair.seen.record.packets > 1  # argus prints 0 for one packet
+    several = pair.flow.record.packets > 1  # argus prints 0 for one packet
     value: float | None = _theirs("{}win", tcp=True)(pair, side) if several else None
     return value
 
 
 def _load(pair: FlowPair, side: str) -> float:
     """Bits per second by argus' rule: all bytes less one mean packet, over the duration."""
-    f = pair.seen.record.features
+    f = pair.flow.record.features
     packets, size, time = f[f"{side}pkts"], f[f"{side}bytes"], f["dur"]
     return 8e6 * (size - size // packets) / time if packets > 1 and time else 0.0
 
@@ -156,7 +156,7 @@ def _load(pair: FlowPair, side: str) -> float:
 
 
 def _back(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    return pair.seen.back
+    return pair.flow.back
 
 
 def _icmp_error(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
@@ -164,7 +164,7 @@ def _icmp_error(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
 
 
 def _unsaid(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    return pair.seen.unsaid
+    return pair.flow.unsaid
 
 
 def _turned(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
@@ -172,13 +172,13 @@ def _turned(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
 
 
 def _begins_with_syn_ack(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    return any(p.tcp_flags & (SYN | ACK) == SYN | ACK for p in pair.seen.packets[:1])
+    return any(p.tcp_flags & (SYN | ACK) == SYN | ACK for p in pair.flow.packets[:1])
 
 
 def _joined_late(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     """Whether no SYN was seen and the first packet came from the lower port."""
-    key = pair.seen.record.key
-    syn = any(p.tcp_flags & SYN for p in pair.seen.packets)
+    key = pair.flow.record.key
+    syn = any(p.tcp_flags & SYN for p in pair.flow.packets)
     return key.protocol == TCP and not syn and key.source_port < key.destination_port
 
 
@@ -186,7 +186,7 @@ def _same_times(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     """Whether argus' rule, which skips packets with no later time, gives its value."""
     total = number = 0
     last: int | None = None
-    for packet in pair.seen.of(side):
+    for packet in pair.flow.of(side):
         if packet.later:
             continue
         if last is not None and not 0 < packet.time - last < 2 * HOUR_US:
@@ -204,7 +204,7 @@ def _goes_on(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
 
 
 def _since_1970(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    return pair.seen.record.first < 1_000_000
+    return pair.flow.record.first < 1_000_000
 
 
 def _scaled(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
@@ -212,11 +212,11 @@ def _scaled(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
 
 
 def _only_ends(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    return all(p.tcp_flags & (FIN | RST) for p in pair.seen.of(side))
+    return all(p.tcp_flags & (FIN | RST) for p in pair.flow.of(side))
 
 
 def _closed_window(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    return ours == 0 and theirs in [p.tcp_window for p in pair.seen.of(side)]
+    return ours == 0 and theirs in [p.tcp_window for p in pair.flow.of(side)]
 
 
 def _much_later(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
@@ -224,21 +224,21 @@ def _much_later(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
 
 
 def _syn_with_ecn(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    syns = [p for p in pair.seen.packets if p.tcp_flags & SYN]
+    syns = [p for p in pair.flow.packets if p.tcp_flags & SYN]
     return bool(syns) and bool(syns[0].tcp_flags & _ECHO) and theirs == 0
 
 
 def _syn_ack_again(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    answers = [p for p in pair.seen.packets if p.tcp_flags & (SYN | ACK) == SYN | ACK]
+    answers = [p for p in pair.flow.packets if p.tcp_flags & (SYN | ACK) == SYN | ACK]
     return len(answers) > 1
 
 
 def _no_bare_ack(pair: FlowPair, side: str, value: float, theirs: float) -> bool:
     """Whether data came with the first ACK after the SYN-ACK."""
     behind = False
-    for packet in pair.seen.packets:
+    for packet in pair.flow.packets:
         flags = packet.tcp_flags
-        ours = packet.source == pair.seen.record.key.source
+        ours = packet.source == pair.flow.record.key.source
         if ours and behind and flags & ACK and not flags & (SYN | FIN | RST):
             return packet.payload_length > 0
         behind = behind or flags & (SYN | ACK) == SYN | ACK
@@ -343,51 +343,51 @@ def compare_argus(captures: Sequence[str | Path]) -> MeterComparison:
         MissingDependencyError: argus, ra or libpcap is not installed.
         DataError: A capture cannot be read.
     """
-    found = MeterComparison()
+    comparison = MeterComparison()
     with ThreadPoolExecutor(8) as pool:  # argus sleeps when it is done
         for path, rows in zip(captures, pool.map(argus_rows, captures), strict=True):
-            add_argus(found, path, rows)
-    return found
+            add_argus(comparison, path, rows)
+    return comparison
 
 
-def add_argus(found: MeterComparison, path: str | Path, rows: Sequence[Row] | None) -> None:
+def add_argus(comparison: MeterComparison, path: str | Path, rows: Sequence[Row] | None) -> None:
     """Count a capture.
 
     Args:
-        found: the comparison to update.
+        comparison: the comparison to update.
         path: the capture.
         rows: argus' records of it; None if argus cannot read it.
     """
     flows, aside = reference_flows_of(path, SPEC)
-    found.captures += 1
-    found.ours += len(flows)
-    found.theirs += len(rows or ())
+    comparison.captures += 1
+    comparison.ours += len(flows)
+    comparison.theirs += len(rows or ())
     if not rows:
-        found.ours_alone["argus does not read the capture"] += len(flows)
+        comparison.ours_alone["argus does not read the capture"] += len(flows)
         return
     keyed = [(key, row) for row in rows if (key := row_key(row))]
     others = [row for row in rows if row_key(row) is None]
-    found.theirs_alone["not IP"] += len(others)
-    tunnel = any(seen.record.key.protocol == _GRE for seen in flows)
-    told = sum(int(row["spkts"]) + int(row["dpkts"]) for row in others)
-    unread = aside["not IP"] + aside["link type not known"] > told
+    comparison.theirs_alone["not IP"] += len(others)
+    tunnel = any(flow.record.key.protocol == _GRE for flow in flows)
+    counted = sum(int(row["spkts"]) + int(row["dpkts"]) for row in others)
+    unread = aside["not IP"] + aside["link type not known"] > counted
     for ours, theirs in match_flows(flows, keyed):
         if len(ours) == len(theirs):
-            for i, (seen, row) in enumerate(zip(ours, theirs, strict=True)):
-                found.add(FlowPair(seen, row, _is_turned(seen, row), later=i > 0), FEATURES)
+            for i, (flow, row) in enumerate(zip(ours, theirs, strict=True)):
+                comparison.add(FlowPair(flow, row, _is_turned(flow, row), later=i > 0), FEATURES)
             continue
         why = DAMAGED
         if not Path(path).name.startswith("fuzz-"):
             why = _why_alone(ours, theirs, tunnel, unread)
-        found.ours_alone[why] += len(ours)
-        found.theirs_alone[why] += len(theirs)
-    for alone in (found.ours_alone, found.theirs_alone):
+        comparison.ours_alone[why] += len(ours)
+        comparison.theirs_alone[why] += len(theirs)
+    for alone in (comparison.ours_alone, comparison.theirs_alone):
         for why in [why for why, count in alone.items() if not count]:
             del alone[why]
 
 
-def _is_turned(seen: ObservedFlow, row: Row) -> bool:
-    key = seen.record.key
+def _is_turned(flow: ObservedFlow, row: Row) -> bool:
+    key = flow.record.key
     same = flow_key(row["saddr"], "", row["saddr"], "", "")[0][0][0] == key.source
     if key.source == key.destination:
         same = row["sport"] == str(key.source_port)

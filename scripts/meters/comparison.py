@@ -66,13 +66,13 @@ class FlowPair:
     """A flow that both programs report.
 
     Attributes:
-        seen: our flow.
+        flow: our flow.
         other: their record, as text by column.
         turned: whether their source is our destination.
         later: whether there is an earlier flow of the same key.
     """
 
-    seen: ObservedFlow
+    flow: ObservedFlow
     other: Mapping[str, str]
     turned: bool
     later: bool = False
@@ -200,7 +200,7 @@ class MeterComparison:
 
 def damaged(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     """Whether the capture's name says that it was deliberately damaged."""
-    return pair.seen.capture.startswith("fuzz-")
+    return pair.flow.capture.startswith("fuzz-")
 
 
 def _reason(
@@ -288,8 +288,8 @@ def match_flows(
         theirs: their records with keys; ports only count for TCP and UDP.
     """
     flows: dict[Key, tuple[list[ObservedFlow], list[Any]]] = {}
-    for seen in sorted(ours, key=lambda seen: seen.record.first):
-        flows.setdefault(without_ports(seen.key), ([], []))[0].append(seen)
+    for flow in sorted(ours, key=lambda flow: flow.record.first):
+        flows.setdefault(without_ports(flow.key), ([], []))[0].append(flow)
     for key, record in theirs:
         flows.setdefault(without_ports(key), ([], []))[1].append(record)
     yield from flows.values()

@@ -46,17 +46,17 @@ def ndpi_rows(path: str | Path) -> dict[str, list[Row]]:
         DataError: The file cannot be read, or lacks a column.
     """
     needed = {"pcap", "l4", "src", "sport", "dst", "dport", "duration_s", "c2s_pkts", "s2c_bytes"}
-    found: dict[str, list[Row]] = {}
+    rows: dict[str, list[Row]] = {}
     try:
         with Path(path).open(encoding="utf-8", errors="replace", newline="") as stream:
             reader = csv.DictReader(stream)
             if missing := needed - set(reader.fieldnames or ()):
                 raise DataError(f"{path}: column {min(missing)!r} is missing")
             for row in reader:
-                found.setdefault(row["pcap"], []).append(row)
+                rows.setdefault(row["pcap"], []).append(row)
     except (OSError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
-    return found
+    return rows
 
 
 def row_key(row: Row) -> Key | None:
@@ -68,7 +68,7 @@ def row_key(row: Row) -> Key | None:
 
 
 def _ours(name: str, factor: float = 1.0) -> Any:
-    return lambda pair, side: float(pair.seen.record.features[name.format(side)]) * factor
+    return lambda pair, side: float(pair.flow.record.features[name.format(side)]) * factor
 
 
 def _theirs(name: str) -> Any:
@@ -85,7 +85,7 @@ def _duration(pair: FlowPair, side: str) -> float:
 
 
 def _our_duration(pair: FlowPair, side: str) -> float:
-    seconds = pair.seen.record.features["dur"] / 1e6
+    seconds = pair.flow.record.features["dur"] / 1e6
     return 0.5 if pair.other["duration_s"] == "<1" and seconds < 1 else seconds
 
 
@@ -97,12 +97,12 @@ def _length(name: str) -> Any:
 
 
 def _largest_gap(pair: FlowPair, side: str) -> float:
-    return float(pair.seen.record.features[f"{side}maxgap"] // 1000)
+    return float(pair.flow.record.features[f"{side}maxgap"] // 1000)
 
 
 def _link_header(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     """Whether each packet of the direction differs by the same link header."""
-    packets = pair.seen.record.features[f"{side}pkts"]
+    packets = pair.flow.record.features[f"{side}pkts"]
     return any(theirs - ours in (n * packets, n) for n in _HEADERS)
 
 
@@ -111,18 +111,18 @@ def _link_header_mean(pair: FlowPair, side: str, ours: float, theirs: float) -> 
 
 
 def _fragments(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    return any(p.identification is not None for p in pair.seen.packets)
+    return any(p.identification is not None for p in pair.flow.packets)
 
 
 def _again(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     """Whether a second connection has the same 5-tuple."""
-    return _connections(pair.seen) > 1
+    return _connections(pair.flow) > 1
 
 
-def _connections(seen: ObservedFlow) -> int:
+def _connections(flow: ObservedFlow) -> int:
     """How often a connection begins: at a SYN, or at a SYN-ACK after an end."""
     count, ended = 0, True
-    for packet in seen.packets:
+    for packet in flow.packets:
         if packet.tcp_flags & SYN and (ended or not packet.tcp_flags & ACK):
             count, ended = count + 1, False
         ended = ended or bool(packet.tcp_flags & (FIN | RST))
@@ -134,16 +134,16 @@ def _too_long(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
 
 
 def _cut(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    return pair.seen.cut
+    return pair.flow.cut
 
 
 def _capwap(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    key = pair.seen.record.key
+    key = pair.flow.record.key
     return not {key.source_port, key.destination_port}.isdisjoint(_CAPWAP)
 
 
 def _back(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
-    return pair.seen.back or theirs >= 1 << 62
+    return pair.flow.back or theirs >= 1 << 62
 
 
 def _fewer(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
@@ -227,54 +227,54 @@ def compare_ndpi(captures: Sequence[str | Path], flows: str | Path) -> MeterComp
         MissingDependencyError: libpcap is not installed.
     """
     rows = ndpi_rows(flows)
-    found = MeterComparison()
+    comparison = MeterComparison()
     for path in captures:
         if Path(path).name in rows:
-            add_ndpi(found, path, rows[Path(path).name])
-    return found
+            add_ndpi(comparison, path, rows[Path(path).name])
+    return comparison
 
 
-def add_ndpi(found: MeterComparison, path: str | Path, rows: Sequence[Row]) -> None:
+def add_ndpi(comparison: MeterComparison, path: str | Path, rows: Sequence[Row]) -> None:
     """Count a capture.
 
     Args:
-        found: the comparison to update.
+        comparison: the comparison to update.
         path: the capture.
         rows: nDPI's flows of it.
     """
     flows, aside = reference_flows_of(path, SPEC)
-    found.captures += 1
-    found.ours += len(flows)
-    found.theirs += len(rows)
+    comparison.captures += 1
+    comparison.ours += len(flows)
+    comparison.theirs += len(rows)
     keyed = [(key, row) for row in rows if (key := row_key(row))]
     if len(keyed) < len(rows):
-        found.theirs_alone["the CSV cuts its address short"] += len(rows) - len(keyed)
-    tunnel = any(_is_tunnel(seen) for seen in flows)
+        comparison.theirs_alone["the CSV cuts its address short"] += len(rows) - len(keyed)
+    tunnel = any(_is_tunnel(flow) for flow in flows)
     unread = bool(aside["not IP"] or aside["link type not known"])
     for ours, theirs in match_flows(flows, keyed):
         if len(ours) == len(theirs):
-            for seen, row in zip(ours, theirs, strict=True):
-                found.add(FlowPair(seen, row, _is_turned(seen, row)), FEATURES)
+            for flow, row in zip(ours, theirs, strict=True):
+                comparison.add(FlowPair(flow, row, _is_turned(flow, row)), FEATURES)
             continue
         why = DAMAGED
         if not Path(path).name.startswith("fuzz-"):
             why = _why_alone(ours, theirs, tunnel, unread, cut=len(keyed) < len(rows))
         if ours:
-            found.ours_alone[why] += len(ours)
+            comparison.ours_alone[why] += len(ours)
         if theirs:
-            found.theirs_alone[why] += len(theirs)
+            comparison.theirs_alone[why] += len(theirs)
 
 
-def _is_turned(seen: ObservedFlow, row: Row) -> bool:
-    key = seen.record.key
+def _is_turned(flow: ObservedFlow, row: Row) -> bool:
+    key = flow.record.key
     source = flow_key(row["src"], row["sport"], row["src"], row["sport"], "")[0][0]
     return source[0] != key.source or (
         key.source == key.destination and source[1] != key.source_port
     )
 
 
-def _is_tunnel(seen: ObservedFlow) -> bool:
-    key = seen.record.key
+def _is_tunnel(flow: ObservedFlow) -> bool:
+    key = flow.record.key
     return key.protocol in _TUNNELS or _GTP in (key.source_port, key.destination_port)
 
 

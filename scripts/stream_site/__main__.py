@@ -67,19 +67,19 @@ def site(
             raise UsageError("--measure: expected without --site and --simulate")
         _measure(json)
         return
-    found = read_site(description or DEFAULT)
-    stages = loads(found)
+    described = read_site(description or DEFAULT)
+    stages = loads(described)
     run = None
     if simulate:
         surging = _surge(surge)
-        run = _simulated(found, seconds, batch, surging, tuple(map(_outage, down or ())), seed)
+        run = _simulated(described, seconds, batch, surging, tuple(map(_outage, down or ())), seed)
     elif surge or down:
         raise UsageError("--surge, --down: expected with --simulate")
     busiest = bottleneck(stages)
     if json:
         print_json(
             {
-                "traffic": asdict(found.traffic),
+                "traffic": asdict(described.traffic),
                 "stages": [asdict(one) for one in stages],
                 "bottleneck": busiest.stage.name,
                 "simulated": run and asdict(run),
@@ -95,8 +95,8 @@ def site(
 
 
 def _measure(json: bool) -> None:
-    with spinner("measuring") as say:
-        rates = measure_core(say)
+    with spinner("measuring") as show_step:
+        rates = measure_core(show_step)
     if json:
         print_json({"kind": "measured", "load": getloadavg()[0], "rates": rates})
         return
@@ -106,11 +106,11 @@ def _measure(json: bool) -> None:
 
 
 def _simulated(
-    found: Site, seconds: float, batch: int, surge: Surge, down: tuple[Outage, ...], seed: int
+    described: Site, seconds: float, batch: int, surge: Surge, down: tuple[Outage, ...], seed: int
 ) -> SiteRun:
     with progress_bar("simulating") as bar:
         return simulate_site(
-            found,
+            described,
             seconds=seconds,
             batch=batch,
             surge=surge,
@@ -140,12 +140,12 @@ def _outage(text: str) -> Outage:
 
 def _numbers(option: str, text: str, count: int) -> list[float]:
     try:
-        found = [float(word) for word in text.split(",")]
+        numbers = [float(word) for word in text.split(",")]
     except ValueError:
-        found = []
-    if len(found) != count or not all(0 <= number < 1e9 for number in found):
+        numbers = []
+    if len(numbers) != count or not all(0 <= number < 1e9 for number in numbers):
         raise UsageError(f"{option}: expected {count} numbers of 0 or more, got {text!r:.80}")
-    return found
+    return numbers
 
 
 def _show(stages: tuple[StageLoad, ...]) -> None:

@@ -30,14 +30,14 @@ class StageLoad:
 
 def loads(site: Site) -> tuple[StageLoad, ...]:
     """Compute load, utilisation and needed servers of each stage, in the description's order."""
-    found = []
+    stage_loads = []
     for stage in site.stages:
         load = site.traffic.rate(stage.takes)
         needed = max(1, math.ceil(load / (stage.capacity * BUSY)))
-        found.append(StageLoad(stage, load, load / (stage.capacity * stage.servers), needed))
-    return tuple(found)
+        stage_loads.append(StageLoad(stage, load, load / (stage.capacity * stage.servers), needed))
+    return tuple(stage_loads)
 
 
-def bottleneck(found: tuple[StageLoad, ...]) -> StageLoad:
+def bottleneck(stage_loads: tuple[StageLoad, ...]) -> StageLoad:
     """The busiest stage; the first one if several are equal."""
-    return max(found, key=lambda one: one.utilisation)
+    return max(stage_loads, key=lambda one: one.utilisation)

@@ -118,12 +118,12 @@ class _Queue:
             return False
         self.waiting[number] += units
         self.longest = max(self.longest, self.waiting[number])
-        came = self.env.now
+        arrival = self.env.now
         with self.servers[number].request(priority=1) as turn:
             yield turn
             yield self.env.timeout(flows * self.seconds_per_flow)
         self.waiting[number] -= units
-        self.waits.append(self.env.now - came)
+        self.waits.append(self.env.now - arrival)
         return True
 
     def fail(self, outage: Outage) -> Generator[Any, Any, None]:
@@ -177,11 +177,11 @@ def simulate(
     latencies: list[float] = []
 
     def pass_all(card: int) -> Generator[Any, Any, None]:
-        came = env.now
+        arrival = env.now
         for queue in queues:
             if not (yield from queue.handle(card, batch)):
                 return
-        latencies.append(env.now - came)
+        latencies.append(env.now - arrival)
 
     def arrive() -> Generator[Any, Any, None]:
         for i, (time, card) in enumerate(zip(times.tolist(), cards.tolist(), strict=True)):

@@ -135,7 +135,7 @@ class LinearProgram:
         # HiGHS in SciPy before 1.15 accepts 32-bit indices only.
         indices, starts = np.array(at, dtype=np.int32), np.array(ends, dtype=np.int32)
         matrix = csr_array((data, indices, starts), shape=(len(self._rows), self._columns))
-        found = milp(
+        result = milp(
             cost,
             integrality=np.array(self._integer),
             bounds=Bounds(np.array(self._lower), np.array(self._upper)),
@@ -144,7 +144,7 @@ class LinearProgram:
             ),
             options={"node_limit": nodes, "mip_rel_gap": gap},
         )
-        return None if found.x is None else np.asarray(found.x)
+        return None if result.x is None else np.asarray(result.x)
 
     def at_least(self, terms: Mapping[int, float], low: float) -> None:
         """Require that a weighted sum of columns is at least ``low``."""
@@ -270,9 +270,9 @@ class LinearProgram:
     def _larger_regions_first(self) -> None:
         """Order equal regions, so that the solver need not search their permutations."""
         weight = range(1, len(self.demand.tasks) + 1)
-        for left, right in pairwise(range(self.demand.regions)):
-            row = {int(c): float(w) for c, w in zip(self.n[:, left], weight, strict=True)}
-            row |= {int(c): -float(w) for c, w in zip(self.n[:, right], weight, strict=True)}
+        for larger, smaller in pairwise(range(self.demand.regions)):
+            row = {int(c): float(w) for c, w in zip(self.n[:, larger], weight, strict=True)}
+            row |= {int(c): -float(w) for c, w in zip(self.n[:, smaller], weight, strict=True)}
             self.at_least(row, 0.0)
 
     def _staying(self) -> tuple[dict[int, float], list[int]]:
@@ -338,7 +338,7 @@ class _Chosen:
     programme: LinearProgram
     exclusive: bool
     entitled: Floats
-    found: Floats
+    columns: Floats
 
     @classmethod
     def of(
@@ -350,37 +350,37 @@ class _Chosen:
         programme.at_most({int(programme.level): 1.0}, 1.0)
         for column, share in zip(programme.f, entitled, strict=True):
             programme.at_least({int(column): 1.0, int(programme.level): -float(share)}, 0.0)
-        found = programme.solve({int(programme.level): -1.0})
-        if found is None:
+        columns = programme.solve({int(programme.level): -1.0})
+        if columns is None:
             raise CardError(_NOT_FOUND)
-        return cls(programme, exclusive, entitled, found)
+        return cls(programme, exclusive, entitled, columns)
 
     @property
     def level(self) -> float:
         """Smallest share that any graph is served, relative to its entitlement."""
-        return float(self.found[self.programme.level])
+        return float(self.columns[self.programme.level])
 
     def finished(self) -> ChainPlacement:
         p = self.programme
         p.at_least({int(p.level): 1.0}, max(0.0, self.level - SLACK))
-        found = p.solve({int(c): -1.0 for c in p.f})
-        if found is None:  # within HiGHS's tolerances, its own solution may look infeasible
-            found = self.found
+        columns = p.solve({int(c): -1.0 for c in p.f})
+        if columns is None:  # within HiGHS's tolerances, its own solution may look infeasible
+            columns = self.columns
         for column in p.f:
-            p.at_least({int(column): 1.0}, max(0.0, float(found[column]) - SLACK))
+            p.at_least({int(column): 1.0}, max(0.0, float(columns[column]) - SLACK))
         smallest = p.solve(p.area() | p.regions_in_use())
         if smallest is not None:
-            found = smallest
-            bound = sum(v * found[c] for c, v in p.area().items())
+            columns = smallest
+            bound = sum(v * columns[c] for c, v in p.area().items())
             # Each objective becomes a row before the next one is minimised (lexicographic
             # optimisation).
             p.at_most(p.area(), bound + SLACK * max(1.0, bound))
-            p.keep_to_fair_regions(found)
+            p.keep_to_fair_regions(columns)
         quickest = p.solve(p.latency(), _NODES_FOR_LATENCY, _GAP_IN_LATENCY)
         if quickest is not None:
-            found = quickest
+            columns = quickest
         # Integer columns are integral only up to the solver's tolerance.
-        return ChainPlacement(found[p.n] > 0.5, self.exclusive, found[p.f])
+        return ChainPlacement(columns[p.n] > 0.5, self.exclusive, columns[p.f])
 
 
 def chain_order(demand: CardDemand, members: Iterable[int], rates: Floats) -> tuple[str, ...]:

@@ -49,19 +49,19 @@ def change_of(card: Card, verb: Verb, who: str, model: Path | None = None) -> Ca
     """
     if verb == "replace":
         return CardChange(verb, (), _opened(card, _replaced(card, who), model))
-    found = list(_named(card, who))
-    if not found:
-        known = (f"{t.name}/{g.name}" for t in card.tenants for g in t.graphs)
-        raise UsageError(f"no tenant or graph {who!r} on the card, its graphs: {', '.join(known)}")
-    names: dict[str, NetworkTask] = {}
-    for tenant, graph in found if verb == "load" else ():
+    members = list(_named(card, who))
+    if not members:
+        on_card = ", ".join(f"{t.name}/{g.name}" for t in card.tenants for g in t.graphs)
+        raise UsageError(f"no tenant or graph {who!r} on the card; its graphs: {on_card}")
+    networks: dict[str, NetworkTask] = {}
+    for tenant, graph in members if verb == "load" else ():
         for name in graph.flow.tasks():
             task = card.tasks[name]
             # A network without a tenant's prefix is shared, so it already runs for the others.
             if isinstance(task, NetworkTask) and name.startswith(f"{tenant.name}/"):
-                names[name] = task
-    graphs = tuple(f"{tenant.name}/{graph.name}" for tenant, graph in found)
-    return CardChange(verb, graphs, _opened(card, names, model))
+                networks[name] = task
+    graphs = tuple(f"{tenant.name}/{graph.name}" for tenant, graph in members)
+    return CardChange(verb, graphs, _opened(card, networks, model))
 
 
 def _named(card: Card, who: str) -> Iterator[tuple[Tenant, Graph]]:
@@ -75,16 +75,16 @@ def _replaced(card: Card, who: str) -> dict[str, NetworkTask]:
     """Return the networks of a tenant, or the network with a name."""
     networks = {name: t for name, t in card.tasks.items() if isinstance(t, NetworkTask)}
     owners = {tenant.name for tenant in card.tenants}
-    found = {
+    replaced = {
         name: task
         for name, task in networks.items()
         if name == who or (who in owners and name.startswith(f"{who}/"))
     }
-    if not found:
+    if not replaced:
         raise UsageError(
-            f"no tenant or network {who!r} on the card, its networks: {', '.join(networks)}"
+            f"no tenant or network {who!r} on the card; its networks: {', '.join(networks)}"
         )
-    return found
+    return replaced
 
 
 def _opened(
@@ -94,15 +94,15 @@ def _opened(
     planned = {name: network_of(card, name) for name in tasks}
     if model is None:
         return planned
-    held = models_of(model)
-    if len(held) == 1 and len(tasks) > 1:
+    models = models_of(model)
+    if len(models) == 1 and len(tasks) > 1:
         raise UsageError(
             f"{model} holds one network, expected a run of {len(tasks)}: {', '.join(tasks)}"
         )
     out = {}
     for name, task in tasks.items():
         # A file with a single network may have any name; a run must name the task's network.
-        new = open_network(model, task.network if len(held) > 1 else next(iter(held)))
+        new = open_network(model, task.network if len(models) > 1 else next(iter(models)))
         _check_fits(name, planned[name], new, own_input=_reads_features(card, name))
         out[name] = new
     return out

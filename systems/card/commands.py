@@ -147,7 +147,7 @@ def simulate(
         free_path(plot, replace)
         if plot.suffix != ".png":
             raise UsageError(f"--plot: expected a name that ends in .png, got {plot}")
-    chosen = _policies(policy or [])
+    ways = _policies(policy or [])
     from n3ic.systems.card.resources import budget_of
     from n3ic.systems.card.simulation.engine import simulate as run
     from n3ic.systems.card.simulation.picture import comparison
@@ -165,31 +165,31 @@ def simulate(
     scenario = with_events(scenario, event or [])
     for line in planned.problems:
         print_note(line)
-    count = sum(packets_offered(scenario).values()) * len(chosen)
+    count = sum(packets_offered(scenario).values()) * len(ways)
     # The simulator handles some 5,000 packets per second of processor time.
     print_note(f"{count:,.0f} packets, about {count / 5000:,.0f} s")
-    found = []
+    figures = []
     with progress_bar("simulating") as reached:
-        for i, way in enumerate(chosen):
+        for i, way in enumerate(ways):
 
-            def told(share: float, i: int = i, name: str = way.name) -> None:
-                reached((i + share) / len(chosen), name)
+            def report_progress(share: float, i: int = i, name: str = way.name) -> None:
+                reached((i + share) / len(ways), name)
 
-            found.append(figures_of(run(scenario, way, seed, told)))
+            figures.append(figures_of(run(scenario, way, seed, report_progress)))
     if json:
         print_json(
             {
                 "kind": "simulated",
                 "seconds": seconds,
                 "seed": seed,
-                "policies": [asdict(f) for f in found],
+                "policies": [asdict(f) for f in figures],
             }
         )
     else:
-        for title, head, rows in tables(found):
+        for title, head, rows in tables(figures):
             table(title, head, rows, left=2)
     if plot is not None:
-        write_picture(plot, partial(comparison, found, seconds))
+        write_picture(plot, partial(comparison, figures, seconds))
         if not json:
             print_result(f"{plot} written")
 
@@ -223,10 +223,10 @@ def export(
 
     planned = _plan(card, target, best_effort=best_effort)
     with spinner("writing and verifying"):
-        done = export_card(planned, out, replace=replace, packets=packets, verify=not no_verify)
-    if done.missing:
-        print_note(f"not verified: {done.missing}")
-    print_result(f"{out} written" + (f"; {_checked(done.check)}" if done.check else ""))
+        written = export_card(planned, out, replace=replace, packets=packets, verify=not no_verify)
+    if written.missing:
+        print_note(f"not verified: {written.missing}")
+    print_result(f"{out} written" + (f"; {_checked(written.check)}" if written.check else ""))
 
 
 def verify(
@@ -300,15 +300,15 @@ def _change(verb: Verb, who: str, model: Path | None, to: str, directory: Path, 
     change = change_of(read_card(card), verb, who, model)
     planned = _plan(card)
     with spinner("changing"):
-        done = change_card(planned, directory, change, to)
-    print_result(done)
+        outcome = change_card(planned, directory, change, to)
+    print_result(outcome)
 
 
 def _plan(card: Path, target: str | None = None, *, best_effort: bool = True) -> CardPlan:
     from n3ic.systems.card.planner import plan_described
 
     with spinner("planning") as progress, _solver_to_standard_error():
-        return plan_described(card, target, best_effort=best_effort, say=progress)
+        return plan_described(card, target, best_effort=best_effort, report_progress=progress)
 
 
 def _checked(check: CardCheck) -> str:
@@ -321,8 +321,8 @@ def _checked(check: CardCheck) -> str:
 
 def show(planned: CardPlan) -> None:
     """Print a plan as tables: tasks, regions, tenants, graphs."""
-    for found in planned.tables:
-        show_table(found)
+    for planned_table in planned.tables:
+        show_table(planned_table)
     for line in (*planned.notes, *planned.problems):
         print_note(line)
 
@@ -332,14 +332,14 @@ def _solver_to_standard_error() -> Iterator[None]:
     """Redirect HiGHS's own output, which C writes to standard output, to standard error."""
     sys.stdout.flush()
     # The descriptor is redirected, because C writes past Python's sys.stdout.
-    kept = os.dup(1)
+    standard_output = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
         ctypes.CDLL(None).fflush(None)  # C buffers its output to pipes and files separately
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(standard_output, 1)
+        os.close(standard_output)
 
 
 COMMANDS = typer.Typer(

@@ -200,19 +200,19 @@ def unplanned_card(card: Card, target: str) -> SoftwareCard:
         for t, tenant in enumerate(card.tenants)
         for graph in tenant.graphs
     ]
-    found = SoftwareCard(
+    unplanned = SoftwareCard(
         card.name,
         tuple(SoftwareTenant(t.name, 1, 1, 1) for t in card.tenants),
         tuple(sorted(graphs, key=lambda g: g.uid)),
         card.device.uid,
     )
     for graph in graphs:
-        if found.offset + graph.input_bytes > LONGEST_FRAME:
+        if unplanned.offset + graph.input_bytes > LONGEST_FRAME:
             raise CardError(
                 f"{card.source}: graph {graph.name}: its packets have "
-                f"{found.offset + graph.input_bytes} bytes, expected at most {LONGEST_FRAME}"
+                f"{unplanned.offset + graph.input_bytes} bytes, expected at most {LONGEST_FRAME}"
             )
-    return found
+    return unplanned
 
 
 def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
@@ -220,19 +220,19 @@ def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
     planned = {(g.tenant, g.graph): g for g in plan.graphs}
     total = sum(s.dominant_share for s in plan.shares)
     for tenant, share in zip(plan.card.tenants, plan.shares, strict=True):
-        given = [planned[tenant.name, g.name] for g in tenant.graphs]
+        plans = [planned[tenant.name, g.name] for g in tenant.graphs]
         # A request is as long as its field needs, even if the stated mean length is smaller.
         lengths = [
-            max(g.packet_bytes, shortest[s.uid]) for g, s in zip(given, tenant.graphs, strict=True)
+            max(g.packet_bytes, shortest[s.uid]) for g, s in zip(plans, tenant.graphs, strict=True)
         ]
         part = share.dominant_share / total if total else 1 / len(plan.shares)
         yield SoftwareTenant(
             tenant.name,
             # No weight or rate may round to 0, or the tenant would never be served.
             max(1, round(_WEIGHTS * part)),
-            max(1, math.ceil(sum(g.guaranteed * n for g, n in zip(given, lengths, strict=True)))),
+            max(1, math.ceil(sum(g.guaranteed * n for g, n in zip(plans, lengths, strict=True)))),
             # A bucket below one frame would never let that frame pass.
-            max(2 * LONGEST_FRAME, sum(g.burst_bytes for g in given)),
+            max(2 * LONGEST_FRAME, sum(g.burst_bytes for g in plans)),
         )
 
 
@@ -311,13 +311,13 @@ def _branch(card: Card, way: Sequence[str], where: str, target: str) -> Branch:
 def _rule(rule: Rule, classes: Sequence[str], where: str) -> SoftwareRule:
     unknown = [c for c in rule.classes if c not in classes]
     if unknown:
-        known = ", ".join(classes)
-        raise CardError(f"{where}: a rule names class {unknown[0]!r}, expected one of {known}")
-    given = rule.mark if rule.action == "mark" else rule.port
+        names = ", ".join(classes)
+        raise CardError(f"{where}: a rule names class {unknown[0]!r}, expected one of {names}")
+    value = rule.mark if rule.action == "mark" else rule.port
     return SoftwareRule(
         rule.action,
         tuple(classes.index(c) for c in rule.classes),
         rule.margin,
         rule.below,
-        given or 0,
+        value or 0,
     )

@@ -98,17 +98,17 @@ class CardDemand:
             by: factor for each graph's wanted rate, shape of ``graphs``.
             graphs: indices of the graphs to keep; None for all.
         """
-        kept = np.arange(len(self.graphs)) if graphs is None else graphs
+        members = np.arange(len(self.graphs)) if graphs is None else graphs
         return replace(
             self,
-            graphs=tuple(self.graphs[g] for g in kept),
-            owner=self.owner[kept],
-            wanted=self.wanted[kept] * by,
-            uses=self.uses[kept],
-            occupancy=self.occupancy[kept] * by[:, None],
-            whole=self.whole[kept],
-            work=self.work[kept] * by[:, None, None],
-            load=self.load[kept] * by[:, None],
+            graphs=tuple(self.graphs[g] for g in members),
+            owner=self.owner[members],
+            wanted=self.wanted[members] * by,
+            uses=self.uses[members],
+            occupancy=self.occupancy[members] * by[:, None],
+            whole=self.whole[members],
+            work=self.work[members] * by[:, None, None],
+            load=self.load[members] * by[:, None],
         )
 
     def of_tenants(self, per_graph: Floats) -> Floats:
@@ -176,8 +176,8 @@ def of_every_packet(task: Task) -> bool:
 
 
 def _value(cost: TaskCost, resource: Resource) -> float:
-    found = cost.needs.get(resource.name)
-    return 0.0 if found is None else found.value
+    amount = cost.needs.get(resource.name)
+    return 0.0 if amount is None else amount.value
 
 
 def _load(graph: Graph, resource: Resource) -> float:

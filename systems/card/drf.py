@@ -44,27 +44,27 @@ def dominant_resource_fairness(
     dominant = share.max(axis=1, initial=0.0)
     impossible = ~np.isfinite(dominant)  # the user needs a resource with no capacity
     # A user that needs nothing gets its limit at once, because no resource can stop it.
-    given = np.where(dominant > 0, 0.0, limit)
+    served = np.where(dominant > 0, 0.0, limit)
     rising = (dominant > 0) & ~impossible & (limit > 0)
     free = np.ones(share.shape[1])
     while rising.any():
         speed = np.where(rising, weight / np.where(dominant > 0, dominant, 1.0), 0.0)
-        taken = speed @ np.where(rising[:, None], share, 0.0)
+        use = speed @ np.where(rising[:, None], share, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            until_full = np.where(taken > 0, free / taken, np.inf)
-            until_limit = np.where(rising, (limit - given) / speed, np.inf)
+            until_full = np.where(use > 0, free / use, np.inf)
+            until_limit = np.where(rising, (limit - served) / speed, np.inf)
         # Progressive filling: shares rise linearly up to the next event, an exhausted resource or a
         # limit.
         step = min(until_full.min(initial=np.inf), until_limit.min(initial=np.inf))
-        given = given + speed * step
-        free = np.maximum(free - taken * step, 0.0)
+        served = served + speed * step
+        free = np.maximum(free - use * step, 0.0)
         reached = rising & (until_limit <= step * (1 + _FULL))
         # Exactly the limit, not a sum of steps: callers compare the result with it.
-        given = np.where(reached, limit, given)
+        served = np.where(reached, limit, served)
         # At least one user stops per round, even under rounding, so the loop ends.
         full = (until_full <= step * (1 + _FULL)) | (free <= _FULL)
         rising &= ~reached & ~(share[:, full] > 0).any(axis=1)
-    return given
+    return served
 
 
 def shares_of(demands: ArrayLike, capacity: ArrayLike) -> Floats:

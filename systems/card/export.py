@@ -157,8 +157,8 @@ def joint_costs(card: Card, costs: Mapping[str, TaskCost]) -> dict[str, TaskCost
     """
     if card.device.target not in plugins.names(GROUP):
         return dict(costs)
-    found = card_target(card.device.target)
-    needs = found.joint_needs(card)
+    target = card_target(card.device.target)
+    needs = target.joint_needs(card)
     return {
         name: replace(cost, needs={**cost.needs, **needs[name]})
         if name in needs and card.tasks[name].needs is None
@@ -179,8 +179,8 @@ def card_target(target: str) -> CardTarget:
         raise UsageError(
             f"target {target} cannot write a card of several tenants, expected one of {able}"
         )
-    found: CardTarget = plugins.load(GROUP, target)
-    return found
+    target_of_card: CardTarget = plugins.load(GROUP, target)
+    return target_of_card
 
 
 def export_card(
@@ -274,12 +274,12 @@ def _written_anew(target: CardTarget, plan: CardPlan, directory: Path) -> Iterat
         fresh.mkdir()
         # Fresh files are run instead of those on disk: nothing from the directory is ever executed.
         _write(target, plan, fresh)
-        found = {name for name in files_of(directory) if not target.is_product(name)}
+        own_files = {name for name in files_of(directory) if not target.is_product(name)}
         written = files_of(fresh)
-        for file in sorted({*written, *found} - {VERIFICATION, "report.md"}):
+        for file in sorted({*written, *own_files} - {VERIFICATION, "report.md"}):
             if file not in written:
                 raise VerifyError(f"{file}: n3ic writes no such file for this card")
-            if file not in found:
+            if file not in own_files:
                 raise VerifyError(f"{file}: missing from {directory}")
             if why := difference(directory / file, fresh / file, "this card"):
                 raise VerifyError(f"{file}: {why}")
@@ -319,8 +319,8 @@ def _write(target: CardTarget, plan: CardPlan, directory: Path) -> None:
 
 def _written(target: CardTarget, out: Path) -> tuple[str, ...]:
     """Return the files of a replaceable export: those of its manifest, and products of a build."""
-    found = _manifest(out)
-    names = found.get("files") if found.get("format") == CARD_FORMAT else None
+    manifest = _manifest(out)
+    names = manifest.get("files") if manifest.get("format") == CARD_FORMAT else None
     if not isinstance(names, dict) or not names:
         return ()
     built = (name for name in files_of(out) if target.is_product(name))
@@ -330,7 +330,7 @@ def _written(target: CardTarget, out: Path) -> tuple[str, ...]:
 def _manifest(directory: Path) -> dict[str, Any]:
     """Read the manifest of a directory; empty if it cannot be read."""
     try:
-        found = json.loads(read_regular(directory / MANIFEST, MAX_JSON_BYTES))
+        manifest = json.loads(read_regular(directory / MANIFEST, MAX_JSON_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return manifest if isinstance(manifest, dict) else {}

@@ -109,31 +109,34 @@ def traffic(card: SoftwareCard, count: int, seed: int = 11) -> list[RequestFrame
     """
     rng = np.random.default_rng(seed)
     fields = [_fields(graph, count, rng) for graph in card.graphs]
-    answers = [_answers(graph, held) for graph, held in zip(card.graphs, fields, strict=True)]
-    left = [0] * len(card.graphs)
+    answers = [
+        _answers(graph, graph_fields)
+        for graph, graph_fields in zip(card.graphs, fields, strict=True)
+    ]
+    next_row = [0] * len(card.graphs)
     out = []
     for g in rng.permutation(np.repeat(np.arange(len(card.graphs)), count)).tolist():
-        graph, row = card.graphs[g], left[g]
-        left[g] += 1
+        graph, row = card.graphs[g], next_row[g]
+        next_row[g] += 1
         frame = frame_of(card, graph, fields[g][row], rng)
         out.append(RequestFrame(g, frame + rng.bytes(int(rng.integers(40))), *answers[g][row]))
     return out
 
 
-def hostile(card: SoftwareCard, asked: RequestFrame, rng: np.random.Generator) -> bytes:
+def hostile(card: SoftwareCard, request: RequestFrame, rng: np.random.Generator) -> bytes:
     """Make a near miss of a request frame: cut short, with an unknown UID, or of another type."""
-    frame = bytearray(asked.frame)
+    frame = bytearray(request.frame)
     kind = int(rng.integers(3))
     if kind == 0:
-        whole = card.offset + card.graphs[asked.graph].input_bytes
+        whole = card.offset + card.graphs[request.graph].input_bytes
         return bytes(frame[: int(rng.integers(0, whole))])
     if kind == 1:
         frame[12:20] = rng.bytes(8)
         return bytes(frame)
-    known = {g.uid for g in card.graphs}
+    uids = {g.uid for g in card.graphs}
     # Below 4096, so that the UID also fits a VLAN tag.
-    free = next(uid for uid in range(1, 4096) if uid not in known)
-    return frame_of(card, _renamed(card.graphs[asked.graph], free), bytes(8), rng)
+    free = next(uid for uid in range(1, 4096) if uid not in uids)
+    return frame_of(card, _renamed(card.graphs[request.graph], free), bytes(8), rng)
 
 
 def mark(frame: bytearray, dscp: int) -> None:
@@ -178,19 +181,21 @@ def words_of(model: BinaryModel, fields: Sequence[bytes], *, features: bool) -> 
             {name: rows[:, i].astype(np.int64) for i, name in enumerate(spec.features)}
         )
     # The bits are one big-endian number, so the reversed bytes begin with bit 0.
-    held = np.stack([np.frombuffer(field[::-1], dtype=np.uint8) for field in fields])
-    bits = np.unpackbits(held, axis=1, count=spec.n_bits, bitorder="little")
+    field_bytes = np.stack([np.frombuffer(field[::-1], dtype=np.uint8) for field in fields])
+    bits = np.unpackbits(field_bytes, axis=1, count=spec.n_bits, bitorder="little")
     return pack(bits.astype(np.bool_))
 
 
 def results_of(model: BinaryModel, words: Words) -> list[tuple[tuple[int, ...], FrameResult]]:
     """Compute scores and results of packed inputs."""
-    found = model.infer(words)
+    inference = model.infer(words)
     number = int(model.digest[:8], 16)
-    verdicts = model.verdicts(found.scores)
+    verdicts = model.verdicts(inference.scores)
     return [
         (tuple(map(int, scores)), FrameResult(number, int(verdict) & HOST, int(margin)))
-        for scores, verdict, margin in zip(found.scores, verdicts, found.margins, strict=True)
+        for scores, verdict, margin in zip(
+            inference.scores, verdicts, inference.margins, strict=True
+        )
     ]
 
 
@@ -219,11 +224,11 @@ def _of_branch(branch: Branch, count: int, rng: np.random.Generator) -> list[byt
     model = branch.model
     if branch.features:
         rows = np.stack(list(boundary_features(model.input, 0).values()), axis=1)
-        chosen = rows[rng.integers(len(rows), size=count)]
-        return [row.astype(">u4").tobytes() for row in chosen]
+        drawn_rows = rows[rng.integers(len(rows), size=count)]
+        return [row.astype(">u4").tobytes() for row in drawn_rows]
     words = np.concatenate([margin_vectors(model), verification_vectors(model, 2 * count)])
-    chosen = words[rng.permutation(len(words))[:count]]
-    packed = np.packbits(unpack(chosen, model.input.n_bits), axis=1, bitorder="little")
+    drawn_rows = words[rng.permutation(len(words))[:count]]
+    packed = np.packbits(unpack(drawn_rows, model.input.n_bits), axis=1, bitorder="little")
     fields = [row.tobytes()[::-1] for row in packed]
     return fields + [rng.bytes(branch.input_bytes) for _ in range(count - len(fields))]
 

@@ -35,13 +35,13 @@ def open_network(model: Path, network: str) -> BinaryModel:
         UsageError: no network has that name, or a run of several needs a name.
         ModelError: the model file is damaged.
     """
-    found = models_of(model)
-    if not network and len(found) == 1:
-        return BinaryModel.load(next(iter(found.values())))
-    if network not in found:
-        names = ", ".join(n for n in found if n) or "a single one"
+    models = models_of(model)
+    if not network and len(models) == 1:
+        return BinaryModel.load(next(iter(models.values())))
+    if network not in models:
+        names = ", ".join(n for n in models if n) or "a single one"
         raise UsageError(f"{model}: no network {network!r}; it holds {names}")
-    return BinaryModel.load(found[network])
+    return BinaryModel.load(models[network])
 
 
 def network_of(card: Card, name: str) -> BinaryModel:
@@ -88,18 +88,18 @@ def _check_classes(card: Card, flow: list[Task]) -> None:
     for i, policy in enumerate(flow):
         if not isinstance(policy, Policy):
             continue
-        meant = {name for rule in policy.rules for name in rule.classes}
+        in_rules = {name for rule in policy.rules for name in rule.classes}
         # Only networks before the policy count: a verdict must exist when the rule is applied.
-        known: set[str] = set()
-        for task in flow[:i] if meant else ():
+        classes: set[str] = set()
+        for task in flow[:i] if in_rules else ():
             if isinstance(task, NetworkTask):
-                known |= set(network_of(card, task.name).classes)
-        if meant - known:
+                classes |= set(network_of(card, task.name).classes)
+        if in_rules - classes:
             raise _error(
                 card,
                 policy,
-                f"no network before it has a class {min(meant - known)!r}, expected one of "
-                f"{', '.join(sorted(known)) or '(there is no network)'}",
+                f"no network before it has a class {min(in_rules - classes)!r}, expected one of "
+                f"{', '.join(sorted(classes)) or '(there is no network)'}",
             )
 
 

@@ -70,8 +70,8 @@ def parse_card(text: str, source: str = CARD_FILE, folder: Path = Path()) -> Car
     except LimitError as error:
         raise CardError(f"{source}:{error.line}: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        said = re.search(r"at line (\d+)", str(error))
-        line = int(said[1]) if said else text.count("\n") + 1
+        position = re.search(r"at line (\d+)", str(error))
+        line = int(position[1]) if position else text.count("\n") + 1
         raise CardError(f"{source}:{line}: not valid TOML: {error}") from error
     return _card(TomlTable(data, (), source, lines, folder))
 
@@ -106,12 +106,12 @@ def _card(root: TomlTable) -> Card:
 
 
 def _ports(entry: TomlTable) -> tuple[int, ...]:
-    found = entry.values.get("ports", [])
-    if not isinstance(found, list) or not all(is_int(p) and 0 < p < 256 for p in found):
+    ports = entry.values.get("ports", [])
+    if not isinstance(ports, list) or not all(is_int(p) and 0 < p < 256 for p in ports):
         raise entry.error(
-            f"'ports': expected a list of ports, 1 to 255, got {shown(found)}", "ports"
+            f"'ports': expected a list of ports, 1 to 255, got {shown(ports)}", "ports"
         )
-    return tuple(found)
+    return tuple(ports)
 
 
 def _device(entry: TomlTable) -> CardDevice:
@@ -334,29 +334,29 @@ def _in_order(
     Returns:
         The last task of each kind after the flow.
     """
-    seen = dict(before)
+    last = dict(before)
     for step in flow.steps:
         if isinstance(step, Parallel):
-            ends = [_in_order(entry, branch, tasks, seen) for branch in step.branches]
+            ends = [_in_order(entry, branch, tasks, last) for branch in step.branches]
             # What any branch has produced counts as produced after the join.
-            seen = {kind: name for end in ends for kind, name in end.items()}
+            last = {kind: name for end in ends for kind, name in end.items()}
             continue
         kind = tasks[step].kind
         if (
             kind == "verilog"
         ):  # its output may be anything, but the packet has passed its meter and policy
-            seen = {k: n for k, n in seen.items() if k in ("meter", "policy")}
+            last = {k: n for k, n in last.items() if k in ("meter", "policy")}
             continue
         later = _ORDER[_ORDER.index(kind) :] if kind != "policy" else ()
-        wrong = [k for k in later if k in seen]
+        wrong = [k for k in later if k in last]
         if wrong:
             raise entry.error(
-                f"'flow': {kind} {step!r} after {wrong[-1]} {seen[wrong[-1]]!r}, expected "
+                f"'flow': {kind} {step!r} after {wrong[-1]} {last[wrong[-1]]!r}, expected "
                 f"{', '.join(_ORDER)} in this order, each at most once except policies",
                 "flow",
             )
-        seen[kind] = step
-    return seen
+        last[kind] = step
+    return last
 
 
 def _known(entry: TomlTable, name: str, tenant: str, tasks: Mapping[str, Task]) -> str:
@@ -383,21 +383,21 @@ def _add(tasks: dict[str, Task], task: Task, entry: TomlTable) -> None:
 
 
 def _unique_graphs(root: TomlTable, tenants: Iterable[Tenant]) -> None:
-    seen: dict[int, tuple[str, int]] = {}
+    owners: dict[int, tuple[str, int]] = {}
     for tenant in tenants:
         names: set[str] = set()
         for graph in tenant.graphs:
             place = f"{root.source}:{graph.line}"
             full = f"{tenant.name}/{graph.name}"
-            if graph.uid in seen:
-                other, line = seen[graph.uid]
+            if graph.uid in owners:
+                other, line = owners[graph.uid]
                 raise CardError(
                     f"{place}: graph {full} has uid {graph.uid}, expected one of its own: "
                     f"{other} has it in line {line}"
                 )
             if graph.name in names:
                 raise CardError(f"{place}: a second graph named {full}, expected another name")
-            seen[graph.uid] = full, graph.line
+            owners[graph.uid] = full, graph.line
             names.add(graph.name)
 
 

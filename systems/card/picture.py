@@ -80,9 +80,9 @@ def _draw_shares(axes: Axes, planned: CardPlan) -> None:
     height = 0.8 / len(planned.shares)
     for i, share in enumerate(planned.shares):
         at = [k + (i + 0.5) * height - 0.4 for k in range(len(names))]
-        wanted = [100 * share.demand[n] for n in names]
+        demands = [100 * share.demand[n] for n in names]
         granted = [100 * share.granted[n] for n in names]
-        axes.barh(at, wanted, height, color="none", edgecolor=INK, linestyle=":")
+        axes.barh(at, demands, height, color="none", edgecolor=INK, linestyle=":")
         axes.barh(at, granted, height, **looks[share.tenant].area, label=plain(share.tenant, 24))
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()

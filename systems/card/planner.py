@@ -27,20 +27,20 @@ BURST_FRAMES = 16  # frames that a token bucket lets pass at once
 _SHORT = 1e-4  # share of a wanted rate that may be missing before it is a problem
 
 
-def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> CardPlan:
+def plan_card(card: Card, report_progress: Callable[[str], None] = lambda _: None) -> CardPlan:
     """Plan a card with the device and the reports of its target.
 
     Args:
         card: description of the card.
-        say: called with progress messages.
+        report_progress: called with progress messages.
 
     Raises:
         CardError: the device does not support a task, or no placement was found.
     """
     check_models(card)
     budget = budget_of(card)
-    costs = joint_costs(card, costs_of(card, budget, say))
-    say("dividing the card")
+    costs = joint_costs(card, costs_of(card, budget, report_progress))
+    report_progress("dividing the card")
     return plan(card, budget, costs)
 
 
@@ -49,7 +49,7 @@ def plan_described(
     target: str | None = None,
     *,
     best_effort: bool,
-    say: Callable[[str], None] = lambda _: None,
+    report_progress: Callable[[str], None] = lambda _: None,
 ) -> CardPlan:
     """Read and plan a card.
 
@@ -57,7 +57,7 @@ def plan_described(
         source: a ``card.toml``, or a description that was read.
         target: target that the card must be for; None for its own.
         best_effort: whether a plan may miss wanted rates.
-        say: called with progress messages.
+        report_progress: called with progress messages.
 
     Raises:
         UsageError: the card is for another target.
@@ -66,7 +66,7 @@ def plan_described(
     card = source if isinstance(source, Card) else read_card(source)
     if target not in (None, card.device.target):
         raise UsageError(f"{source} is for target {card.device.target!r}, not {target!r}")
-    planned = plan_card(card, say)
+    planned = plan_card(card, report_progress)
     if not best_effort:
         check_guaranteed(planned, card.name if isinstance(source, Card) else str(source))
     return planned
@@ -162,8 +162,8 @@ def entitlements(demand: CardDemand) -> Floats:
     shares = demand.of_tenants(demand.shares)
     weights = np.array([t.weight for t in demand.tenants])
     whole = np.ones(shares.shape[1])
-    given = dominant_resource_fairness(shares, whole, weights, np.ones(len(weights)))
-    return np.asarray(given[demand.owner])
+    shares_of_tenants = dominant_resource_fairness(shares, whole, weights, np.ones(len(weights)))
+    return np.asarray(shares_of_tenants[demand.owner])
 
 
 def time_weights(demand: CardDemand, entitled: Floats) -> Floats:
@@ -175,9 +175,9 @@ def time_weights(demand: CardDemand, entitled: Floats) -> Floats:
         demand: the card's numbers.
         entitled: share of what it wants that each graph is entitled to, shape ``(graphs,)``.
     """
-    given = entitled * demand.shares.max(axis=1, initial=0.0)
+    weights = entitled * demand.shares.max(axis=1, initial=0.0)
     weight = np.array([t.weight for t in demand.tenants])
-    return np.asarray(np.where(given > 0, given, (weight / weight.sum())[demand.owner]))
+    return np.asarray(np.where(weights > 0, weights, (weight / weight.sum())[demand.owner]))
 
 
 def time_shares(planned: CardPlan, budget: Budget, loads: Mapping[int, float]) -> dict[int, float]:
@@ -223,16 +223,16 @@ def _regions(
 
 
 def _shares(demand: CardDemand, entitled: Floats) -> tuple[TenantShare, ...]:
-    wanted = demand.of_tenants(demand.shares)
+    demands = demand.of_tenants(demand.shares)
     granted = demand.of_tenants(demand.shares * entitled[:, None])
     names = [r.name for r in demand.resources]
     return tuple(
         TenantShare(
             tenant=tenant.name,
             weight=tenant.weight,
-            demand=dict(zip(names, map(float, wanted[i]), strict=True)),
+            demand=dict(zip(names, map(float, demands[i]), strict=True)),
             granted=dict(zip(names, map(float, granted[i]), strict=True)),
-            dominant=names[int(wanted[i].argmax())],
+            dominant=names[int(demands[i].argmax())],
         )
         for i, tenant in enumerate(demand.tenants)
     )
@@ -262,15 +262,15 @@ def _problems(
 def _too_small(demand: CardDemand, instances: NDArray[np.bool_], scarce: Scarce) -> str:
     """Describe the demand and the capacity of a scarce task or resource."""
     if isinstance(scarce, int):
-        asked, count = demand.occupancy[:, scarce].sum(), instances[scarce].sum()
-        return f"{demand.tasks[scarce]} ({asked:.3g} instances are wanted, {count} fit)"
+        demanded, count = demand.occupancy[:, scarce].sum(), instances[scarce].sum()
+        return f"{demand.tasks[scarce]} ({demanded:.3g} instances are wanted, {count} fit)"
     if scarce in demand.common:
         s = demand.common.index(scarce)
-        asked, there = demand.load[:, s].sum(), demand.common_capacity[s]
+        demanded, available = demand.load[:, s].sum(), demand.common_capacity[s]
     else:
         s = demand.time.index(scarce)
-        asked, there = demand.work[:, :, s].sum(), demand.time_capacity[s] * demand.regions
-    return f"{scarce.name} ({asked:.3g} {scarce.unit} are wanted, {there:.3g} are available)"
+        demanded, available = demand.work[:, :, s].sum(), demand.time_capacity[s] * demand.regions
+    return f"{scarce.name} ({demanded:.3g} {scarce.unit} are wanted, {available:.3g} are available)"
 
 
 def _notes(

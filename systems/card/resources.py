@@ -114,28 +114,28 @@ def budget_of(card: Card) -> Budget:
             f"got {device.spare}"
         )
     commons = {name for t in card.tenants for g in t.graphs for name in g.needs}
-    found: dict[str, Resource] = {}
+    resources: dict[str, Resource] = {}
     for r in layout.resources if layout else ():
         total = device.resources.get(r.name, r.capacity)
         per: Per = "instance" if r.whole is None else "packet"
         # card.toml states totals of the card; regions are equal, so each has the same part.
         each = None if total is None else total / regions
-        found[r.name] = Resource(r.name, r.unit, per, "region", each)
+        resources[r.name] = Resource(r.name, r.unit, per, "region", each)
     for name, total in device.resources.items():
         if name in commons:
-            found[name] = Resource(name, "", "packet", "card", total)
-        elif name not in found:
-            found[name] = Resource(name, "", "instance", "region", total / regions)
-    _check_needs(card, found)
+            resources[name] = Resource(name, "", "packet", "card", total)
+        elif name not in resources:
+            resources[name] = Resource(name, "", "instance", "region", total / regions)
+    _check_needs(card, resources)
     for common in _ingress(card, layout):
-        found[INGRESS] = common
+        resources[INGRESS] = common
     source = layout.source if layout else f"[device] of {card.source or 'the card'}"
     scheduling = device.scheduling_ns or (layout.scheduling_ns if layout else 0.0)
-    return Budget(tuple(found.values()), regions, device.spare, scheduling, source)
+    return Budget(tuple(resources.values()), regions, device.spare, scheduling, source)
 
 
 def costs_of(
-    card: Card, budget: Budget, say: Callable[[str], None] = lambda _: None
+    card: Card, budget: Budget, report_progress: Callable[[str], None] = lambda _: None
 ) -> dict[str, TaskCost]:
     """Compute the cost of each task of a card, by name.
 
@@ -146,7 +146,7 @@ def costs_of(
     Args:
         card: description of the card.
         budget: resources of the card.
-        say: called with progress messages.
+        report_progress: called with progress messages.
 
     Raises:
         CardError: a model cannot be read, or does not fit the target; the error names the line.
@@ -154,7 +154,7 @@ def costs_of(
     out = {}
     tool = exporter(card.device.target) if card.device.target else None
     for name, task in card.tasks.items():
-        say(f"computing the cost of {name}")
+        report_progress(f"computing the cost of {name}")
         reported = None
         if isinstance(task, NetworkTask) and (task.needs is None or task.rate is None):
             reported = _reported(card, task, tool, budget)
@@ -189,15 +189,15 @@ def _ingress(card: Card, layout: CardLayout | None) -> list[Resource]:
     return []
 
 
-def _check_needs(card: Card, found: Mapping[str, Resource]) -> None:
+def _check_needs(card: Card, resources: Mapping[str, Resource]) -> None:
     stated = [
         *((t.name, t.line, t.needs or {}, "region") for t in card.tasks.values()),
         *((g.name, g.line, g.needs, "card") for t in card.tenants for g in t.graphs),
     ]
     for owner, line, needs, within in stated:
         for name in needs:
-            if name not in found or found[name].within != within:
-                usable = ", ".join(r.name for r in found.values() if r.within == within)
+            if name not in resources or resources[name].within != within:
+                usable = ", ".join(r.name for r in resources.values() if r.within == within)
                 raise CardError(
                     f"{card.source}:{line}: {owner} needs {name!r}, expected one of "
                     f"{usable or 'none (see [device.resources])'}"
@@ -260,14 +260,14 @@ def _cost(tool: Exporter, report: Report, budget: Budget) -> TaskCost:
             needs[r.name] = Amount(figure.value, figure.kind, figure.source)
         else:
             timed = True
-            told = f"{r.whole:g} {r.unit} give {figure.value:g} {figure.unit}: {figure.source}"
+            source = f"{r.whole:g} {r.unit} give {figure.value:g} {figure.unit}: {figure.source}"
             # The reported figure is the rate with the whole resource, so one packet takes whole /
             # rate of it.
-            needs[r.name] = Amount(r.whole / figure.value, figure.kind, told)
-    found = figures.get("latency")
+            needs[r.name] = Amount(r.whole / figure.value, figure.kind, source)
+    time = figures.get("latency")
     latency = None
-    if found is not None and found.unit in NANOSECONDS:
-        latency = Amount(found.value * NANOSECONDS[found.unit], found.kind, found.source)
+    if time is not None and time.unit in NANOSECONDS:
+        latency = Amount(time.value * NANOSECONDS[time.unit], time.kind, time.source)
     throughput = figures.get("throughput")
     if throughput is None or timed:  # a task that takes time is bounded by the available time
         return TaskCost(needs, None, "estimated", "as much as arrives", latency)

@@ -29,17 +29,17 @@ def flows_of(
         scheduling_ns: nanoseconds of one pass through the scheduler.
     """
     # Shares are relative to the given rates, so that the solver's tolerance is relative too.
-    asked = demand.scaled(rates / demand.wanted)
+    relative = demand.scaled(rates / demand.wanted)
     most = np.where(rates > 0, 1.0, 0.0)
-    programme = LinearProgram(asked, scheduling_ns=scheduling_ns, most=most, instances=instances)
+    programme = LinearProgram(relative, scheduling_ns=scheduling_ns, most=most, instances=instances)
     for column, share in zip(programme.f, most, strict=True):
         # The rates come from another programme, so they may exceed what is feasible by its
         # tolerance.
         programme.at_least({int(column): 1.0}, float(share) * (1 - 10 * SLACK))
-    found = programme.solve(programme.latency())
-    if found is None:
+    columns = programme.solve(programme.latency())
+    if columns is None:
         raise CardError("the instances cannot serve these rates")
-    return programme.flows(found)
+    return programme.flows(columns)
 
 
 def paths_of(
@@ -57,31 +57,31 @@ def paths_of(
     graph = demand.graphs[g]
     index = {name: i for i, name in enumerate(demand.tasks)}
     tasks = [index[name] for name in graph.flow.tasks()]
-    left = {t: flows.at[g, t].copy() for t in tasks}
+    rest = {t: flows.at[g, t].copy() for t in tasks}
     before: dict[str, str] = {}
     for a, b in graph.flow.edges():
         before.setdefault(b, a)
-    found: list[tuple[float, dict[str, int]]] = []
+    paths: list[tuple[float, dict[str, int]]] = []
     total = float(flows.served[g])
     # Flow decomposition: each path takes all that is left of some (task, region), so it ends after
     # at most tasks times regions paths.
-    while total > 0 and all(left[t].max() > _LEAST * total for t in tasks):
+    while total > 0 and all(rest[t].max() > _LEAST * total for t in tasks):
         regions: dict[str, int] = {}
         for t in tasks:
             name = demand.tasks[t]
             # Staying in the predecessor's region saves a pass of the scheduler.
             stay = regions.get(before.get(name, ""), -1)
-            stays = stay >= 0 and left[t][stay] > _LEAST * total
-            regions[name] = stay if stays else int(left[t].argmax())
-        share = min(float(left[t][regions[demand.tasks[t]]]) for t in tasks)
+            stays = stay >= 0 and rest[t][stay] > _LEAST * total
+            regions[name] = stay if stays else int(rest[t].argmax())
+        share = min(float(rest[t][regions[demand.tasks[t]]]) for t in tasks)
         for t in tasks:
-            left[t][regions[demand.tasks[t]]] -= share
-        found.append((share, regions))
+            rest[t][regions[demand.tasks[t]]] -= share
+        paths.append((share, regions))
     # Shares below _LEAST were dropped, so the rest is scaled up to the full rate.
-    whole = sum(share for share, _ in found) or 1.0
+    whole = sum(share for share, _ in paths) or 1.0
     return tuple(
         PacketPath(rate * share / whole, stages_of(list(graph.flow.edges()), regions, chains))
-        for share, regions in sorted(found, key=lambda f: -f[0])
+        for share, regions in sorted(paths, key=lambda f: -f[0])
     )
 
 

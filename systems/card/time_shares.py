@@ -218,7 +218,7 @@ class _Capacities:
         goal = np.zeros(self.upper.shape[1])
         goal[-1] = -1.0
         split = [(0.0, None)] * (self.upper.shape[1] - 1 - graphs)
-        found = linprog(
+        result = linprog(
             goal,
             A_ub=np.concatenate([self.upper, reach]),
             b_ub=np.concatenate([np.ones(len(self.upper)), np.zeros(len(reach))]),
@@ -226,18 +226,18 @@ class _Capacities:
             b_eq=np.zeros(len(self.equal)),
             bounds=[*zip(least, most, strict=True), *split, (0.0, None)],
         )
-        if found.x is None:
+        if result.x is None:
             raise CardError("the instances cannot serve these rates")
-        dual = -np.asarray(found.ineqlin.marginals)
-        takes = np.zeros((len(self.upper), graphs))
-        np.maximum.at(takes.T, self.graph, self.upper[:, :-1].T)
+        dual = -np.asarray(result.ineqlin.marginals)
+        use = np.zeros((len(self.upper), graphs))
+        np.maximum.at(use.T, self.graph, self.upper[:, :-1].T)
         # A dual value depends on the graph's unit; dividing by its largest share makes values
         # comparable between graphs.
         # By complementary slackness a positive price means that the graph's row is tight in all
         # optima.
         price = np.zeros(graphs)
-        price[rising] = dual[len(self.upper) :] / takes.max(axis=0)[rising]
-        binds = takes * dual[: len(self.upper), None]
+        price[rising] = dual[len(self.upper) :] / use.max(axis=0)[rising]
+        binds = use * dual[: len(self.upper), None]
         rows = (np.flatnonzero(column > _BINDS * column.max(initial=0)) for column in binds.T)
         full = [tuple(dict.fromkeys(self.what[i] for i in row)) for row in rows]
-        return float(found.x[-1]), price > _BINDS * price.max(), full
+        return float(result.x[-1]), price > _BINDS * price.max(), full

@@ -96,20 +96,20 @@ def _statements(text: str) -> Iterator[tuple[int, int, list[str]]]:
     words: list[str] = []
     in_key = True
     for token in _TOKEN.finditer(text):
-        kind, found = token.lastgroup, token[0]
-        if found == ".":
+        kind, part = token.lastgroup, token[0]
+        if part == ".":
             dots += 1
             if dots >= MOST_PARTS:
                 raise LimitError(line, f"nested too deeply, a key of more than {MOST_PARTS} parts")
         elif kind not in ("quoted", "bare", "space"):
             dots = 0
         if kind in ("quoted", "bare"):
-            if kind == "bare" and len(found) > LONGEST_WORD:
-                said = f"a word of {len(found)} characters, expected {LONGEST_WORD} at most"
-                raise LimitError(line, said)
+            if kind == "bare" and len(part) > LONGEST_WORD:
+                message = f"a word of {len(part)} characters, expected {LONGEST_WORD} at most"
+                raise LimitError(line, message)
             if in_key:
                 start = start if words or brackets else line
-                words.append(found)
+                words.append(part)
         elif kind == "open":
             depth += 1
             if depth > DEEPEST:
@@ -120,14 +120,14 @@ def _statements(text: str) -> Iterator[tuple[int, int, list[str]]]:
         elif kind == "close":
             # A surplus bracket is an error that tomllib reports better.
             depth = max(depth - 1, 0)
-        elif found == "=":
+        elif part == "=":
             in_key = False
         # Newlines inside brackets do not end a statement.
         elif kind == "newline" and depth == 0:
             if words:
                 yield start, brackets, words
             words, brackets, in_key = [], 0, True
-        line += found.count("\n")
+        line += part.count("\n")
     if words:
         yield start, brackets, words
 

@@ -53,12 +53,12 @@ class TomlTable:
         # terminal.
         return CardError(f"{self.source}:{line}: {message}"[:600])
 
-    def only(self, *known: str) -> None:
+    def only(self, *keys: str) -> None:
         """Refuse unknown keys."""
         for key in self.values:
-            if key not in known:
-                hint = f"; {did_you_mean(key, known)}".rstrip("; ")
-                what = ", ".join(known)
+            if key not in keys:
+                hint = f"; {did_you_mean(key, keys)}".rstrip("; ")
+                what = ", ".join(keys)
                 raise self.error(f"unknown key {key!r}, expected one of {what}{hint}", key)
 
     def _expect(self, key: str, what: str, ok: Callable[[Any], object]) -> Any:
@@ -114,15 +114,15 @@ class TomlTable:
         if key not in self.values:
             return {}
         what = "a table of amounts, such as { lut_sites = 400 }"
-        found = self._expect(key, what, lambda v: isinstance(v, dict))
-        for name, value in found.items():
+        amounts = self._expect(key, what, lambda v: isinstance(v, dict))
+        for name, value in amounts.items():
             if not is_number(value) or not 0 <= value <= _MOST:
                 raise self.error(
                     f"{key}.{name}: expected an amount of at least 0, got {shown(value)}",
                     key,
                     name,
                 )
-        return {name: float(value) for name, value in found.items()}
+        return {name: float(value) for name, value in amounts.items()}
 
     def rate(self, key: str) -> Rate | None:
         """Read a rate with its unit; None if the key is missing."""
@@ -146,17 +146,17 @@ class TomlTable:
 
     def table(self, key: str) -> TomlTable:
         """Read a nested table; empty if the key is missing."""
-        found = self.values.get(key, {})
-        if not isinstance(found, dict):
-            raise self.error(f"expected [{key}], a table, got {shown(found)}", key)
-        return self._below(found, key)
+        table = self.values.get(key, {})
+        if not isinstance(table, dict):
+            raise self.error(f"expected [{key}], a table, got {shown(table)}", key)
+        return self._below(table, key)
 
     def tables(self, key: str) -> list[TomlTable]:
         """Read a nested array of tables; empty if the key is missing."""
-        found = self.values.get(key, [])
-        if not isinstance(found, list) or not all(isinstance(e, dict) for e in found):
-            raise self.error(f"expected [[{key}]], an array of tables, got {shown(found)}", key)
-        return [self._below(entry, key, i) for i, entry in enumerate(found)]
+        tables = self.values.get(key, [])
+        if not isinstance(tables, list) or not all(isinstance(e, dict) for e in tables):
+            raise self.error(f"expected [[{key}]], an array of tables, got {shown(tables)}", key)
+        return [self._below(entry, key, i) for i, entry in enumerate(tables)]
 
     def _below(self, values: Mapping[str, Any], *keys: str | int) -> TomlTable:
         return TomlTable(values, (*self.where, *keys), self.source, self.lines, self.folder)

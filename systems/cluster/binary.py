@@ -15,7 +15,7 @@ from n3ic.model.bits import WORD_BITS, Words, pack, pad_mask
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
-from n3ic.systems.cluster.node import ROW_SLOTS, HeldArray, status_packet
+from n3ic.systems.cluster.node import ROW_SLOTS, ArrayPart, status_packet
 from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement, Share
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
@@ -143,28 +143,28 @@ class _Gathering:
     def clear(self) -> None:
         self._rows.clear()
 
-    def put(self, row: int, at: int, words: Words) -> Words | None:
+    def add_words(self, row: int, at: int, words: Words) -> Words | None:
         """Store words of a row; return all its words once the row is complete, else None."""
-        held, there = self._rows.get(row) or (
+        complete, present = self._rows.get(row) or (
             np.zeros(self._size, dtype=np.uint32),
             np.zeros(self._size, dtype=np.bool_),
         )
         # Links deliver each packet once, so a word that comes twice is an error of the sender.
-        if at + len(words) > self._size or there[at : at + len(words)].any():
+        if at + len(words) > self._size or present[at : at + len(words)].any():
             raise ProtocolError(f"row {row}: words {at} to {at + len(words)} of {self._size}")
         if row not in self._rows:
             if len(self._rows) == ROW_SLOTS:
                 raise ProtocolError(f"row {row}: more than {ROW_SLOTS} rows at once")
-            self._rows[row] = held, there
-        held[at : at + len(words)] = words
-        there[at : at + len(words)] = True
-        if not there.all():
+            self._rows[row] = complete, present
+        complete[at : at + len(words)] = words
+        present[at : at + len(words)] = True
+        if not present.all():
             return None
         del self._rows[row]
-        return held
+        return complete
 
 
-class NeuronShare(HeldArray):
+class NeuronShare(ArrayPart):
     """Some neurons of a layer with all their inputs, or all neurons of a replicated layer."""
 
     tasks: ClassVar = frozenset({TaskId.BITS})
@@ -181,9 +181,9 @@ class NeuronShare(HeldArray):
         """Forget every row."""
         self._rows.clear()
 
-    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+    def perform_task(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Store input bits; compute when a row is complete."""
-        words = self._rows.put(packet.row, packet.offset, packet.words)
+        words = self._rows.add_words(packet.row, packet.offset, packet.words)
         if words is None:
             return ()
         # Weights pad with 1, so an input of 0 there does not match; a 1 would add to the popcount.
@@ -197,7 +197,7 @@ class NeuronShare(HeldArray):
         return status_packet(self, kind=1, slots=ROW_SLOTS, offset=0, words=self._words)
 
 
-class InputShare(HeldArray):
+class InputShare(ArrayPart):
     """Some inputs of all neurons of a layer; its range counts input bits in whole words."""
 
     tasks: ClassVar = frozenset({TaskId.INPUTS})
@@ -214,7 +214,7 @@ class InputShare(HeldArray):
         """Forget every row."""
         self._rows.clear()
 
-    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+    def perform_task(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Store input bits; count when a row is complete."""
         if packet.start % WORD_BITS or packet.end % WORD_BITS:
             raise ProtocolError(f"inputs [{packet.start}, {packet.end}) are not whole words")
@@ -224,7 +224,7 @@ class InputShare(HeldArray):
         if not 0 <= first < last <= packet.count:
             raise ProtocolError(f"inputs [{packet.start}, {packet.end}) are not in the packet")
         at = (packet.start - self.start) // WORD_BITS
-        words = self._rows.put(packet.row, at, packet.words[first:last])
+        words = self._rows.add_words(packet.row, at, packet.words[first:last])
         if words is None:
             return ()
         if (words & ~self._pad).any():
@@ -243,7 +243,7 @@ class InputShare(HeldArray):
         return status_packet(self, kind=2, slots=ROW_SLOTS, offset=first, words=self._words)
 
 
-class Reducer(HeldArray):
+class Reducer(ArrayPart):
     """Adds the partial popcounts of some neurons of a layer split by inputs.
 
     Args:
@@ -264,7 +264,7 @@ class Reducer(HeldArray):
         """Forget every row."""
         self._rows.clear()
 
-    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+    def perform_task(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Add partial popcounts; fire when all parts of a row have arrived."""
         part = self._parts.get(packet.offset)
         if part is None:
@@ -277,15 +277,15 @@ class Reducer(HeldArray):
                 np.zeros(size, dtype=np.int32),
                 np.zeros((len(self._parts), size), dtype=np.bool_),
             )
-        total, seen = self._rows[packet.row]
+        total, parts = self._rows[packet.row]
         here = slice(packet.start - self.start, packet.end - self.start)
-        if seen[part, here].any():
+        if parts[part, here].any():
             raise ProtocolError(f"row {packet.row}: a partial popcount came twice")
         # Parts may arrive in any order. Addition is not idempotent, so `seen` catches a part that
         # would be counted twice.
         total[here] += packet.sums
-        seen[part, here] = True
-        if not seen.all():
+        parts[part, here] = True
+        if not parts.all():
             return ()
         del self._rows[packet.row]
         return self._firing.packets(total, packet.row)
@@ -296,7 +296,7 @@ class Reducer(HeldArray):
         return status_packet(self, kind=3, slots=ROW_SLOTS, offset=0, words=0)
 
 
-def held_by(model: BinaryModel, placement: ModelPlacement, node: int) -> list[HeldArray]:
+def parts_of(model: BinaryModel, placement: ModelPlacement, node: int) -> list[ArrayPart]:
     """Make the shares of a model that a node holds.
 
     Args:
@@ -305,7 +305,7 @@ def held_by(model: BinaryModel, placement: ModelPlacement, node: int) -> list[He
         node: number of the node.
     """
     placement.check_model(model)
-    shares: list[HeldArray] = []
+    shares: list[ArrayPart] = []
     for array, (layer, placed) in enumerate(zip(model.layers, placement.layers, strict=True)):
         for share in placed.shares:
             if share.node != node:

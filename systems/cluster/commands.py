@@ -74,7 +74,7 @@ def plan(
     check_picture(picture, "--picture")
     sizes, digest = _shape(model, shape)
     with spinner("planning"):
-        found = plan_cluster(
+        cluster_plan = plan_cluster(
             sizes,
             _cluster(cluster, nodes, target, link),
             digest,
@@ -82,10 +82,10 @@ def plan(
             None if split is None else splits_of(split, len(sizes) - 1),
         )
     if json:
-        print_json(found.to_dict())
+        print_json(cluster_plan.to_dict())
     else:
-        show(found)
-    write_plan(found, out, picture, partial(plan_figure, found), quiet=json)
+        show(cluster_plan)
+    write_plan(cluster_plan, out, picture, partial(plan_figure, cluster_plan), quiet=json)
 
 
 @takes_rows("flows")
@@ -154,7 +154,7 @@ def run(
     )
     targets = _targets(simulate or [])
     with spinner("starting the nodes") as progress:
-        done = run_model(
+        ring_run = run_model(
             loaded,
             flows,
             nodes=nodes,
@@ -163,12 +163,12 @@ def run(
             rows=rows,
             options=options,
             simulated=targets,
-            say=progress,
+            report_progress=progress,
         )
     if json:
-        print_json(done.to_dict())
+        print_json(ring_run.to_dict())
         return
-    placement, measured = done.placement, done.measured
+    placement, measurement = ring_run.placement, ring_run.measurement
     table(
         f"{loaded.name}: {loaded.shape_text} over {placement.nodes} nodes",
         ["layer", "split", "shares"],
@@ -179,18 +179,20 @@ def run(
         left=3,
     )
     print_result(
-        f"{measured.rows:,} of {measured.rows:,} rows: the single model's scores, bit for bit"
+        f"{measurement.rows:,} of {measurement.rows:,} rows: the single model's scores, bit for bit"
     )
     print_result(
-        f"measured: {measured.rows_per_s:,.0f} rows/s; a row alone {measured.p50_ms:.1f} ms, "
-        f"p99 {measured.p99_ms:.1f} ms"
+        f"measured: {measurement.rows_per_s:,.0f} rows/s; a row alone {measurement.p50_ms:.1f} ms, "
+        f"p99 {measurement.p99_ms:.1f} ms"
     )
-    one, ring_rate = measured.one_process_rows_per_s, measured.rows_per_s
+    one, ring_rate = measurement.one_process_rows_per_s, measurement.rows_per_s
     compared = (
         f"{one / ring_rate:,.1f} times as fast" if one > ring_rate else "slower than the ring"
     )
     print_result(f"one process without a ring, same rows, measured: {one:,.0f} rows/s, {compared}")
-    print_result(f"nodes discarded {done.lost:,} datagrams on purpose; {done.resent:,} were resent")
+    print_result(
+        f"nodes discarded {ring_run.lost:,} datagrams on purpose; {ring_run.resent:,} were resent"
+    )
 
 
 def simulate(
@@ -218,7 +220,7 @@ def simulate(
         work = [row_workload(placement, row, nodes) for row in range(rows)]
         many = simulate_rows(work, nodes, slots=ROW_SLOTS, cores=cores)
     estimate = estimate_cost(placement, cluster)
-    found = {
+    figures = {
         "kind": "simulated",
         "rows": rows,
         "latency_s": alone.seconds,
@@ -231,7 +233,7 @@ def simulate(
         },
     }
     if json:
-        print_json(found)
+        print_json(figures)
         return
     table(
         f"{rows} rows, simulated, and the plan",
@@ -254,24 +256,24 @@ def simulate(
 
 
 def _targets(words: Sequence[str]) -> dict[int, str]:
-    found = {}
+    targets = {}
     for word in words:
         number, _, target = word.partition("=")
         if not (number.isascii() and number.isdecimal() and target):
             raise UsageError(f"--simulate: NODE=TARGET expected, such as 2=netfpga; got {word!r}")
-        found[int(number)] = target
-    return found
+        targets[int(number)] = target
+    return targets
 
 
 def _addresses(words: Sequence[str], option: str) -> dict[int, Address]:
-    found = {}
+    addresses = {}
     for word in words:
         number, _, place = word.partition("=")
         host, _, port = place.rpartition(":")
         if not (number.isdecimal() and host and port.isdecimal() and int(port) < 1 << 16):
             raise UsageError(f"{option}: NODE=HOST:PORT expected, such as 2=10.0.0.2:9000")
-        found[int(number)] = (host, int(port))
-    return found
+        addresses[int(number)] = (host, int(port))
+    return addresses
 
 
 def _shape(model: Path | None, shape: str | None) -> tuple[tuple[int, ...], str]:
@@ -281,8 +283,8 @@ def _shape(model: Path | None, shape: str | None) -> tuple[tuple[int, ...], str]
     if model is not None:
         from n3ic.api import load
 
-        found = load(model)
-        return found.shape, found.digest
+        network = load(model)
+        return network.shape, network.digest
     sizes = (shape or "").split("-")
     if not all(s.isascii() and s.isdigit() and len(s) < 7 for s in sizes):
         raise UsageError(f"--shape: expected numbers such as 4096-2048-10, got {shape!r}")
@@ -295,9 +297,9 @@ def _cluster(path: Path | None, nodes: int, target: str, link: str) -> ClusterDe
     return equal_nodes(nodes, target, link) if path is None else read_nodes(path)
 
 
-def show(found: ClusterPlan) -> None:
+def show(cluster_plan: ClusterPlan) -> None:
     """Print a plan as tables: layers, nodes, and costs of other placements."""
-    for each in found.tables:
+    for each in cluster_plan.tables:
         show_table(each)
 
 

@@ -105,8 +105,8 @@ class Filters:
         self, padded: NDArray[np.int64], weights: NDArray[np.int64], width: int
     ) -> NDArray[np.int64]:
         windows = np.lib.stride_tricks.sliding_window_view(padded, width, axis=1)
-        found: NDArray[np.int64] = np.einsum("hxck,fchk->xf", windows[:, :: self.stride], weights)
-        return found
+        sums: NDArray[np.int64] = np.einsum("hxck,fchk->xf", windows[:, :: self.stride], weights)
+        return sums
 
     def image_payload(self, row: NDArray[np.int64]) -> Payload:
         """Encode a row of the image for the network: numbers, or packed bits.
@@ -175,7 +175,7 @@ class ConvolvedRows(RowReader):
         """Whether a row of the result has been computed."""
         return number in self._rows
 
-    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+    def perform_task(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Compute each row as soon as its halo has arrived."""
         if packet.end > self._filters.out_rows:
             raise ProtocolError(f"the result has {self._filters.out_rows} rows")
@@ -183,7 +183,7 @@ class ConvolvedRows(RowReader):
             task = TaskPacket(
                 packet.type, packet.identifier, packet.destination, self.array, number, number + 1
             )
-            yield from super().take(task)
+            yield from super().perform_task(task)
 
     def needs(self, packet: TaskPacket) -> Iterable[int]:
         """Return the rows of the image that the task reads."""
@@ -191,12 +191,12 @@ class ConvolvedRows(RowReader):
 
     def compute(self, packet: TaskPacket) -> None:
         """Compute a row."""
-        found = []
+        image_rows = []
         for number in self.needs(packet):
             payload = self.source.row(number)
             assert payload is not None  # noqa: S101 - a task waits for every row of needs()
-            found.append(self._filters.image_row(payload))
-        self._rows[packet.start] = self._filters.row(packet.start, found).ravel()
+            image_rows.append(self._filters.image_row(payload))
+        self._rows[packet.start] = self._filters.row(packet.start, image_rows).ravel()
 
     def payload(self, number: int) -> Payload:
         """Return a row of the result."""

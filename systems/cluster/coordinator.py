@@ -48,7 +48,7 @@ class NodeShare:
 
 def expected_shares(placement: ModelPlacement) -> set[NodeShare]:
     """Return what the nodes of a placement must report."""
-    found = set()
+    expected = set()
     for array, layer in enumerate(placement.layers):
         inputs = word_count(placement.shape[array])
         for share in layer.shares:
@@ -56,12 +56,12 @@ def expected_shares(placement: ModelPlacement) -> set[NodeShare]:
                 first, words = share.start // WORD_BITS, word_count(share.end - share.start)
                 # Nodes count whole words, so the last share may end beyond the layer's inputs.
                 end = share.start + WORD_BITS * words
-                found.add(NodeShare(share.node, 2, array, share.start, end, first, words))
+                expected.add(NodeShare(share.node, 2, array, share.start, end, first, words))
             else:
-                found.add(NodeShare(share.node, 1, array, share.start, share.end, 0, inputs))
+                expected.add(NodeShare(share.node, 1, array, share.start, share.end, 0, inputs))
         for share in layer.reducers:
-            found.add(NodeShare(share.node, 3, array, share.start, share.end, 0, 0))
-    return found
+            expected.add(NodeShare(share.node, 3, array, share.start, share.end, 0, 0))
+    return expected
 
 
 class Coordinator:
@@ -90,7 +90,7 @@ class Coordinator:
         self._digest = bytes.fromhex(digest)
         self._data = data
         self._closed = False
-        self._told: dict[int, set[NodeShare]] = {}
+        self._reports: dict[int, set[NodeShare]] = {}
         self._counts: dict[int, int] = {}
 
     def clear(self) -> None:
@@ -109,13 +109,13 @@ class Coordinator:
         return (
             self._closed
             and len(self._counts) == self._nodes
-            and all(len(self._told[node]) == count for node, count in self._counts.items())
+            and all(len(self._reports[node]) == count for node, count in self._counts.items())
         )
 
     @property
     def holdings(self) -> set[NodeShare]:
         """Shares that the nodes hold, by their own reports."""
-        return {held for told in self._told.values() for held in told if held.kind}
+        return {share for reports in self._reports.values() for share in reports if share.kind}
 
     def check(self, placement: ModelPlacement) -> None:
         """Check that the nodes hold what the placement says.
@@ -125,10 +125,10 @@ class Coordinator:
         """
         expected = expected_shares(placement)
         # The symmetric difference: shares that are missing, and shares that should not be there.
-        for held in sorted(expected ^ self.holdings, key=lambda h: (h.node, h.array)):
-            what = "does not hold" if held in expected else "holds"
+        for share in sorted(expected ^ self.holdings, key=lambda h: (h.node, h.array)):
+            what = "does not hold" if share in expected else "holds"
             raise ClusterError(
-                f"node {held.node} {what} [{held.start}, {held.end}) of layer {held.array}, "
+                f"node {share.node} {what} [{share.start}, {share.end}) of layer {share.array}, "
                 "unlike the plan"
             )
 
@@ -177,7 +177,7 @@ class Coordinator:
                 f"not {self._digest.hex()[:12]}"
             )
         place = (packet.array, packet.start, packet.end, packet.offset)
-        self._told.setdefault(packet.row, set()).add(NodeShare(packet.row, kind, *place, words))
+        self._reports.setdefault(packet.row, set()).add(NodeShare(packet.row, kind, *place, words))
         self._counts[packet.row] = count
         if kind:
             self.slots = min(self.slots, max(slots, 1))
@@ -198,7 +198,7 @@ class RingFlow(ABC):
         """Return the tasks that the nodes have room for now."""
 
     @abstractmethod
-    def take(self, packet: TaskPacket) -> list[TaskPacket]:
+    def accept_data(self, packet: TaskPacket) -> list[TaskPacket]:
         """Take data that came home; return the tasks that the nodes have room for now.
 
         Raises:
@@ -217,7 +217,7 @@ class TaggedRows(RingFlow, Generic[Row]):
         kind: identifier of the data packets that bring the results.
         width: length of a row's result.
         result: dtype of a row's result.
-        done: function that takes a row's number and its result, of shape ``(width,)``.
+        on_result: function that takes a row's number and its result, of shape ``(width,)``.
 
     Attributes:
         slots: maximum number of rows in flight.
@@ -229,14 +229,14 @@ class TaggedRows(RingFlow, Generic[Row]):
         kind: DataId,
         width: int,
         result: type[Row],
-        done: Callable[[int, NDArray[Row]], None],
+        on_result: Callable[[int, NDArray[Row]], None],
     ) -> None:
         self.slots = 1
         self._array = array
         self._kind = kind
         self._width = width
         self._result = result
-        self._done = done
+        self._on_result = on_result
         self._queue: deque[NDArray[Any]] = deque()
         self._next = 0
         self._flying: dict[int, tuple[NDArray[Row], NDArray[np.bool_]]] = {}
@@ -275,7 +275,7 @@ class TaggedRows(RingFlow, Generic[Row]):
             packets += self._tasks(row & MAX_ROW, self._queue.popleft())
         return packets
 
-    def take(self, packet: TaskPacket) -> list[TaskPacket]:
+    def accept_data(self, packet: TaskPacket) -> list[TaskPacket]:
         """Take numbers of a row's result; return the tasks of rows that now have room."""
         # Tags repeat after 2^16 rows, but rows in flight lie within `slots` numbers, so one
         # matches.
@@ -296,7 +296,7 @@ class TaggedRows(RingFlow, Generic[Row]):
         there[packet.start : packet.end] = True
         if there.all():
             del self._flying[row]
-            self._done(row, result)
+            self._on_result(row, result)
         return self.admit()
 
 
@@ -305,14 +305,14 @@ class RowFlow(TaggedRows[np.int32]):
 
     Args:
         placement: placement of the network.
-        done: function that takes a row's number and its scores, int32 of shape ``(classes,)``.
+        on_result: function that takes a row's number and its scores, int32 of shape ``(classes,)``.
     """
 
     def __init__(
-        self, placement: ModelPlacement, done: Callable[[int, NDArray[np.int32]], None]
+        self, placement: ModelPlacement, on_result: Callable[[int, NDArray[np.int32]], None]
     ) -> None:
         last = len(placement.layers) - 1
-        super().__init__(last, DataId.SCORES, placement.shape[-1], np.int32, done)
+        super().__init__(last, DataId.SCORES, placement.shape[-1], np.int32, on_result)
         self._input = layer_input(placement, 0)
 
     def _tasks(self, row: int, operand: NDArray[Any]) -> list[TaskPacket]:

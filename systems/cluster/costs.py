@@ -82,15 +82,15 @@ def weight_bytes(layer: LayerPlacement, inputs: int, neurons: int) -> Mapping[in
     Returns:
         Bytes by node number.
     """
-    found: dict[int, int] = {}
+    by_node: dict[int, int] = {}
     for share in layer.shares:
         size = share.end - share.start
         by_input = layer.split is LayerSplit.INPUT
-        found[share.node] = neurons * row_bytes(size) if by_input else size * row_bytes(inputs)
+        by_node[share.node] = neurons * row_bytes(size) if by_input else size * row_bytes(inputs)
     for holder in layer.reducers or layer.shares:
         more = _THRESHOLD_BYTES * (holder.end - holder.start)
-        found[holder.node] = found.get(holder.node, 0) + more
-    return found
+        by_node[holder.node] = by_node.get(holder.node, 0) + more
+    return by_node
 
 
 def memory_used(placement: ModelPlacement) -> dict[int, int]:
@@ -136,12 +136,12 @@ def _layer_seconds(layer: LayerTraffic, nodes: tuple[ClusterNode, ...]) -> float
         if not part.origins.any():
             continue
         handled = max(_handled(part, i, nodes) for i in range(len(nodes)))
-        moved = max(_moved(part, i, nodes) for i in range(len(nodes)))
+        link_seconds = max(_moved(part, i, nodes) for i in range(len(nodes)))
         way = max(n.latency_s + n.seconds(n.figures.forward) + _alone(n) for n in nodes)
         # Links and handlers work at the same time, so the slower one counts, not their sum.
-        seconds += max(handled, moved) + hops * way
+        seconds += max(handled, link_seconds) + hops * way
         seconds += max(
-            n.seconds(n.figures.classify) for n, t in zip(nodes, part.taken, strict=True) if t
+            n.seconds(n.figures.classify) for n, t in zip(nodes, part.consumed, strict=True) if t
         )
     kernels = (_computing(work, nodes[work.node]) for work in layer.work)
     return seconds + max(kernels, default=0.0)
@@ -155,11 +155,11 @@ def _computing(work: NodeWork, node: ClusterNode) -> float:
 
 def _kernel_clocks(row: tuple[LayerTraffic, ...], nodes: tuple[ClusterNode, ...]) -> Counts:
     """Compute the clocks that each node's kernel needs for a row's neurons."""
-    found = np.zeros(len(nodes))
+    clocks = np.zeros(len(nodes))
     for work in (w for layer in row for w in layer.work):
         figures = nodes[work.node].figures
-        found[work.node] += work.neurons * figures.neuron_clocks(work.inputs)
-    return found
+        clocks[work.node] += work.neurons * figures.neuron_clocks(work.inputs)
+    return clocks
 
 
 def _handled(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
@@ -218,7 +218,7 @@ def _busy(
         clocks: clocks of each node's kernel.
         nodes: the coordinator, then the nodes.
     """
-    found: dict[str, float] = {}
+    seconds_of: dict[str, float] = {}
     for i, node in enumerate(nodes):
         handler = _handled(total, i, nodes)
         kernel = node.seconds(float(clocks[i]))
@@ -226,9 +226,9 @@ def _busy(
             rows = node.seconds(float(computed[i]) * (node.figures.compute + node.figures.result))
             # Index 0 is the coordinator.
             begun = 0.0 if i else _home_seconds(node)
-            found[f"{node.name} processor"] = handler + kernel + rows + begun
+            seconds_of[f"{node.name} processor"] = handler + kernel + rows + begun
         else:
-            found[f"{node.name} packets"] = handler
-            found[f"{node.name} kernel"] = kernel
-        found[f"{node.name} link"] = _moved(total, i, nodes)
-    return {name: float(np.float64(seconds)) for name, seconds in found.items()}
+            seconds_of[f"{node.name} packets"] = handler
+            seconds_of[f"{node.name} kernel"] = kernel
+        seconds_of[f"{node.name} link"] = _moved(total, i, nodes)
+    return {name: float(np.float64(seconds)) for name, seconds in seconds_of.items()}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
 from n3ic.systems.cluster.coordinator import TaggedRows
-from n3ic.systems.cluster.node import ROW_SLOTS, HeldArray
+from n3ic.systems.cluster.node import ROW_SLOTS, ArrayPart
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
     HOME,
@@ -30,7 +30,7 @@ MAX_INNER = MAX_OFFSET * VALUES_PER_PACKET
 _VALUE_BOUND = 1 << 31
 
 
-class MatrixColumns(HeldArray):
+class MatrixColumns(ArrayPart):
     """Some columns of the matrix by which dense rows are multiplied.
 
     Args:
@@ -62,7 +62,7 @@ class MatrixColumns(HeldArray):
         """Forget every row."""
         self._rows.clear()
 
-    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+    def perform_task(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Store a slice of a row; multiply when the row is complete."""
         inner = len(self._matrix)
         # The bound keeps a sender that never completes a row from filling the memory.
@@ -102,14 +102,14 @@ class GemmFlow(TaggedRows[np.int64]):
     Args:
         array: the second matrix's number.
         columns: number of its columns.
-        done: function that takes a row's number and the product's row, int64 of shape
+        on_result: function that takes a row's number and the product's row, int64 of shape
             ``(columns,)``.
     """
 
     def __init__(
-        self, array: int, columns: int, done: Callable[[int, NDArray[np.int64]], None]
+        self, array: int, columns: int, on_result: Callable[[int, NDArray[np.int64]], None]
     ) -> None:
-        super().__init__(array, DataId.TOTALS, columns, np.int64, done)
+        super().__init__(array, DataId.TOTALS, columns, np.int64, on_result)
 
     def _tasks(self, row: int, operand: NDArray[Any]) -> list[TaskPacket]:
         packets = []

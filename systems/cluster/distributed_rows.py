@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
-from n3ic.systems.cluster.node import HeldArray
+from n3ic.systems.cluster.node import ArrayPart
 from n3ic.systems.cluster.placement import Share
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
@@ -102,7 +102,7 @@ class PendingRows:
         """Forget every slice."""
         self._slices.clear()
 
-    def put(self, packet: TaskPacket) -> Payload | None:
+    def add_slice(self, packet: TaskPacket) -> Payload | None:
         """Store a slice; return the row's payload once it is complete, else None.
 
         Raises:
@@ -127,7 +127,7 @@ class PendingRows:
         return np.concatenate([slices[i] for i in range(packet.row)])
 
 
-class DistributedRows(HeldArray):
+class DistributedRows(ArrayPart):
     """The rows of an array on this node: its own, and those it fetched from other nodes.
 
     A node that reads an array has one of these even if it owns none of the rows.
@@ -148,7 +148,7 @@ class DistributedRows(HeldArray):
         self.readers: list[RowReader] = []
         self._own: dict[int, Payload] = {}
         self._arriving = PendingRows()
-        self._asked: set[int] = set()
+        self._requested: set[int] = set()
         self._cached: dict[int, Payload] = {}
 
     def clear(self) -> None:
@@ -159,7 +159,7 @@ class DistributedRows(HeldArray):
 
     def forget(self) -> None:
         """Forget the rows of other nodes, which may change between jobs."""
-        self._asked.clear()
+        self._requested.clear()
         self._cached.clear()
 
     def row(self, number: int) -> Payload | None:
@@ -170,17 +170,17 @@ class DistributedRows(HeldArray):
 
     def fetch(self, numbers: Iterable[int]) -> list[TaskPacket]:
         """Make RDMA tasks for rows of other nodes that have not been requested yet."""
-        new = sorted(n for n in set(numbers) - self._asked if not self.start <= n < self.end)
-        self._asked.update(new)
+        new = sorted(n for n in set(numbers) - self._requested if not self.start <= n < self.end)
+        self._requested.update(new)
         # One request per run of consecutive rows.
         runs = np.split(new, np.flatnonzero(np.diff(new) != 1) + 1) if new else []
         return [request(self.array, int(r[0]), int(r[-1]) + 1, self.node) for r in runs]
 
-    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+    def perform_task(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Refuse every task: these rows are only read and written."""
         raise ProtocolError(f"array {self.array} takes no task")
 
-    def read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+    def answer_read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Send rows to the node that asks."""
         for number in range(packet.start, packet.end):
             payload = self._own.get(number)
@@ -191,14 +191,14 @@ class DistributedRows(HeldArray):
     def arrived(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Store an own or a requested row, and thaw the tasks that wait for it."""
         number = packet.start
-        held = self.start <= number < self.end
+        is_own = self.start <= number < self.end
         # Unsolicited rows are refused, so a faulty node cannot overwrite an operand.
-        if not held and (number not in self._asked or number in self._cached):
+        if not is_own and (number not in self._requested or number in self._cached):
             raise ProtocolError(f"unrequested row {number} of array {self.array}")
-        payload = self._arriving.put(packet)
+        payload = self._arriving.add_slice(packet)
         if payload is None:
             return
-        (self._own if held else self._cached)[number] = payload
+        (self._own if is_own else self._cached)[number] = payload
         yield from self.thaw(number)
 
     def thaw(self, number: int) -> Iterable[TaskPacket]:
@@ -271,7 +271,7 @@ class RowReader(DistributedRows):
             return self.payload(number) if self.computed(number) else None
         return super().row(number)
 
-    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+    def perform_task(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Run a task, or freeze it and request the missing rows."""
         missing = {n for n in self.needs(packet) if self.source.row(n) is None}
         if not missing:
@@ -287,17 +287,17 @@ class RowReader(DistributedRows):
 
     def thaw(self, number: int) -> Iterable[TaskPacket]:
         """Run the tasks for which this row of the source was the last one missing."""
-        done = False
+        ready = False
         for task in self._frozen.pop(number, []):
             task.missing.discard(number)
             if not task.missing:
                 self._waiting -= 1
                 self.compute(task.packet)
-                done = True
-        if done:
+                ready = True
+        if ready:
             yield from self._released()
 
-    def read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+    def answer_read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Send results to the node that asks, once they are final."""
         requester(packet)
         self._reads.append(packet)

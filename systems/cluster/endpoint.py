@@ -73,8 +73,8 @@ def error_packet(number: int, code: int, node: int, text: str) -> TaskPacket:
         text: description, cut to 40 ASCII characters.
     """
     # A packet's body bounds the text, so errors of the protocol are worded in few characters.
-    said = text.encode("ascii", "replace")[:_TEXT].ljust(_TEXT, b"\0")
-    body = code.to_bytes(4, "big") + node.to_bytes(4, "big") + said
+    message = text.encode("ascii", "replace")[:_TEXT].ljust(_TEXT, b"\0")
+    body = code.to_bytes(4, "big") + node.to_bytes(4, "big") + message
     return TaskPacket(PacketType.CONTROL, ControlId.ERROR, HOME, 0, 0, 0, row=number, body=body)
 
 
@@ -130,7 +130,7 @@ class Endpoint:
         return self._sender.resent
 
     @property
-    def done(self) -> bool:
+    def finished(self) -> bool:
         """Whether the handler has ended and its successor knows."""
         return self.failed or (self.handler.ended and self._sender.idle and not self._inbox)
 

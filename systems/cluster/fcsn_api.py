@@ -160,11 +160,11 @@ def check_computable(kernel: object) -> None:
     if isinstance(kernel, BinaryModel | Kernel | GemmKernel):
         return
     if isinstance(kernel, Classifier):
-        found = f"a {family_text(kernel.family)}"
+        what = f"a {family_text(kernel.family)}"
     else:
-        found = type(kernel).__name__ + _layer_text(kernel)
+        what = type(kernel).__name__ + _layer_text(kernel)
     raise ClusterError(
-        f"a ring cannot compute {found}; it computes the fully connected binary layers of a "
+        f"a ring cannot compute {what}; it computes the fully connected binary layers of a "
         "BinaryModel (n3ic train writes one, BinaryModel.load reads it), and the integer kernels "
         "GemmKernel, SparseKernel and ConvolutionKernel (initialise(), then load())"
     )

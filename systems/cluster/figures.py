@@ -159,10 +159,10 @@ def _from_toml(data: dict[str, Any], memory: Memory, room: int, path: Path) -> N
 
 
 def _slice_bits(data: dict[str, Any], path: Path) -> int:
-    found = data.get("slice_bits", SLICE_BITS)
-    if isinstance(found, bool) or not isinstance(found, int) or found < 1:
-        raise ClusterError(f"{path}: slice_bits: expected a number of bits, got {found!r:.60}")
-    return found
+    bits = data.get("slice_bits", SLICE_BITS)
+    if isinstance(bits, bool) or not isinstance(bits, int) or bits < 1:
+        raise ClusterError(f"{path}: slice_bits: expected a number of bits, got {bits!r:.60}")
+    return bits
 
 
 def _estimated(plugin: Exporter) -> NodeFigures:

@@ -31,7 +31,7 @@ from n3ic.systems.cluster.distributed_rows import (
     request,
     row_shares,
 )
-from n3ic.systems.cluster.node import HeldArray
+from n3ic.systems.cluster.node import ArrayPart
 from n3ic.systems.cluster.protocol import HOME, ProtocolError, TaskPacket
 from n3ic.systems.cluster.sparse import (
     Combine,
@@ -65,7 +65,7 @@ class Kernel(ABC):
     """A kernel whose operand and result are distributed by rows."""
 
     @abstractmethod
-    def held(self, node: int, nodes: int) -> list[HeldArray]:
+    def arrays_of(self, node: int, nodes: int) -> list[ArrayPart]:
         """Make a node's rows of the operand and of the result."""
 
     @abstractmethod
@@ -128,7 +128,7 @@ class SparseKernel(Kernel):
         if self.sparse and self.combine is not Combine.SUM:
             raise ClusterError("rows of a sparse operand can only be summed: expected combine=sum")
 
-    def held(self, node: int, nodes: int) -> list[HeldArray]:
+    def arrays_of(self, node: int, nodes: int) -> list[ArrayPart]:
         """Make what a node holds."""
         operand, result = (row_shares(rows, nodes)[node - 1] for rows in self.shape[::-1])
         source = DistributedRows(OPERAND, operand, _INT32_BOUND)
@@ -201,7 +201,7 @@ class ConvolutionKernel(Kernel):
 
     filters: Filters
 
-    def held(self, node: int, nodes: int) -> list[HeldArray]:
+    def arrays_of(self, node: int, nodes: int) -> list[ArrayPart]:
         """Make what a node holds."""
         source = DistributedRows(
             OPERAND, row_shares(self.filters.shape[0], nodes)[node - 1], _INT32_BOUND
@@ -246,7 +246,7 @@ class GemmKernel:
     matrix: NDArray[Any]
     array: ClassVar[int] = OPERAND
 
-    def held(self, node: int, nodes: int) -> list[HeldArray]:
+    def arrays_of(self, node: int, nodes: int) -> list[ArrayPart]:
         """Make what a node holds."""
         share = row_shares(self.matrix.shape[1], nodes)[node - 1]
         if share.start == share.end:
@@ -266,13 +266,13 @@ class JobFlow(RingFlow):
     def __init__(self) -> None:
         self._queue: deque[tuple[KernelJob, Callable[[Any], None]]] = deque()
         self._job: KernelJob | None = None
-        self._done: Callable[[Any], None] = lambda _: None
+        self._on_result: Callable[[Any], None] = lambda _: None
         self._arriving = PendingRows()
         self._rows: dict[int, Payload] = {}
 
-    def submit(self, job: KernelJob, done: Callable[[Any], None]) -> None:
-        """Queue a job; ``done`` is called with its result."""
-        self._queue.append((job, done))
+    def submit(self, job: KernelJob, on_result: Callable[[Any], None]) -> None:
+        """Queue a job; ``on_result`` is called with its result."""
+        self._queue.append((job, on_result))
 
     @property
     def idle(self) -> bool:
@@ -283,23 +283,23 @@ class JobFlow(RingFlow):
         """Return the packets of the next job: operands, tasks, and the request for the result."""
         if self._job is not None or not self._queue:
             return []
-        self._job, self._done = self._queue.popleft()
+        self._job, self._on_result = self._queue.popleft()
         self._rows.clear()
         # Links keep order, so the operands reach their nodes before tasks and requests read them.
         return [*self._job.packets, request(RESULT, 0, self._job.rows, HOME)]
 
-    def take(self, packet: TaskPacket) -> list[TaskPacket]:
+    def accept_data(self, packet: TaskPacket) -> list[TaskPacket]:
         """Take a slice of the result; after the last slice, return the packets of the next job."""
         job = self._job
         # A late duplicate of an earlier job would otherwise be taken for a row of this one.
         if job is None or packet.array != RESULT or packet.start in self._rows:
             raise ProtocolError(f"unrequested row {packet.start} of array {packet.array}")
-        payload = self._arriving.put(packet)
+        payload = self._arriving.add_slice(packet)
         if payload is None:
             return []
         self._rows[packet.start] = payload
         if len(self._rows) < job.rows:
             return []
         self._job = None
-        self._done(job.finish([self._rows[i] for i in range(job.rows)]))
+        self._on_result(job.finish([self._rows[i] for i in range(job.rows)]))
         return self.admit()

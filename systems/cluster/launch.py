@@ -13,11 +13,11 @@ from typing import Any, Generic, TypeVar
 
 from n3ic.errors import ClusterError, needed
 from n3ic.model.network import BinaryModel
-from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.endpoint import Endpoint
 from n3ic.systems.cluster.kernels import GemmKernel, Kernel
 from n3ic.systems.cluster.link import LinkTiming
-from n3ic.systems.cluster.node import HeldArray, Node
+from n3ic.systems.cluster.node import ArrayPart, Node
 from n3ic.systems.cluster.placement import ModelPlacement
 from n3ic.systems.cluster.protocol import HOME
 from n3ic.systems.cluster.session import (
@@ -85,23 +85,23 @@ class NodeAssignment:
 
     Attributes:
         digest: SHA-256 of the whole model or kernel.
-        held: arrays of the node; empty for a model.
+        kernel_arrays: arrays of the node for a kernel; empty for a model.
         model: bytes of a model file; empty for a kernel.
         placement: placement of the model, in JSON types.
     """
 
     digest: str
-    held: Sequence[HeldArray] = ()
+    kernel_arrays: Sequence[ArrayPart] = ()
     model: bytes = b""
     placement: Mapping[str, Any] = field(default_factory=dict)
 
-    def arrays(self, number: int) -> Sequence[HeldArray]:
+    def arrays(self, number: int) -> Sequence[ArrayPart]:
         """Make the arrays that the node holds."""
         if not self.model:
-            return self.held
+            return self.kernel_arrays
         # The model travels as its file, so a node checks it as it would check any file.
         model = BinaryModel.from_bytes(self.model)
-        return held_by(model, ModelPlacement.from_dict(dict(self.placement)), number)
+        return parts_of(model, ModelPlacement.from_dict(dict(self.placement)), number)
 
 
 class ModelWork(RingWork):
@@ -143,7 +143,7 @@ class KernelWork(RingWork):
 
     def part(self, number: int) -> NodeAssignment:
         """Return a node's rows, or its columns of a matrix."""
-        return NodeAssignment(self._kernel.digest, self._kernel.held(number, self.nodes))
+        return NodeAssignment(self._kernel.digest, self._kernel.arrays_of(number, self.nodes))
 
     def session(self, link: RingLink, sock: socket.socket) -> GemmSession | JobSession:
         """Make the coordinator's session."""
@@ -262,11 +262,11 @@ def ring(
         ClusterError: A node does not start, does not answer, or holds something else.
         MissingDependencyError: distributed is not installed.
     """
-    chosen = options or RingOptions()
+    ring_options = options or RingOptions()
     work = ModelWork(model, placement)
     with (
-        workers(placement.nodes - len(chosen.cards), chosen.dask) as client,
-        ring_on(client, work, chosen) as running,
+        workers(placement.nodes - len(ring_options.cards), ring_options.dask) as client,
+        ring_on(client, work, ring_options) as running,
     ):
         assert isinstance(running.session, Session)  # noqa: S101 - of ModelWork
         yield Ring(running.session, running.processes)
@@ -293,8 +293,10 @@ def ring_on(
             f"node {min(wrong, default=HOME)}: expected a node of the ring, 1 to {work.nodes}"
         )
     processes = _started(client, work, sorted(everyone - {HOME, *options.cards}), options)
-    found: dict[int, Address] = {n: actor.address().result() for n, actor in processes.items()}
-    addresses = found | dict(options.cards)
+    process_addresses: dict[int, Address] = {
+        n: actor.address().result() for n, actor in processes.items()
+    }
+    addresses = process_addresses | dict(options.cards)
     sock = open_socket(*(options.addresses.get(HOME) or (_host_towards(addresses[1][0]), 0)))
     # The coordinator's port is known only now, so nodes serve after every socket is bound.
     addresses[HOME] = sock.getsockname()

@@ -49,9 +49,9 @@ def rows_to_compare(model: BinaryModel, rows: int, seed: int) -> Words:
     adversarial = verification_vectors(model, max(rows // 2, 1))
     # Verification vectors are grouped by neuron; an even spread reaches neurons of every layer.
     step = -(-len(adversarial) // max(rows // 2, 1))
-    chosen = adversarial[::step][:rows]
-    bits = np.random.default_rng(seed).random((rows - len(chosen), model.input.n_bits)) < 0.5
-    return np.concatenate([chosen, pack(bits)])
+    part = adversarial[::step][:rows]
+    bits = np.random.default_rng(seed).random((rows - len(part), model.input.n_bits)) < 0.5
+    return np.concatenate([part, pack(bits)])
 
 
 def compare(session: Session, model: BinaryModel, words: Words) -> RingMeasurement:
@@ -71,10 +71,10 @@ def compare(session: Session, model: BinaryModel, words: Words) -> RingMeasureme
     batches = [
         session.submit(words[at : at + BATCH_ROWS]) for at in range(0, len(words), BATCH_ROWS)
     ]
-    found = np.concatenate([batch.result() for batch in batches])
+    scores = np.concatenate([batch.result() for batch in batches])
     took = time.perf_counter() - began
-    wanted, one = _one_process(model, words)
-    wrong = np.argwhere(found != wanted)
+    expected, one = _one_process(model, words)
+    wrong = np.argwhere(scores != expected)
     if len(wrong):
         row, column = wrong[0]
         raise VerifyError(
@@ -87,11 +87,11 @@ def compare(session: Session, model: BinaryModel, words: Words) -> RingMeasureme
 
 def _one_process(model: BinaryModel, words: Words) -> tuple[NDArray[np.int32], float]:
     """Return the single model's scores and the rows per second of the ``n3ic predict`` kernel."""
-    wanted = model.scores(words)
+    expected = model.scores(words)
     prediction.scores(model, words[:1])  # warms up outside the measured time
     began = time.perf_counter()
     alone = prediction.scores(model, words)
     took = time.perf_counter() - began
-    if (alone != wanted).any():
+    if (alone != expected).any():
         raise VerifyError("the compiled kernel's scores differ from the model's")
-    return wanted, len(words) / took
+    return expected, len(words) / took

@@ -76,8 +76,8 @@ def _table(models: Mapping[str, BinaryModel], spec: InputSpec) -> TableRules | N
                     "merged networks must read the table alike"
                 )
     first = next(iter(models.values())).table
-    found = replace(first, columns=columns) if first else None
-    return found if found and {*spec.features} <= {*found.features} else None
+    table = replace(first, columns=columns) if first else None
+    return table if table and {*spec.features} <= {*table.features} else None
 
 
 def _inputs(models: Sequence[BinaryModel]) -> tuple[InputSpec, list[NDArray[np.intp]]]:

@@ -83,8 +83,8 @@ class ClusterModule(nn.Module):
         for other in (0, -1):
             if (ones | (values == other)).all():
                 return pack(ones)
-        found = np.unique(values)[:5].tolist()
-        raise ModelError(f"expected 0 and 1, or -1 and +1; got {found}")
+        examples = np.unique(values)[:5].tolist()
+        raise ModelError(f"expected 0 and 1, or -1 and +1; got {examples}")
 
 
 @contextmanager

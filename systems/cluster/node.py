@@ -24,7 +24,7 @@ ROW_SLOTS = 64
 """Rows that a node of this module has room for at once."""
 
 
-class HeldArray(ABC):
+class ArrayPart(ABC):
     """A node's part of one distributed array, and the tasks that it performs on it.
 
     Attributes:
@@ -44,7 +44,7 @@ class HeldArray(ABC):
         self.end = end
 
     @abstractmethod
-    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+    def perform_task(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Perform a task whose range is held, or keep it frozen until that is possible.
 
         Returns:
@@ -58,7 +58,7 @@ class HeldArray(ABC):
     def clear(self) -> None:
         """Forget every row at the start of a session."""
 
-    def read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+    def answer_read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Answer an RDMA task whose range is held, now or after the tasks before it.
 
         Raises:
@@ -110,17 +110,17 @@ class Node:
         ended: whether the node was told to stop.
     """
 
-    def __init__(self, number: int, held: Sequence[HeldArray], digest: str) -> None:
+    def __init__(self, number: int, arrays: Sequence[ArrayPart], digest: str) -> None:
         self.number = number
-        self.held = tuple(held)
+        self.arrays = tuple(arrays)
         self.ended = False
         self._digest = bytes.fromhex(digest)
-        self._takers = {(array.array, task): array for array in held for task in array.tasks}
-        self._readers = {array.array: array for array in held if array.readable}
+        self._takers = {(array.array, task): array for array in arrays for task in array.tasks}
+        self._readers = {array.array: array for array in arrays if array.readable}
 
     def clear(self) -> None:
         """Forget every row at the start of a session."""
-        for array in self.held:
+        for array in self.arrays:
             array.clear()
 
     def handle(self, packet: TaskPacket) -> list[TaskPacket]:
@@ -169,7 +169,7 @@ class Node:
             )
         if local is None:
             return (), rests
-        handler = array.take if packet.type is PacketType.TASK else array.read
+        handler = array.perform_task if packet.type is PacketType.TASK else array.answer_read
         return handler(local), rests
 
     def _unclaimed(self, packet: TaskPacket) -> list[TaskPacket]:
@@ -182,13 +182,13 @@ class Node:
             self.ended = True
         if packet.identifier is not ControlId.START:
             return [packet]
-        told = [array.status for array in self.held]
-        known = [status for status in told if status is not None]
+        reports = [array.status for array in self.arrays]
+        statuses = [status for status in reports if status is not None]
         empty = TaskPacket(
             PacketType.CONTROL, ControlId.STATUS, HOME, 0, 0, 0, body=bytes(BODY_BYTES)
         )
         # START goes on first, so the coordinator receives the STATUS after the ring is closed.
-        return [packet, *(self._own(status, len(known) or 1) for status in known or [empty])]
+        return [packet, *(self._own(status, len(statuses) or 1) for status in statuses or [empty])]
 
     def _own(self, status: TaskPacket, count: int) -> TaskPacket:
         # The coordinator counts a node's STATUS packets, so each carries how many there are.
@@ -196,11 +196,13 @@ class Node:
         return replace(status, row=self.number, body=body)
 
 
-def status_packet(held: HeldArray, *, kind: int, slots: int, offset: int, words: int) -> TaskPacket:
+def status_packet(
+    share: ArrayPart, *, kind: int, slots: int, offset: int, words: int
+) -> TaskPacket:
     """Make the ``STATUS`` of a share, without the node's own fields.
 
     Args:
-        held: the share.
+        share: the share.
         kind: 1 split by output or replicated, 2 split by input, 3 reducer.
         slots: number of rows that it has room for, a power of two.
         offset: first input word.
@@ -211,9 +213,9 @@ def status_packet(held: HeldArray, *, kind: int, slots: int, offset: int, words:
         PacketType.CONTROL,
         ControlId.STATUS,
         HOME,
-        held.array,
-        held.start,
-        held.end,
+        share.array,
+        share.start,
+        share.end,
         offset=offset,
         body=bytes(32) + numbers,
     )

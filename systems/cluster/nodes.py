@@ -105,9 +105,9 @@ def read_nodes(path: str | Path) -> ClusterDescription:
         ClusterError: The file cannot be read, or an entry is invalid; the error names it.
         UsageError: No target has that name.
     """
-    found = read_toml(path, _MAX_BYTES, ClusterError, "a list of nodes")
-    _only(found, ("home", "nodes"), str(path))
-    entries = found.get("nodes")
+    table = read_toml(path, _MAX_BYTES, ClusterError, "a list of nodes")
+    _only(table, ("home", "nodes"), str(path))
+    entries = table.get("nodes")
     if (
         not isinstance(entries, list)
         or not entries
@@ -123,7 +123,7 @@ def read_nodes(path: str | Path) -> ClusterDescription:
             raise ClusterError(f"{path}: two nodes named {name!r}, expected a name for each")
     if len(nodes) > MAX_NODES:
         raise ClusterError(f"{path}: {len(nodes)} nodes, expected at most {MAX_NODES}")
-    home = found.get("home", {})
+    home = table.get("home", {})
     if not isinstance(home, dict):
         raise ClusterError(f"{path}: expected [home], a table")
     return ClusterDescription(tuple(nodes), _home(home, f"{path}: [home]"))
@@ -135,8 +135,8 @@ def link_speed(text: object, where: str) -> float:
     Raises:
         ClusterError: The text is not a speed.
     """
-    found = _LINK.fullmatch(text) if isinstance(text, str) else None
-    speed = float(found[1]) * {"G": 1e9, "M": 1e6}[found[2]] if found else 0.0
+    match = _LINK.fullmatch(text) if isinstance(text, str) else None
+    speed = float(match[1]) * {"G": 1e9, "M": 1e6}[match[2]] if match else 0.0
     if not speed:
         raise ClusterError(f"{where}: link: expected a speed such as 10G or 100M, got {text!r}")
     return speed
@@ -189,8 +189,8 @@ def _memory(
     device = exporter(target).device
     memory = memory_of(device, name) if isinstance(name, str) else None
     if memory is None:
-        known = ", ".join(m.name for m in device.memories) or "none"
-        raise ClusterError(f"{where}: memory: expected one of {known}, got {name!r}")
+        memories = ", ".join(m.name for m in device.memories) or "none"
+        raise ClusterError(f"{where}: memory: expected one of {memories}, got {name!r}")
     return memory.name, room_in(device, memory)
 
 
@@ -212,7 +212,7 @@ def _number(
     return value
 
 
-def _only(entry: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+def _only(entry: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
     for key in entry:
-        if key not in known:
-            raise ClusterError(f"{where}: unknown key {key!r}, expected one of {', '.join(known)}")
+        if key not in keys:
+            raise ClusterError(f"{where}: unknown key {key!r}, expected one of {', '.join(keys)}")

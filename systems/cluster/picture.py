@@ -38,8 +38,8 @@ def _draw_memory(axes: Axes, plan: ClusterPlan) -> None:
     begun = [0.0] * len(nodes)
     layers = zip(plan.placement.layers, pairwise(plan.placement.shape), strict=True)
     for number, (layer, (inputs, neurons)) in enumerate(layers):
-        held = weight_bytes(layer, inputs, neurons)
-        widths = [held.get(i, 0) / 1e6 for i in range(1, len(nodes) + 1)]
+        bytes_of = weight_bytes(layer, inputs, neurons)
+        widths = [bytes_of.get(i, 0) / 1e6 for i in range(1, len(nodes) + 1)]
         axes.barh(
             range(len(nodes)),
             widths,
@@ -58,14 +58,14 @@ def _draw_memory(axes: Axes, plan: ClusterPlan) -> None:
 
 
 def _draw_alternatives(axes: Axes, plan: ClusterPlan) -> None:
-    found = [("this plan", plan.expected)]
-    found += [(a.name, a.expected) for a in plan.alternatives if a.expected is not None]
+    estimates = [("this plan", plan.expected)]
+    estimates += [(a.name, a.expected) for a in plan.alternatives if a.expected is not None]
     missing = [a.name for a in plan.alternatives if a.expected is None]
-    axes.barh(range(len(found)), [e.rows_per_s for _, e in found], color=PALE)
-    for i, (_, one) in enumerate(found):
+    axes.barh(range(len(estimates)), [e.rows_per_s for _, e in estimates], color=PALE)
+    for i, (_, one) in enumerate(estimates):
         text = f" {one.latency_s * 1e6:,.0f} us, {one.packets:,.0f} packets"
         axes.text(0, i, text, va="center")
-    axes.set_yticks(range(len(found)), [plain(name, 24) for name, _ in found])
+    axes.set_yticks(range(len(estimates)), [plain(name, 24) for name, _ in estimates])
     axes.invert_yaxis()
     axes.set_xlabel("rows/s; text: a row alone")
     if missing:

@@ -63,8 +63,8 @@ class LayerPlacement:
     @property
     def shares_text(self) -> str:
         """The shares as text, cut to the first eight nodes."""
-        said = " ".join(f"{s.node}:[{s.start},{s.end})" for s in self.shares[:8])
-        return said + (f" ... {len(self.shares)} nodes" if len(self.shares) > 8 else "")
+        text = " ".join(f"{s.node}:[{s.start},{s.end})" for s in self.shares[:8])
+        return text + (f" ... {len(self.shares)} nodes" if len(self.shares) > 8 else "")
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,13 @@ class ModelPlacement:
 
     def _check(self, number: int, layer: LayerPlacement, inputs: int, outputs: int) -> None:
         where = f"layer {number}"
-        held = [share.node for share in layer.shares]
-        for node in (*held, *(share.node for share in layer.reducers)):
+        holders = [share.node for share in layer.shares]
+        for node in (*holders, *(share.node for share in layer.reducers)):
             if not 1 <= node <= self.nodes:
                 raise ClusterError(f"{where}: node {node} is not in a ring of {self.nodes}")
-        if len(set(held)) != len(held):
+        if len(set(holders)) != len(holders):
             raise ClusterError(f"{where}: a node holds at most one share of a layer")
-        if not held:
+        if not holders:
             raise ClusterError(f"{where}: no node holds it")
         if layer.split is LayerSplit.REPLICATED:
             if any((share.start, share.end) != (0, outputs) for share in layer.shares):
@@ -246,10 +246,10 @@ def splits_of(names: str | Sequence[str], layers: int) -> list[LayerSplit]:
         UsageError: a name is unknown, or the number of names is wrong.
     """
     parts = names.split(",") if isinstance(names, str) else [*names]
-    known = [s.value for s in LayerSplit]
+    splits = [s.value for s in LayerSplit]
     for name in parts:
-        if name not in known:
-            raise UsageError(f"--split: expected {', '.join(known)}, got {name!r}")
+        if name not in splits:
+            raise UsageError(f"--split: expected {', '.join(splits)}, got {name!r}")
     if len(parts) not in (1, layers):
         raise UsageError(f"--split: expected one or {layers} of them, got {len(parts)}")
     return [LayerSplit(n) for n in (parts * layers if len(parts) == 1 else parts)]
@@ -273,19 +273,19 @@ def even_placement(
     Raises:
         ClusterError: Only single-share nodes are left for several layers or for reducers.
     """
-    chosen = splits if splits is not None else [LayerSplit.OUTPUT] * len(model.layers)
+    chosen_splits = splits if splits is not None else [LayerSplit.OUTPUT] * len(model.layers)
     sizes = [inputs * outputs for inputs, outputs in pairwise(model.shape)]
     # Single-share nodes help most where most of the work is.
     largest = sizes.index(max(sizes))
     others = [node for node in range(1, nodes + 1) if node not in single]
-    if not others and (len(sizes) > 1 or LayerSplit.INPUT in chosen):
+    if not others and (len(sizes) > 1 or LayerSplit.INPUT in chosen_splits):
         raise ClusterError(
             "each card holds a share of one layer and adds no partial sums: a ring with this model "
             "also needs a process"
         )
     layers = []
     for number, ((inputs, outputs), split) in enumerate(
-        zip(pairwise(model.shape), chosen, strict=True)
+        zip(pairwise(model.shape), chosen_splits, strict=True)
     ):
         ring = range(1, nodes + 1) if number == largest else others
         if split is LayerSplit.REPLICATED:

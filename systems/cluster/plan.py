@@ -78,7 +78,7 @@ class ClusterPlan(Displayed):
         return (self._layers(), self._nodes(), self._expected())
 
     def _layers(self) -> TextTable:
-        found = zip(self.placement.layers, pairwise(self.placement.shape), strict=True)
+        layers = zip(self.placement.layers, pairwise(self.placement.shape), strict=True)
         rows = tuple(
             (
                 f"{i}: {inputs}-{neurons}",
@@ -87,7 +87,7 @@ class ClusterPlan(Displayed):
                 f"{sum(weight_bytes(layer, inputs, neurons).values()):,}",
                 _time(self.expected.layers_s[i]),
             )
-            for i, (layer, (inputs, neurons)) in enumerate(found)
+            for i, (layer, (inputs, neurons)) in enumerate(layers)
         )
         head = ("layer", "split", "shares", "bytes", "latency")
         return TextTable("where the layers lie", head, rows, left=3)
@@ -193,8 +193,8 @@ def _read_node(data: Any, where: str) -> ClusterNode:
         most = 1 if name == "load" else 1e18
         # Rates divide, so they must be above 0; NaN fails both comparisons and is refused.
         if isinstance(value, int | float) and not least <= value < most:
-            said = f"expected a number from {least:g} to below {most:g}, got {shown(value)}"
-            raise ClusterError(f"{where}: {name}: {said}")
+            problem = f"expected a number from {least:g} to below {most:g}, got {shown(value)}"
+            raise ClusterError(f"{where}: {name}: {problem}")
     return node
 
 

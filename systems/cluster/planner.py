@@ -80,11 +80,11 @@ def plan_cluster(
     better = _order(goal)
 
     @cache
-    def tried(chosen: tuple[LayerOption, ...]) -> tuple[ModelPlacement, CostEstimate] | None:
-        placement = place(shape, cluster, chosen, model)
+    def evaluate(options: tuple[LayerOption, ...]) -> tuple[ModelPlacement, CostEstimate] | None:
+        placement = place(shape, cluster, options, model)
         return None if placement is None else (placement, estimate_cost(placement, cluster))
 
-    best = _search(ways, tried, better)
+    best = _search(ways, evaluate, better)
     if best is None:
         raise ClusterError(_refusal(shape, cluster, splits))
     placement, estimate = best
@@ -160,19 +160,19 @@ def _order(goal: Goal) -> Callable[[CostEstimate, CostEstimate], bool]:
     return better
 
 
-_Tried = Callable[[tuple[LayerOption, ...]], tuple[ModelPlacement, CostEstimate] | None]
+_Evaluate = Callable[[tuple[LayerOption, ...]], tuple[ModelPlacement, CostEstimate] | None]
 
 
 def _search(
     ways: Sequence[Sequence[LayerOption]],
-    tried: _Tried,
+    evaluate: _Evaluate,
     better: Callable[[CostEstimate, CostEstimate], bool],
 ) -> tuple[ModelPlacement, CostEstimate] | None:
     count = 1
     for each in ways:
         count *= len(each)
     if count <= _MOST_TRIED:
-        return _best((tried(chosen) for chosen in product(*ways)), better)
+        return _best((evaluate(options) for options in product(*ways)), better)
     widest = [max(each, key=lambda w: (w.nodes, w.split is LayerSplit.OUTPUT)) for each in ways]
     narrow = [each[0] for each in ways]
     # A local search only finds a local optimum, so it starts from several extremes.
@@ -180,34 +180,34 @@ def _search(
     spread = [LayerOption(LayerSplit.OUTPUT, max(1, widest[0].nodes - len(ways) + 1)), *narrow[1:]]
     if spread[0] in ways[0]:
         begun.append(spread)
-    return _best((_improved(start, ways, tried, better) for start in begun), better)
+    return _best((_improved(start, ways, evaluate, better) for start in begun), better)
 
 
 def _improved(
-    chosen: Sequence[LayerOption],
+    start: Sequence[LayerOption],
     ways: Sequence[Sequence[LayerOption]],
-    tried: _Tried,
+    evaluate: _Evaluate,
     better: Callable[[CostEstimate, CostEstimate], bool],
 ) -> tuple[ModelPlacement, CostEstimate] | None:
     """Search locally: change one layer's option at a time while that improves the placement."""
     # Each change is strictly better and there are finitely many choices, so this ends.
-    now, found, changed = list(chosen), tried(tuple(chosen)), True
+    now, best, changed = list(start), evaluate(tuple(start)), True
     while changed:
         changed = False
         for i, each in enumerate(ways):
             for way in each:
-                other = tried((*now[:i], way, *now[i + 1 :]))
-                if other is not None and (found is None or better(other[1], found[1])):
-                    now[i], found, changed = way, other, True
-    return found
+                other = evaluate((*now[:i], way, *now[i + 1 :]))
+                if other is not None and (best is None or better(other[1], best[1])):
+                    now[i], best, changed = way, other, True
+    return best
 
 
 def _best(
-    found: Iterator[tuple[ModelPlacement, CostEstimate] | None],
+    candidates: Iterator[tuple[ModelPlacement, CostEstimate] | None],
     better: Callable[[CostEstimate, CostEstimate], bool],
 ) -> tuple[ModelPlacement, CostEstimate] | None:
     best = None
-    for one in found:
+    for one in candidates:
         if one is not None and (best is None or better(one[1], best[1])):
             best = one
     return best
@@ -220,17 +220,17 @@ def _place_layer(
     if way.split is LayerSplit.REPLICATED:
         whole = LayerPlacement(way.split, (Share(1, 0, neurons),))
         size = weight_bytes(whole, inputs, neurons)[1]
-        chosen = _choose([i for i in open_ if room[i].bytes >= size], room, way.nodes)
-        return _whole(way, chosen, neurons)
-    chosen = _choose(open_, room, way.nodes)
-    if chosen is None:
+        nodes = _choose([i for i in open_ if room[i].bytes >= size], room, way.nodes)
+        return _whole(way, nodes, neurons)
+    nodes = _choose(open_, room, way.nodes)
+    if nodes is None:
         return None
     size = inputs if way.split is LayerSplit.INPUT else neurons
     word = WORD_BITS * (row_bytes(inputs) + 4)  # bytes of 32 neurons with their thresholds
     if way.split is LayerSplit.INPUT:
-        shares = _input_shares(cluster, room, chosen, inputs, neurons)
+        shares = _input_shares(cluster, room, nodes, inputs, neurons)
         # A node that holds a limited number of shares is a card, and cards add no partial sums.
-        holders = [i for i in chosen if room[i].shares is None]
+        holders = [i for i in nodes if room[i].shares is None]
         if shares is None or not holders:
             return None
         holders = holders[: -(-neurons // WORD_BITS)]
@@ -238,9 +238,9 @@ def _place_layer(
         return None if reducers is None else LayerPlacement(way.split, shares, reducers)
     shares = _shares(
         size,
-        chosen,
-        [_speed(cluster, i, inputs) for i in chosen],
-        [room[i].bytes // word for i in chosen],
+        nodes,
+        [_speed(cluster, i, inputs) for i in nodes],
+        [room[i].bytes // word for i in nodes],
     )
     return None if shares is None else LayerPlacement(way.split, shares)
 
@@ -248,21 +248,21 @@ def _place_layer(
 def _input_shares(
     cluster: ClusterDescription,
     room: dict[int, _Room],
-    chosen: Sequence[int],
+    nodes: Sequence[int],
     inputs: int,
     neurons: int,
 ) -> tuple[Share, ...] | None:
     """Divide inputs in whole slices, so that each packet of the coordinator has one owner."""
     slice_bytes = neurons * row_bytes(SLICE_BITS)
-    caps = [max(0, room[i].bytes - 4 * neurons) // slice_bytes for i in chosen]
-    speeds = [_speed(cluster, i, SLICE_BITS) for i in chosen]
-    return _shares(inputs, chosen, speeds, caps, SLICE_BITS)
+    caps = [max(0, room[i].bytes - 4 * neurons) // slice_bytes for i in nodes]
+    speeds = [_speed(cluster, i, SLICE_BITS) for i in nodes]
+    return _shares(inputs, nodes, speeds, caps, SLICE_BITS)
 
 
-def _whole(way: LayerOption, chosen: Sequence[int] | None, neurons: int) -> LayerPlacement | None:
-    if chosen is None:
+def _whole(way: LayerOption, nodes: Sequence[int] | None, neurons: int) -> LayerPlacement | None:
+    if nodes is None:
         return None
-    return LayerPlacement(way.split, tuple(Share(i, 0, neurons) for i in chosen))
+    return LayerPlacement(way.split, tuple(Share(i, 0, neurons) for i in nodes))
 
 
 def _choose(open_: Sequence[int], room: dict[int, _Room], count: int) -> list[int] | None:
@@ -300,17 +300,17 @@ def _shares(
     units = -(-size // unit)
     if sum(caps) < units or units < len(nodes):
         return None
-    given = [0] * len(nodes)
+    counts = [0] * len(nodes)
     for _ in range(units):
         # Each unit goes to the node that would finish it first, which minimises the longest time.
         i = min(
-            (i for i in range(len(nodes)) if given[i] < caps[i]),
-            key=lambda i: ((given[i] + 1) / speeds[i], i),
+            (i for i in range(len(nodes)) if counts[i] < caps[i]),
+            key=lambda i: ((counts[i] + 1) / speeds[i], i),
         )
-        given[i] += 1
-    if 0 in given:
+        counts[i] += 1
+    if 0 in counts:
         return None
-    ends = [min(size, unit * end) for end in accumulate(given)]
+    ends = [min(size, unit * end) for end in accumulate(counts)]
     return tuple(Share(n, a, b) for n, (a, b) in zip(nodes, pairwise([0, *ends]), strict=True))
 
 
@@ -325,7 +325,7 @@ def _alternatives(
         "split by output": LayerOption(LayerSplit.OUTPUT, count),
         "split by input": LayerOption(LayerSplit.INPUT, count),
     }
-    found = []
+    alternatives = []
     for name, way in plain.items():
         if count == 1 and name != "one node":
             continue
@@ -335,8 +335,8 @@ def _alternatives(
         ]
         placement = place(shape, cluster, ways, model)
         estimate = None if placement is None else estimate_cost(placement, cluster)
-        found.append(Alternative(name, estimate))
-    return tuple(found)
+        alternatives.append(Alternative(name, estimate))
+    return tuple(alternatives)
 
 
 def _parts(split: LayerSplit, inputs: int, neurons: int) -> int:
@@ -375,11 +375,11 @@ def _refusal(
                 f"{what}; the memory {memory} of {len(open_)} nodes has {there:,} bytes left: "
                 f"{needed - there:,} bytes are missing; {hint}"
             )
-        for i, left in sorted(open_.items(), key=lambda e: -e[1].bytes):
-            taken = min(needed, left.bytes)
-            needed -= taken
-            shares = None if left.shares is None else left.shares - 1
-            room[i] = replace(left, bytes=left.bytes - taken, shares=shares)
+        for i, space in sorted(open_.items(), key=lambda e: -e[1].bytes):
+            used = min(needed, space.bytes)
+            needed -= used
+            shares = None if space.shares is None else space.shares - 1
+            room[i] = replace(space, bytes=space.bytes - used, shares=shares)
             if not needed:
                 break
     return (

@@ -29,7 +29,7 @@ class ClusterRun:
     Attributes:
         model: the model; several networks of a run are one.
         placement: where its layers lay.
-        measured: throughput and latency.
+        measurement: throughput and latency.
         loss: share of datagrams that nodes dropped on purpose.
         lost: number of these datagrams.
         resent: number of datagrams that were sent again.
@@ -37,7 +37,7 @@ class ClusterRun:
 
     model: BinaryModel
     placement: ModelPlacement
-    measured: RingMeasurement
+    measurement: RingMeasurement
     loss: float
     lost: int
     resent: int
@@ -45,7 +45,7 @@ class ClusterRun:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         traffic = {"loss": self.loss, "lost": self.lost, "resent": self.resent}
-        return self.measured.to_dict() | traffic | {"placement": self.placement.to_dict()}
+        return self.measurement.to_dict() | traffic | {"placement": self.placement.to_dict()}
 
 
 def run_model(
@@ -58,7 +58,7 @@ def run_model(
     rows: int | None,
     options: RingOptions,
     simulated: Mapping[int, str],
-    say: Callable[[str], object] = lambda _: None,
+    report_progress: Callable[[str], object] = lambda _: None,
 ) -> ClusterRun:
     """Run a model on a ring, and compare every row with the single model.
 
@@ -71,7 +71,7 @@ def run_model(
         rows: number of rows; None for 200, or the table's.
         options: how to start the ring.
         simulated: targets of the nodes that are simulated cards, by node.
-        say: called with progress messages.
+        report_progress: called with progress messages.
 
     Raises:
         UsageError: a split is unknown, or the plan has other nodes.
@@ -85,7 +85,7 @@ def run_model(
         words = rows_to_compare(model, rows or 200, options.faults.seed)
     else:
         words = model.encode(read_features(flows, model))[:rows]
-    return _run(model, placement, words, options, simulated, say)
+    return _run(model, placement, words, options, simulated, report_progress)
 
 
 def networks_of(path: str | Path) -> BinaryModel:
@@ -121,7 +121,7 @@ def _run(
     words: Words,
     options: RingOptions,
     simulated: Mapping[int, str],
-    say: Callable[[str], object],
+    report_progress: Callable[[str], object],
 ) -> ClusterRun:
     faults = options.faults
     with simulated_cards(
@@ -134,11 +134,11 @@ def _run(
         )
         with ring(model, placement, started) as running:
             # Counters are read within the block, because stopped processes no longer answer.
-            say("computing")
-            measured = compare(running.session, model, words)
+            report_progress("computing")
+            measurement = compare(running.session, model, words)
             counters = running.counters()
             resent = running.session.station.resent
     counters |= simulators.counters
     lost = sum(c["lost"] for c in counters.values())
     again = resent + sum(c["resent"] for c in counters.values())
-    return ClusterRun(model, placement, measured, faults.loss, lost, again)
+    return ClusterRun(model, placement, measurement, faults.loss, lost, again)

@@ -158,7 +158,7 @@ class _Batch(Generic[Row]):
         self.results: NDArray[Row] = np.zeros((rows, width), dtype=kind)
         self.left = rows
 
-    def put(self, index: int, result: NDArray[Row]) -> None:
+    def set_result(self, index: int, result: NDArray[Row]) -> None:
         self.results[index] = result
         self.left -= 1
         if not self.left:
@@ -212,8 +212,8 @@ class CoordinatorSession(ABC):
         Raises:
             ClusterError: A node does not hold what it should.
         """
-        for held in self.home.holdings:
-            raise ClusterError(f"node {held.node} holds layer {held.array} of a binary model")
+        for share in self.home.holdings:
+            raise ClusterError(f"node {share.node} holds layer {share.array} of a binary model")
 
     @abstractmethod
     def drop(self, error: ClusterError) -> None:
@@ -262,7 +262,7 @@ class CoordinatorSession(ABC):
     def _came(self, packet: TaskPacket) -> list[TaskPacket]:
         self._loop.heard()
         with self._loop.lock:
-            return self._sent_with.take(packet)
+            return self._sent_with.accept_data(packet)
 
     def _failed(self, error: ClusterError) -> None:
         if not self._started.done():
@@ -292,14 +292,14 @@ class RowSession(CoordinatorSession, Generic[Row]):
     def row_done(self, row: int, result: NDArray[Row]) -> None:
         """Take a row's result from the flow."""
         batch, index = self._batches.pop(row)
-        batch.put(index, result)
+        batch.set_result(index, result)
 
     def drop(self, error: ClusterError) -> None:
         """Fail the futures of all pending rows."""
         # One error per batch: several rows share a future, which may fail only once.
-        said = ClusterError(f"{error}; {len(self._batches):,} rows have no scores")
+        failure = ClusterError(f"{error}; {len(self._batches):,} rows have no scores")
         for batch in {id(b): b for b, _ in self._batches.values()}.values():
-            batch.future.set_exception(said)
+            batch.future.set_exception(failure)
         self._batches.clear()
 
 

@@ -121,7 +121,7 @@ def simulated_cards(
         UsageError: No target of that name has simulated cards.
         MissingDependencyError: A tool that a card needs is missing.
     """
-    found = SimulatedCards()
+    cards = SimulatedCards()
     with ExitStack() as stack:
         for node, target in sorted(targets.items()):
             if not 1 <= node <= placement.nodes:
@@ -134,5 +134,5 @@ def simulated_cards(
             simulator: CardSimulator = find("n3ic.simulated_cards", target, CardSimulator)
             # Each card gets a seed of its own, or all would lose the same datagrams.
             running = simulator.run(model, placement, node, loss=loss, seed=seed + node)
-            found.add(node, stack.enter_context(running), placement.nodes)
-        yield found
+            cards.add(node, stack.enter_context(running), placement.nodes)
+        yield cards

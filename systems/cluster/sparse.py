@@ -73,8 +73,8 @@ class Elements:
             # A COO matrix may hold an element in parts; their sum must fit 32 bits, not each part.
             summed = matrix.tocsr(copy=True)
             summed.sum_duplicates()
-            found = summed.tocoo()
-            rows, columns, values, shape = found.row, found.col, found.data, found.shape
+            elements = summed.tocoo()
+            rows, columns, values, shape = elements.row, elements.col, elements.data, elements.shape
         else:
             dense = np.asarray(matrix)
             if dense.ndim != 2:
@@ -129,8 +129,8 @@ def nonzero_packets(elements: Elements, array: int) -> Iterator[TaskPacket]:
         array: number of the results' array.
     """
     table = np.stack([elements.rows, elements.columns, elements.values], axis=1)
-    for chosen in spawn_order(elements) if len(table) else ():
-        part = table[chosen]
+    for order in spawn_order(elements) if len(table) else ():
+        part = table[order]
         yield TaskPacket(
             PacketType.TASK,
             TaskId.NONZEROS,

@@ -33,12 +33,12 @@ class Traffic:
     Attributes:
         links: packets from node ``i`` to the next, float64 array of shape ``(nodes + 1,)``;
             node 0 is the coordinator.
-        taken: task packets of which a node consumes a part, its own included; same shape.
+        consumed: task packets of which a node consumes a part, its own included; same shape.
         origins: packets that each node puts on the ring or consumes itself; same shape.
     """
 
     links: Counts
-    taken: Counts
+    consumed: Counts
     origins: Counts
 
     @property
@@ -49,7 +49,7 @@ class Traffic:
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(
             self.links + other.links,
-            self.taken + other.taken,
+            self.consumed + other.consumed,
             self.origins + other.origins,
         )
 
@@ -60,11 +60,11 @@ class _Ring:
 
     nodes: int
     links: list[int] = field(init=False)
-    taken: list[int] = field(init=False)
+    consumed: list[int] = field(init=False)
     origins: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in ("links", "taken", "origins"):
+        for name in ("links", "consumed", "origins"):
             setattr(self, name, [0] * (self.nodes + 1))
 
     def send(
@@ -78,12 +78,12 @@ class _Ring:
         while fragments:
             if node in owner:
                 first, last = owner[node]
-                left = [part for f in fragments for part in _without(*f, first, last)]
-                if sum(b - a for a, b in left) < sum(b - a for a, b in fragments):
+                remaining = [part for f in fragments for part in _without(*f, first, last)]
+                if sum(b - a for a, b in remaining) < sum(b - a for a, b in fragments):
                     # Several fragments may reach one owner; each is a packet of its own.
                     met = sum(max(a, first) < min(b, last) for a, b in fragments)
-                    self.taken[node] += times * met
-                fragments = left
+                    self.consumed[node] += times * met
+                fragments = remaining
             if fragments:
                 self.links[node] += times * len(fragments)
                 node = (node + 1) % (self.nodes + 1)
@@ -96,11 +96,11 @@ class _Ring:
         hops = (node - origin) % (self.nodes + 1)
         for i in range(hops):
             self.links[(origin + i) % (self.nodes + 1)] += times
-        self.taken[node] += times
+        self.consumed[node] += times
         return hops
 
     def traffic(self) -> Traffic:
-        counts = (self.links, self.taken, self.origins)
+        counts = (self.links, self.consumed, self.origins)
         return Traffic(*(np.asarray(c, dtype=np.float64) for c in counts))
 
 
@@ -166,7 +166,7 @@ def mean_traffic(rows: Sequence[Traffic]) -> Traffic:
     return Traffic(
         *(
             np.mean([getattr(r, name) for r in rows], axis=0)
-            for name in ("links", "taken", "origins")
+            for name in ("links", "consumed", "origins")
         )
     )
 
@@ -207,10 +207,10 @@ def row_traffic(placement: ModelPlacement, row: int = 0) -> tuple[LayerTraffic, 
         One entry per layer, and one more for the scores.
     """
     sources: tuple[Share, ...] = (Share(HOME, 0, placement.shape[0]),)
-    found = []
+    traffic = []
     for (inputs, neurons), layer in zip(pairwise(placement.shape), placement.layers, strict=True):
         owners = holders(layer, row)
-        found.append(_layer(placement.nodes, layer, owners, sources, inputs, neurons))
+        traffic.append(_layer(placement.nodes, layer, owners, sources, inputs, neurons))
         sources = results_of(layer, row)
     home = _Ring(placement.nodes)
     hops = 0
@@ -218,7 +218,7 @@ def row_traffic(placement: ModelPlacement, row: int = 0) -> tuple[LayerTraffic, 
         packets = -(-(source.end - source.start) // SCORES_PER_PACKET)
         hops = max(hops, home.send_to(source.node, HOME, packets))
     nothing = _Ring(placement.nodes).traffic()
-    return (*found, LayerTraffic(home.traffic(), nothing, (hops, 0)))
+    return (*traffic, LayerTraffic(home.traffic(), nothing, (hops, 0)))
 
 
 @lru_cache(maxsize=4096)  # most rows, and most compared placements, share their layers

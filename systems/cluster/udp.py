@@ -101,11 +101,11 @@ class UdpEndpoint:
         select.select([self._sock, self._bell_in], [], [], seconds)
         with suppress(BlockingIOError):
             self._bell_in.recv(_DATAGRAM_BYTES)
-        found: list[bytes] = []
+        datagrams: list[bytes] = []
         with suppress(OSError):  # no more datagrams
-            while len(found) < _BURST:
-                found.append(self._sock.recv(_DATAGRAM_BYTES))
-        return found
+            while len(datagrams) < _BURST:
+                datagrams.append(self._sock.recv(_DATAGRAM_BYTES))
+        return datagrams
 
     def ring(self) -> None:
         """End a :meth:`wait` of another thread; do nothing if the socket is closed."""
@@ -146,7 +146,7 @@ def run_endpoint(
         if each is not None:
             each(now)
         _flush(station, wire, now)
-        if station.done and end is None:
+        if station.finished and end is None:
             end = now + linger
         if end is not None and now >= end:
             return
@@ -167,5 +167,5 @@ def _flush(station: Endpoint, wire: UdpEndpoint, now: float) -> None:
 
 def neighbours(number: int, nodes: int, ring: Mapping[int, Address]) -> dict[int, Address]:
     """Return where an endpoint sends: predecessor, successor and, for errors, the coordinator."""
-    wanted = {(number - 1) % (nodes + 1), (number + 1) % (nodes + 1), HOME}
-    return {node: ring[node] for node in wanted}
+    numbers = {(number - 1) % (nodes + 1), (number + 1) % (nodes + 1), HOME}
+    return {node: ring[node] for node in numbers}

@@ -39,7 +39,7 @@ class FlowBatch:
     def __len__(self) -> int:
         return len(self.records)
 
-    def take(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
         """The flows that a mask, indices or a slice select."""
         return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
@@ -83,6 +83,8 @@ def decided(
         features: the model's features, uint32, shape ``(flows, features)``.
         words: packed input bits, uint32, shape ``(flows, n_words)``; None to encode the features.
     """
-    found = predict(model, encoded(model, features) if words is None else words)
-    verdicts = model.verdicts(found.scores)
-    return FlowBatch(records, features, found.scores, found.classes, found.margins, verdicts)
+    inference = predict(model, encoded(model, features) if words is None else words)
+    verdicts = model.verdicts(inference.scores)
+    return FlowBatch(
+        records, features, inference.scores, inference.classes, inference.margins, verdicts
+    )

@@ -134,14 +134,14 @@ def load(
         )
     if mode not in modes:
         raise UsageError(f"--mode {mode!r}: expected one of {', '.join(modes)}")
-    chosen = _choices(
+    chosen_plan = _choices(
         clock, policy, rule, slot, Limits(dry_run, max_blocked, new_flows=new_flows), verdicts,
         flows, memory, model,
     )  # fmt: skip
     loaded = attach(
         Interface.named(interface),
         export,
-        chosen,
+        chosen_plan,
         mode="tcx" if hook == "tcx" else modes[mode],
         priority=priority,
     )
@@ -208,10 +208,10 @@ def _model(path: Path) -> Classifier:
     from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of
 
-    found = models_of(path)
-    if len(found) != 1:
-        raise UsageError(f"{path} holds {len(found)} models; name one's file")
-    return load_model(next(iter(found.values())))
+    models = models_of(path)
+    if len(models) != 1:
+        raise UsageError(f"{path} holds {len(models)} models; name one's file")
+    return load_model(next(iter(models.values())))
 
 
 def _bytes(text: str) -> int:
@@ -220,10 +220,10 @@ def _bytes(text: str) -> int:
 
     from n3ic.errors import UsageError
 
-    found = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
-    if not found or not int(found[1]):
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
+    if not match or not int(match[1]):
         raise UsageError(f"--memory {text!r}: expected a number of bytes such as 64M or 1G")
-    return int(found[1]) << 10 * " KMG".index(found[2] or " ")
+    return int(match[1]) << 10 * " KMG".index(match[2] or " ")
 
 
 @COMMANDS.command()
@@ -234,11 +234,11 @@ def status(interface: InterfaceName, json: JsonFlag = False) -> None:
     from n3ic.systems.xdp.status import status as read
     from n3ic.systems.xdp.terminal import show
 
-    found = read(Interface.named(interface))
+    program_status = read(Interface.named(interface))
     if json:
-        print_json(asdict(found))
+        print_json(asdict(program_status))
     else:
-        show(found)
+        show(program_status)
 
 
 @COMMANDS.command()
@@ -257,9 +257,9 @@ def watch(
     from n3ic.systems.xdp.program_record import Interface
     from n3ic.systems.xdp.terminal import follow
 
-    found = Interface.named(interface)
-    if not follow_daemon(found, seconds=seconds, most=flows, json=json):
-        follow(found, seconds=seconds, most=flows, json=json)
+    watched = Interface.named(interface)
+    if not follow_daemon(watched, seconds=seconds, most=flows, json=json):
+        follow(watched, seconds=seconds, most=flows, json=json)
 
 
 @COMMANDS.command()
@@ -291,11 +291,11 @@ def pack(
     from n3ic.exporters.xdp.verdict_lists import Limits
     from n3ic.systems.xdp.daemon import write_pack
 
-    chosen = _choices(
+    chosen_plan = _choices(
         clock, policy, rule, slot, Limits(dry_run, max_blocked, new_flows=new_flows), verdicts,
         flows, memory, model,
     )  # fmt: skip
-    network = write_pack(export, out, chosen)
+    network = write_pack(export, out, chosen_plan)
     print_result(f"{out}: {network.name} {network.digest[:12]} in slot {slot}")
 
 
@@ -318,10 +318,14 @@ def update(
 
     is_export = (model / MANIFEST).is_file() and read_manifest(model)["target"] == "xdp"
     network = exported(model)[0] if is_export else _model(model)
-    done = swap(Interface.named(interface), network, slot, export=model if is_export else None)
-    if done.note:
-        print_note(f"{interface}: {done.note}")
-    print_result(f"{interface}: slot {done.slot} holds {network.name} {network.digest[:12]}")
+    model_update = swap(
+        Interface.named(interface), network, slot, export=model if is_export else None
+    )
+    if model_update.note:
+        print_note(f"{interface}: {model_update.note}")
+    print_result(
+        f"{interface}: slot {model_update.slot} holds {network.name} {network.digest[:12]}"
+    )
 
 
 WHAT = (
@@ -349,8 +353,8 @@ def block(
     from n3ic.systems.xdp.deployment import put_verdict
     from n3ic.systems.xdp.program_record import Interface
 
-    shown = put_verdict(Interface.named(interface), what, *operators_action(action), ttl)
-    print_result(f"{interface}: {shown}: {action}{f' for {ttl:g} s' if ttl is not None else ''}")
+    entry = put_verdict(Interface.named(interface), what, *operators_action(action), ttl)
+    print_result(f"{interface}: {entry}: {action}{f' for {ttl:g} s' if ttl is not None else ''}")
 
 
 @COMMANDS.command()
@@ -373,8 +377,8 @@ def allow(
             raise UsageError(f"{interface}: {what} is not on the list: see n3ic xdp list")
         print_result(f"{interface}: {what}: no longer allowed")
         return
-    shown = put_verdict(Interface.named(interface), what, "allow", 0, ttl)
-    print_result(f"{interface}: {shown}: allowed{f' for {ttl:g} s' if ttl is not None else ''}")
+    entry = put_verdict(Interface.named(interface), what, "allow", 0, ttl)
+    print_result(f"{interface}: {entry}: allowed{f' for {ttl:g} s' if ttl is not None else ''}")
 
 
 @COMMANDS.command()
@@ -398,11 +402,11 @@ def list_(interface: InterfaceName, json: JsonFlag = False) -> None:
     from n3ic.systems.xdp.program_record import Interface
     from n3ic.systems.xdp.terminal import show_verdicts
 
-    found = listed_verdicts(Interface.named(interface))
+    verdicts = listed_verdicts(Interface.named(interface))
     if json:
-        print_json({name: [asdict(one) for one in some] for name, some in found.items()})
+        print_json({name: [asdict(one) for one in some] for name, some in verdicts.items()})
     else:
-        show_verdicts(interface, found)
+        show_verdicts(interface, verdicts)
 
 
 @COMMANDS.command()
@@ -412,8 +416,8 @@ def unload(interface: InterfaceName) -> None:
     from n3ic.systems.xdp.deployment import unload as detach
     from n3ic.systems.xdp.program_record import Interface
 
-    there = detach(Interface.named(interface))
-    print_result(f"{interface}: {'unloaded' if there else 'nothing of n3ic is loaded there'}")
+    was_loaded = detach(Interface.named(interface))
+    print_result(f"{interface}: {'unloaded' if was_loaded else 'nothing of n3ic is loaded there'}")
 
 
 @COMMANDS.command()

@@ -44,12 +44,12 @@ def write_pack(export: Path, out: Path, choices: Choices) -> Classifier:
     """
     model, _, table = exported(export)
     check_times(model)
-    made = plan(model, table, choices)
-    data = packing.pack(export, made)
+    planned = plan(model, table, choices)
+    data = packing.pack(export, planned)
     if out.suffix == ".deb":
         data = package(export, data)
     write_atomic(free_path(out, replace=True), data)
-    return made.models[choices.otherwise]
+    return planned.models[choices.otherwise]
 
 
 def follow_daemon(
@@ -83,12 +83,12 @@ def follow_daemon(
                 f"{path}: {error.strerror or error}: n3icd is not running; start it with "
                 f"systemctl start n3icd@{interface.name}"
             ) from error
-        told = _lines(reader, path, end)
-        hello = next(told, {})
+        messages = _lines(reader, path, end)
+        hello = next(messages, {})
         space = Path("/proc/self/ns/net").stat().st_ino
         if (hello.get("index"), hello.get("namespace")) != (interface.index, space):
             raise UsageError(f"{path}: the n3icd of another interface")
-        for flow in told:
+        for flow in messages:
             if "lost" in flow:
                 print_note(f"{interface.name}: {flow['lost']:,} flows came too fast to be shown")
                 continue
@@ -101,7 +101,7 @@ def follow_daemon(
 
 def _lines(reader: socket.socket, path: Path, end: float | None) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects that a socket sends, one per line, until a time is reached."""
-    left = b""
+    partial = b""
     while True:
         check()
         if end is not None:
@@ -109,12 +109,12 @@ def _lines(reader: socket.socket, path: Path, end: float | None) -> Iterator[dic
                 return
             reader.settimeout(remaining)
         try:
-            got = reader.recv(1 << 16)
+            received = reader.recv(1 << 16)
         except TimeoutError:
             return
-        if not got or len(left) > _LINE:
+        if not received or len(partial) > _LINE:
             raise UsageError(f"{path}: n3icd ended, or sent something that is not a flow")
-        *whole, left = (left + got).split(b"\n")
+        *whole, partial = (partial + received).split(b"\n")
         for line in whole:
             try:
                 yield dict(text.loads(line))

@@ -53,9 +53,9 @@ def unload(record: DaemonRecord) -> None:
 
 def runs(record: DaemonRecord) -> bool:
     """Whether the daemon of a program is running."""
-    with socket.socket(socket.AF_UNIX) as asked:
-        asked.settimeout(_PATIENCE_S)
-        return asked.connect_ex(record.control) == 0
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_PATIENCE_S)
+        return connection.connect_ex(record.control) == 0
 
 
 def _ask(record: DaemonRecord, request: bytes) -> str | None:
@@ -69,21 +69,21 @@ def _ask(record: DaemonRecord, request: bytes) -> str | None:
             permitted.
     """
     path = record.control
-    with socket.socket(socket.AF_UNIX) as asked:
-        asked.settimeout(_PATIENCE_S)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_PATIENCE_S)
         try:
-            asked.connect(path)
+            connection.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
             return None
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or error}: run as root") from error
         answer = b""
         with suppress(OSError):  # n3icd may answer, and close, before it has read everything
-            asked.sendall(request)
+            connection.sendall(request)
         with suppress(OSError):
-            while part := asked.recv(4096):
+            while part := connection.recv(4096):
                 answer += part
-    said = answer.decode(errors="replace").strip()
-    if said == "ok":
-        return said
-    raise UsageError(f"n3icd: {said.removeprefix('error ') or 'ended before it answered'}")
+    reply = answer.decode(errors="replace").strip()
+    if reply == "ok":
+        return reply
+    raise UsageError(f"n3icd: {reply.removeprefix('error ') or 'ended before it answered'}")

@@ -53,9 +53,9 @@ def package(export: Path, pack: bytes) -> bytes:
     if machine not in _ARCHITECTURES:
         raise UsageError(f"{daemon / 'n3icd'}: not a program for {', '.join(_known())}")
     when = int(os.environ.get("SOURCE_DATE_EPOCH", _EPOCH))
-    given = [os.environ.get(name, "n3ic") for name in ("DEBFULLNAME", "DEBEMAIL")]
+    maintainer = [os.environ.get(name, "n3ic") for name in ("DEBFULLNAME", "DEBEMAIL")]
     made_by = {
-        "maintainer": _line("{} <{}>".format(*given)),
+        "maintainer": _line("{} <{}>".format(*maintainer)),
         "version": __version__,
         "architecture": _ARCHITECTURES[machine],
         "date": time.strftime("%a, %d %b %Y %H:%M:%S +0000", time.gmtime(when)),

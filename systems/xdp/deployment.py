@@ -95,10 +95,10 @@ def load(
     """
     model, per_cpu, table = exported(export)
     policy_parser.check_times(model)
-    made = plan(model, table, choices)
-    choices = made.choices
-    check_hook(interface.name, made.acts, mode)
-    chosen = [policy_parser.rule(text) for text in choices.rules]
+    planned = plan(model, table, choices)
+    choices = planned.choices
+    check_hook(interface.name, planned.acts, mode)
+    rules = [policy_parser.rule(text) for text in choices.rules]
     place, structure = export / "meter", structure_of([model])
     _check_free(interface, mode)
     if mode != "tcx":
@@ -113,7 +113,7 @@ def load(
             MeterPrograms(
                 image,
                 str(place / OBJECT),
-                made.spec,
+                planned.spec,
                 structure,
                 clock=choices.clock,
                 table=table,
@@ -126,8 +126,8 @@ def load(
         ):
             _check_free(interface, mode)
             remove_record(interface)  # a program that was detached by other means may have left one
-            _fill(programs, structure, made)
-            programs.set_rules(chosen, choices.otherwise)
+            _fill(programs, structure, planned)
+            programs.set_rules(rules, choices.otherwise)
             record = ProgramRecord(
                 programs.program.id,
                 way,
@@ -142,7 +142,7 @@ def load(
                 priority,
             )
             try:
-                for network in made.models.values():
+                for network in planned.models.values():
                     write_model(interface, network)
                 write_record(interface, record, image, [model])
                 attached = _attach(interface, programs, record, image)
@@ -152,23 +152,23 @@ def load(
                     return Deployment(attached, note, programs.room)
                 refused.append(attached)
             except BaseException:
-                found = query(interface.index)
-                if found is not None and found.program_id == record.program_id:
-                    detach(interface.index, found, programs.program)
+                remnant = query(interface.index)
+                if remnant is not None and remnant.program_id == record.program_id:
+                    detach(interface.index, remnant, programs.program)
                 remove_record(interface)
                 raise
             remove_record(interface)
     raise refused[-1]
 
 
-def _fill(programs: MeterPrograms, structure: Structure, made: Plan) -> None:
+def _fill(programs: MeterPrograms, structure: Structure, planned: Plan) -> None:
     """Put networks and policies into the maps."""
-    for slot, network in made.models.items():
+    for slot, network in planned.models.items():
         programs.set_model(slot, value_bytes(structure, network))
-    rows, interfaces = made.policies()
+    rows, interfaces = planned.policies()
     for i, name in interfaces.items():
         programs.maps["interfaces"].update(i, policy_parser.index_of(name))
-    for cpu in made.cpus:
+    for cpu in planned.cpus:
         programs.maps["cpus"].update(cpu, CPU_QUEUE)
     for i, row in rows.items():
         programs.maps["policies"].update(i, row)
@@ -223,8 +223,8 @@ def is_attached(interface: Interface, record: ProgramRecord) -> bool:
     Raises:
         UsageError: The interface no longer exists.
     """
-    found = _query(interface)
-    return found is not None and found.program_id == record.program_id
+    attached = _query(interface)
+    return attached is not None and attached.program_id == record.program_id
 
 
 def _query(interface: Interface) -> AttachedProgram | None:
@@ -234,8 +234,8 @@ def _query(interface: Interface) -> AttachedProgram | None:
         UsageError: The interface no longer exists.
     """
     try:
-        found = query(interface.index)
-        if found is None:
+        attached = query(interface.index)
+        if attached is None:
             socket.if_indextoname(interface.index)
     except (OSError, BpfError) as error:
         if isinstance(error, BpfError) and error.number != errno.ENODEV:
@@ -243,21 +243,21 @@ def _query(interface: Interface) -> AttachedProgram | None:
         raise UsageError(
             f"{interface.name}: the interface is gone, and its program with it"
         ) from error
-    return found
+    return attached
 
 
 def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Classifier]:
     """The models that are now in the kernel's map, by slot; those without a record are left out."""
-    found: dict[int, Classifier] = {}
+    networks: dict[int, Classifier] = {}
     for _ in range(_TRIES):
         digests = programs.digests()
-        found = {}
+        networks = {}
         for slot, digest in digests.items():
             with suppress(FileNotFoundError):  # an update swapped the model and removed its file
-                found[slot] = read_model(interface, digest)
-        if len(found) == len(digests):
+                networks[slot] = read_model(interface, digest)
+        if len(networks) == len(digests):
             break
-    return found
+    return networks
 
 
 def attached_record(interface: Interface) -> ProgramRecord:
@@ -271,30 +271,30 @@ def attached_record(interface: Interface) -> ProgramRecord:
 
 def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[Classifier]]:
     """The record, object file and networks of the program that is attached now."""
-    found = _query(interface)
+    attached = _query(interface)
     try:
-        record, image, compiled = _recorded(interface, found)
+        record, image, compiled = _recorded(interface, attached)
     except UsageError:
-        if _query(interface) == found:
+        if _query(interface) == attached:
             raise
         return _attached(interface)  # an update has replaced the program: read the new record
-    return replace(record, mode=(found and found.mode) or record.mode), image, compiled
+    return replace(record, mode=(attached and attached.mode) or record.mode), image, compiled
 
 
 def _recorded(
-    interface: Interface, found: AttachedProgram | None
+    interface: Interface, attached: AttachedProgram | None
 ) -> tuple[ProgramRecord, bytes, list[Classifier]]:
     """The record, object file and networks of the program that a query found."""
-    known = recorded_programs(interface)
-    if found is not None and not known and _name_of(found.program_id) in METERS:
-        raise UsageError(_of_daemon(interface, found.program_id))
-    if known and (found is None or found.program_id not in known):
-        now = "nothing" if found is None else f"program {found.program_id}"
+    recorded = recorded_programs(interface)
+    if attached is not None and not recorded and _name_of(attached.program_id) in METERS:
+        raise UsageError(_of_daemon(interface, attached.program_id))
+    if recorded and (attached is None or attached.program_id not in recorded):
+        now = "nothing" if attached is None else f"program {attached.program_id}"
         raise UsageError(
-            f"{interface.name}: n3ic loaded program {known[-1]}, but {now} is attached "
+            f"{interface.name}: n3ic loaded program {recorded[-1]}, but {now} is attached "
             f"there now; n3ic xdp unload {interface.name} forgets it"
         )
-    return read_record(interface, found.program_id if found else 0)
+    return read_record(interface, attached.program_id if attached else 0)
 
 
 @dataclass(frozen=True)
@@ -340,29 +340,29 @@ def update(
             raise ExportError(
                 f"{model.name}: its meter is not the program's: load an export of it instead"
             )
-        named = models[record.otherwise].classes
-        if record.policies and model.classes != named:
+        classes = models[record.otherwise].classes
+        if record.policies and model.classes != classes:
             raise ExportError(
                 f"{model.name} tells {', '.join(model.classes)}, but the policies of "
-                f"{interface.name} are for the classes {', '.join(named)}: load an export instead"
+                f"{interface.name} are for the classes {', '.join(classes)}: load an export instead"
             )
-        chosen = record.otherwise if slot is None else slot
-        check_slot(chosen)
+        place = record.otherwise if slot is None else slot
+        check_slot(place)
         if isinstance(record, DaemonRecord):
-            daemon_requests.update(interface, record, chosen, model)
-            return ModelUpdate(chosen)
+            daemon_requests.update(interface, record, place, model)
+            return ModelUpdate(place)
         write_model(interface, model)
-        models[chosen], attached = model, record.program_id
+        models[place], attached = model, record.program_id
         try:
-            programs.set_model(chosen, value_bytes(programs.structure, model))
+            programs.set_model(place, value_bytes(programs.structure, model))
         except ExportError as error:
             attached = _succeed(interface, record, programs, models, export)
             note = f"a new program, which took over the flows: {error}"
         else:
-            programs.clear_tally(chosen)
+            programs.clear_tally(place)
             note = ""
         forget_others(interface, attached, {m.digest for m in models.values()})
-    return ModelUpdate(chosen, note)
+    return ModelUpdate(place, note)
 
 
 def _succeed(
@@ -414,11 +414,11 @@ def _succeed(
             return new.program_id
         # Detach first: both at once would count packets twice. Some packets now pass unmetered.
         dispatcher.detach(interface.index, record.program_id, record.mode)
-        made = _attach(interface, following, new, image)
-        if isinstance(made, BpfError):
-            raise made
-        write_record(interface, made, image, compiled)
-        return made.program_id
+        successor = _attach(interface, following, new, image)
+        if isinstance(successor, BpfError):
+            raise successor
+        write_record(interface, successor, image, compiled)
+        return successor.program_id
 
 
 def _built(
@@ -454,29 +454,29 @@ def unload(interface: Interface) -> bool:
     Raises:
         UsageError: The attached program was not loaded by n3ic.
     """
-    known = interface.folder.exists()
+    recorded = interface.folder.exists()
     with changing(interface):
-        found = query(interface.index)
-        if found is not None:
-            with program_by_id(found.program_id) as program:
+        attached = query(interface.index)
+        if attached is not None:
+            with program_by_id(attached.program_id) as program:
                 if program.name not in METERS:
                     raise UsageError(
-                        f"{interface.name}: program {found.program_id} ({program.name}) is not "
+                        f"{interface.name}: program {attached.program_id} ({program.name}) is not "
                         f"n3ic's: ip link set dev {interface.name} xdp off takes it away"
                     )
-                daemon = daemon_record(interface, found.program_id)
+                daemon = daemon_record(interface, attached.program_id)
                 if daemon is not None:
                     daemon_requests.unload(daemon)
                     remove_record(interface)
                     return True
                 try:
-                    detach(interface.index, found, program)
+                    detach(interface.index, attached, program)
                 except BpfError as error:
                     if recorded_programs(interface):
                         raise
-                    raise UsageError(_of_daemon(interface, found.program_id)) from error
+                    raise UsageError(_of_daemon(interface, attached.program_id)) from error
         remove_record(interface)
-    return found is not None or known
+    return attached is not None or recorded
 
 
 def put_verdict(
@@ -573,17 +573,17 @@ def _image(place: Path) -> bytes:
 
 
 def _check_free(interface: Interface, mode: AttachMode | None) -> None:
-    found = query(interface.index)
-    if found is None:
+    attached = query(interface.index)
+    if attached is None:
         return
-    name = _name_of(found.program_id)
+    name = _name_of(attached.program_id)
     if name in METERS and not recorded_programs(interface):
-        raise UsageError(_of_daemon(interface, found.program_id))
+        raise UsageError(_of_daemon(interface, attached.program_id))
     if mode == "tcx" and name not in METERS:
         return  # the program is at the XDP hook, not at tcx
     if name in METERS:
         raise UsageError(
-            f"{interface.name}: n3ic has loaded program {found.program_id} there already: "
+            f"{interface.name}: n3ic has loaded program {attached.program_id} there already: "
             f"n3ic xdp update {interface.name} MODEL swaps its model while packets flow; for other "
             f"policies, rules or sizes, n3ic xdp unload {interface.name} and load again"
         )
@@ -593,7 +593,7 @@ def _check_free(interface: Interface, mode: AttachMode | None) -> None:
     if name == dispatcher.NAME:
         dispatcher.needed()
     raise UsageError(
-        f"{interface.name}: program {found.program_id} ({name}) is attached: somebody else's; "
+        f"{interface.name}: program {attached.program_id} ({name}) is attached: somebody else's; "
         f"ip link set dev {interface.name} xdp off takes it away, or load it by libxdp "
         "(xdp-loader), whose dispatcher runs several"
     )
@@ -622,10 +622,10 @@ def _attach(
             return record
         with dispatcher.attached(
             interface.index, image, programs.program, record.mode, record.priority
-        ) as made:
-            found = query(interface.index)
-            priority = record.priority if found and found.dispatched else None
-            return replace(record, program_id=made.id, priority=priority)
+        ) as program:
+            attached = query(interface.index)
+            priority = record.priority if attached and attached.dispatched else None
+            return replace(record, program_id=program.id, priority=priority)
     except BpfError as error:
         if record.mode != "native" or error.number not in _NOT_NATIVE:
             raise
@@ -639,11 +639,11 @@ def _alone(record: ProgramRecord, priority: int | None) -> str:
     return "this kernel cannot run XDP programs from a dispatcher: this one is alone there"
 
 
-def _note(interface: Interface, used: AttachMode, refused: Sequence[BpfError]) -> str:
+def _note(interface: Interface, mode: AttachMode, refused: Sequence[BpfError]) -> str:
     """Why a program was not attached in the best mode; empty if it was."""
     if not refused:
         return ""
-    if used == "native":
+    if mode == "native":
         return f"{interface.name} takes no frames in several pieces ({refused[0]}): short ones only"
     why = f"has no native XDP{' at its MTU' if refused[0].number == errno.ERANGE else ''}"
     return f"{interface.name} {why} ({refused[0]}): generic, and slower"

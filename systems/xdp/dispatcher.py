@@ -92,8 +92,8 @@ def libxdp() -> Any | None:
         ("xdp_multiprog__attach_mode", number, [pointer]),
         ("xdp_multiprog__next_prog", pointer, [pointer, pointer]),
     ):
-        found = getattr(library, function)
-        found.restype, found.argtypes = result, arguments
+        symbol = getattr(library, function)
+        symbol.restype, symbol.argtypes = result, arguments
     library.libxdp_set_print(_QUIET)
     return library
 
@@ -120,21 +120,21 @@ def dispatched(interface: int) -> Dispatched | None:
     with program_by_id(there.program_id) as program:
         if program.name != NAME:  # do not ask libxdp: 1.3 leaves the program that it examines open
             return None
-    found = ctypes.c_void_p(library.xdp_multiprog__get_from_ifindex(interface))
-    if library.libxdp_get_error(found):
+    dispatcher = ctypes.c_void_p(library.xdp_multiprog__get_from_ifindex(interface))
+    if library.libxdp_get_error(dispatcher):
         return None
     try:
-        mode = _MODES[int(library.xdp_multiprog__attach_mode(found))]
+        mode = _MODES[int(library.xdp_multiprog__attach_mode(dispatcher))]
         programs = {}
-        one = library.xdp_multiprog__next_prog(None, found)
+        one = library.xdp_multiprog__next_prog(None, dispatcher)
         while one:
             place = ctypes.c_void_p(one)
             name = library.xdp_program__name(place).decode(errors="replace")
             programs[int(library.xdp_program__id(place))] = name
-            one = library.xdp_multiprog__next_prog(place, found)
+            one = library.xdp_multiprog__next_prog(place, dispatcher)
         return Dispatched(mode or "native", programs)
     finally:
-        library.xdp_multiprog__close(found)
+        library.xdp_multiprog__close(dispatcher)
 
 
 @contextmanager
@@ -166,23 +166,23 @@ def attached(
         options = _ProgramOptions(
             size=ctypes.sizeof(_ProgramOptions), object=opened, program=METER.encode()
         )
-        made = ctypes.c_void_p(library.xdp_program__create(ctypes.byref(options)))
-        if error := library.libxdp_get_error(made):
+        handle = ctypes.c_void_p(library.xdp_program__create(ctypes.byref(options)))
+        if error := library.libxdp_get_error(handle):
             return int(error)
         try:
-            library.xdp_program__set_run_prio(made, priority)
-            library.xdp_program__set_chain_call_enabled(made, _XDP_PASS, True)
-            library.xdp_program__set_xdp_frags_support(made, True)
-            return int(library.xdp_program__attach(made, interface, _MODES.index(mode), 0))
+            library.xdp_program__set_run_prio(handle, priority)
+            library.xdp_program__set_chain_call_enabled(handle, _XDP_PASS, True)
+            library.xdp_program__set_xdp_frags_support(handle, True)
+            return int(library.xdp_program__attach(handle, interface, _MODES.index(mode), 0))
         finally:
-            library.xdp_program__close(made)
+            library.xdp_program__close(handle)
 
     with ExitStack() as stack:
         shares = [stack.enter_context(m) for m in program.maps()]
-        made = stack.enter_context(
+        opened = stack.enter_context(
             BpfObject(image, "libxdp", shares=shares, without=(METER_TC, END, PASS), load=load)
         )
-        yield made.programs[METER]
+        yield opened.programs[METER]
 
 
 def detach(interface: int, number: int, mode: AttachMode) -> None:
@@ -192,10 +192,10 @@ def detach(interface: int, number: int, mode: AttachMode) -> None:
         BpfError: The kernel or libxdp refuses.
     """
     library = needed()
-    found = ctypes.c_void_p(library.xdp_program__from_id(number))
-    error = library.libxdp_get_error(found)
+    program = ctypes.c_void_p(library.xdp_program__from_id(number))
+    error = library.libxdp_get_error(program)
     if not error:
-        error = library.xdp_program__detach(found, interface, _MODES.index(mode), 0)
-        library.xdp_program__close(found)
+        error = library.xdp_program__detach(program, interface, _MODES.index(mode), 0)
+        library.xdp_program__close(program)
     if error and error != -errno.ENOENT:
         raise BpfError(f"libxdp: program {number} stays attached: error {-error}", -error)

@@ -21,19 +21,19 @@ def query(interface: int) -> AttachedProgram | None:
         with libbpf.program_by_id(number) as program:
             if program.name == METER_TC:
                 return AttachedProgram(number, "tcx")
-    found = libbpf.query(interface)
-    beside = dispatcher.dispatched(interface) if found is not None else None
+    attached = libbpf.query(interface)
+    beside = dispatcher.dispatched(interface) if attached is not None else None
     for number, name in beside.programs.items() if beside else ():
         if beside and name == METER:
             return AttachedProgram(number, beside.mode, dispatched=True)
-    return found
+    return attached
 
 
-def detach(interface: int, found: AttachedProgram, program: libbpf.BpfProgram) -> None:
+def detach(interface: int, attached: AttachedProgram, program: libbpf.BpfProgram) -> None:
     """Detach a program that :func:`query` found."""
-    mode = found.mode or "native"
-    if found.dispatched:
-        dispatcher.detach(interface, found.program_id, mode)
+    mode = attached.mode or "native"
+    if attached.dispatched:
+        dispatcher.detach(interface, attached.program_id, mode)
     else:
         libbpf.detach(interface, mode, program)
 

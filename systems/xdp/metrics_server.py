@@ -30,13 +30,13 @@ def serve(interface: Interface, address: str, port: int, *, seconds: float | Non
         UsageError: No program is loaded there (any more), or the port is in use.
         MissingDependencyError: prometheus-client is not installed.
     """
-    found = registry(lambda: status(interface))
+    collectors = registry(lambda: status(interface))
     from prometheus_client import start_http_server
 
     with open_program(interface):
         pass
     try:
-        server, thread = start_http_server(port, address, found)
+        server, thread = start_http_server(port, address, collectors)
     except OSError as error:
         raise UsageError(f"{address}:{port}: {error.strerror or error}") from error
     print_note(f"http://{address}:{server.server_port}/metrics")

@@ -58,8 +58,8 @@ class Interface:
         try:
             return cls(name, socket.if_nametoindex(name))
         except OSError as error:
-            known = ", ".join(sorted(n for _, n in socket.if_nameindex()))
-            raise UsageError(f"there is no interface {name!r}: there are {known}") from error
+            names = ", ".join(sorted(n for _, n in socket.if_nameindex()))
+            raise UsageError(f"there is no interface {name!r}: there are {names}") from error
 
     @property
     def folder(self) -> Path:
@@ -183,36 +183,36 @@ def daemon_record(interface: Interface, program_id: int) -> DaemonRecord | None:
 
 def _of_daemon(folder: Path, program_id: int) -> tuple[DaemonRecord, bytes, list[Classifier]]:
     """Read what ``n3icd`` wrote: see ``record_write`` in ``exporters/xdp/daemon/store.c``."""
-    given, pack = json.loads((folder / _DAEMON).read_bytes()), (folder / PACK).read_bytes()
-    found = _unpacked(pack)
-    about = found.about
-    if given["version"] != VERSION:
-        raise ValueError(f"version {given['version']!r}, this n3ic reads {VERSION}")
+    fields, pack = json.loads((folder / _DAEMON).read_bytes()), (folder / PACK).read_bytes()
+    unpacked = _unpacked(pack)
+    about = unpacked.about
+    if fields["version"] != VERSION:
+        raise ValueError(f"version {fields['version']!r}, this n3ic reads {VERSION}")
     record = DaemonRecord(
         program_id,
-        given["mode"],
-        given["pack"],
+        fields["mode"],
+        fields["pack"],
         about["clock"],
         policies=tuple(about["policies"]),
         rules=tuple(about["rules"]),
         otherwise=about["otherwise"],
         table=about["table"],
-        pins=given["pins"],
-        socket=given["socket"],
-        control=given["control"],
+        pins=fields["pins"],
+        socket=fields["socket"],
+        control=fields["control"],
         pack=pack,
     )
-    return record, (folder / _OBJECT).read_bytes(), [found.compiled]
+    return record, (folder / _OBJECT).read_bytes(), [unpacked.compiled]
 
 
 _unpacked = lru_cache(maxsize=2)(unpack)  # the same pack is read again and again
 
 
 def _record(data: Mapping[str, Any]) -> ProgramRecord:
-    given = dict(data)
-    if given.pop("version") != VERSION:
+    fields = dict(data)
+    if fields.pop("version") != VERSION:
         raise ValueError(f"version {data['version']!r}, this n3ic reads {VERSION}")
-    return from_plain(ProgramRecord, given, strict=True)
+    return from_plain(ProgramRecord, fields, strict=True)
 
 
 def write_model(interface: Interface, model: Classifier) -> None:
@@ -228,8 +228,8 @@ def read_model(interface: Interface, digest: str) -> Classifier:
         FileNotFoundError: The model is not stored, or has been removed.
     """
     for pack in interface.folder.glob(f"*/{PACK}"):
-        if digest in (found := _unpacked(pack.read_bytes()).networks):
-            return found[digest]
+        if digest in (unpacked := _unpacked(pack.read_bytes()).networks):
+            return unpacked[digest]
     path = interface.folder / f"{digest}.n3ic"
     path.stat()
     return load_model(path)

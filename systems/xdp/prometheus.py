@@ -30,9 +30,9 @@ def registry(status: Callable[[], ProgramStatus]) -> CollectorRegistry:
         def describe(self) -> Iterable[Metric]:
             return ()
 
-    found = CollectorRegistry(auto_describe=False)
-    found.register(Figures())
-    return found
+    collectors = CollectorRegistry(auto_describe=False)
+    collectors.register(Figures())
+    return collectors
 
 
 def metrics(status: ProgramStatus) -> Iterator[Metric]:
@@ -48,9 +48,9 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
     def single(
         kind: type[CounterMetricFamily | GaugeMetricFamily], name: str, text: str, value: float
     ) -> Metric:
-        found = kind(f"n3ic_xdp_{name}", text, labels=["interface"])
-        found.add_metric(where, value)
-        return found
+        family = kind(f"n3ic_xdp_{name}", text, labels=["interface"])
+        family.add_metric(where, value)
+        return family
 
     for name, text, value in (
         ("packets", "Packets that the program saw", status.packets),
@@ -96,12 +96,12 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
     for name in ALARMS:
         alarm.add_metric([*where, name], name in status.alarms)
     yield alarm
-    for name, text, found in (
+    for name, text, counts in (
         ("packets_aside", "Packets of no flow, by reason", status.aside),
         ("decisions", "Decisions, by what brought them", status.ends),
     ):
         by_reason = CounterMetricFamily(f"n3ic_xdp_{name}", text, labels=["interface", "reason"])
-        for reason, value in found.items():
+        for reason, value in counts.items():
             by_reason.add_metric([*where, reason], value)
         yield by_reason
     verdicts = CounterMetricFamily(

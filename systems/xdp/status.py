@@ -162,7 +162,7 @@ def status_of(
     }
     config = programs.config()
     of_verdicts: dict[str, Any] = {name: counters[name] for name in _VERDICT_COUNTERS}
-    made = ProgramStatus(
+    program_status = ProgramStatus(
         interface=interface.name,
         mode=record.mode,
         place=record.place,
@@ -191,7 +191,7 @@ def status_of(
         dry_run=bool(config["dry_run"]),
         **of_verdicts,
     )
-    return replace(made, alarms=dict(alarms(made)))
+    return replace(program_status, alarms=dict(alarms(program_status)))
 
 
 def alarms(status: ProgramStatus) -> Iterator[tuple[str, str]]:
@@ -225,14 +225,14 @@ def sweep(record: ProgramRecord, programs: MeterPrograms) -> None:
 
 
 def _beside(interface: Interface, record: ProgramRecord) -> tuple[str, ...]:
-    found = dispatched(interface.index) if record.priority is not None else None
-    others = found.programs.items() if found else ()
+    dispatcher_state = dispatched(interface.index) if record.priority is not None else None
+    others = dispatcher_state.programs.items() if dispatcher_state else ()
     return tuple(name for number, name in others if number != record.program_id)
 
 
 def _slot(programs: MeterPrograms, slot: int, model: Classifier) -> SlotStatus:
     tally = programs.tally(slot)
-    seen = int(tally["class"].sum() + tally["shunted"])
+    flows_seen = int(tally["class"].sum() + tally["shunted"])
     counts = bit_counts(programs.structure, model, tally["row"].astype("int64"))
     margins = [int(n) for n in tally["margin"]]
     while margins and not margins[-1]:
@@ -243,6 +243,6 @@ def _slot(programs: MeterPrograms, slot: int, model: Classifier) -> SlotStatus:
         classes=dict(zip(model.classes, (int(n) for n in tally["class"]), strict=False)),
         shunted=int(tally["shunted"]),
         margins=tuple(margins),
-        drift=tuple(drift(model.input, counts, seen)),
-        domain=ood_report(model.input, counts, seen),
+        drift=tuple(drift(model.input, counts, flows_seen)),
+        domain=ood_report(model.input, counts, flows_seen),
     )

@@ -106,7 +106,7 @@ def lines(status: ProgramStatus) -> list[str]:
     return out
 
 
-def show_verdicts(interface: str, found: Mapping[str, list[ListedVerdict]]) -> None:
+def show_verdicts(interface: str, verdicts: Mapping[str, list[ListedVerdict]]) -> None:
     """Print the verdicts in force, by list."""
     rows = [
         (
@@ -116,8 +116,8 @@ def show_verdicts(interface: str, found: Mapping[str, list[ListedVerdict]]) -> N
             "ever" if one.left_s is None else f"{one.left_s:,.0f} s",
             f"{one.packets:,}",
         )
-        for some in found.values()
-        for one in some
+        for entries in verdicts.values()
+        for one in entries
     ]
     if not rows:
         print_result(f"{interface}: nothing is allowed or blocked")
@@ -138,9 +138,9 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
         UsageError: No program is loaded there (any more), or another process already watches it.
     """
     end = None if seconds is None else time.monotonic() + seconds
-    left, swept = most, 0.0
-    shown: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
-    known: set[str] = set()  # alarms that were already printed
+    remaining, swept = most, 0.0
+    latest: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
+    printed: set[str] = set()  # alarms that were already printed
     screen = console()
     live: Any = nullcontext()
     if not json and screen.is_terminal:
@@ -149,7 +149,7 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
         live = Live(console=screen, auto_refresh=False)
 
     def going() -> bool:
-        return (end is None or time.monotonic() < end) and left != 0
+        return (end is None or time.monotonic() < end) and remaining != 0
 
     with live as view:
         while going():
@@ -163,25 +163,25 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
                         sweep(record, programs)
                         swept = time.monotonic()
                         if view is None:
-                            _tell_alarms(status_of(interface, record, programs), known)
-                    for flow in list(_decided(interface, programs, models))[:left]:
-                        left = None if left is None else left - 1
-                        shown.append(flow)
+                            _print_new_alarms(status_of(interface, record, programs), printed)
+                    for flow in list(_decided(interface, programs, models))[:remaining]:
+                        remaining = None if remaining is None else remaining - 1
+                        latest.append(flow)
                         if json:
                             print_result(text.dumps(flow, sort_keys=True))
                         elif view is None:
                             print_result(line_of(flow))
                     if view is not None:
                         status = status_of(interface, record, programs)
-                        view.update(_page(status, shown), refresh=True)
+                        view.update(_page(status, latest), refresh=True)
 
 
-def _tell_alarms(status: ProgramStatus, known: set[str]) -> None:
+def _print_new_alarms(status: ProgramStatus, printed: set[str]) -> None:
     """Print each alarm once."""
     for name, line in status.alarms.items():
-        if name not in known:
+        if name not in printed:
             print_note(f"{status.interface}: ALARM {line}")
-    known.update(status.alarms)
+    printed.update(status.alarms)
 
 
 def _decided(

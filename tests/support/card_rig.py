@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.coordinator import Coordinator, RowFlow
 from n3ic.systems.cluster.endpoint import CARD, Endpoint
 from n3ic.systems.cluster.link import LinkTiming
@@ -124,10 +124,10 @@ class MixedRing:
         self.rig = Rig(node_image(model, placement, card, **endpoints(placement, card)), folder)
         self.scores = {}
         self.flow = RowFlow(placement, self.scores.__setitem__)
-        self.home = Coordinator(placement.nodes, model.digest, self.flow.take)
+        self.home = Coordinator(placement.nodes, model.digest, self.flow.accept_data)
         timing = LinkTiming(limit=30)
         handlers = [self.home] + [
-            Node(n, held_by(model, placement, n), model.digest)
+            Node(n, parts_of(model, placement, n), model.digest)
             for n in range(1, placement.nodes + 1)
             if n != card
         ]

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.coordinator import Coordinator, RowFlow
 from n3ic.systems.cluster.dense import GemmFlow
 from n3ic.systems.cluster.endpoint import Endpoint
@@ -81,9 +81,9 @@ class BinaryRing:
         timing = timing or LinkTiming()
         self.scores = {}
         self.flow = RowFlow(placement, self.scores.__setitem__)
-        self.home = Coordinator(placement.nodes, model.digest, self.flow.take)
+        self.home = Coordinator(placement.nodes, model.digest, self.flow.accept_data)
         self.nodes = {
-            n: Node(n, held_by(model, placement, n), model.digest)
+            n: Node(n, parts_of(model, placement, n), model.digest)
             for n in range(1, placement.nodes + 1)
         }
         stations = {
@@ -126,9 +126,9 @@ class KernelRing:
         if isinstance(kernel, GemmKernel):
             self.products = GemmFlow(0, kernel.matrix.shape[1], self.results.__setitem__)
             self.flow = self.products
-        self.home = Coordinator(nodes, kernel.digest, self.flow.take)
+        self.home = Coordinator(nodes, kernel.digest, self.flow.accept_data)
         stations = {
-            n: Endpoint(Node(n, kernel.held(n, nodes), kernel.digest), nodes)
+            n: Endpoint(Node(n, kernel.arrays_of(n, nodes), kernel.digest), nodes)
             for n in range(1, nodes + 1)
         }
         self.station = Endpoint(self.home, nodes, session=7)

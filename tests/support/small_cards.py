@@ -200,14 +200,14 @@ def check(
 ) -> list[ExpectedOutcome]:
     """Every packet that left is what it must be, in its tenant's order; none is lost uncounted."""
     outcomes = [of(image, packet) for packet in packets]
-    for seen in log.left:
+    for seen in log.departures:
         told = outcomes[seen.number]
         assert seen.data == told.data, (seen.number, told.graph)
         assert not told.dropped, seen.number
         assert told.to is None or seen.user >> 24 & 0xFF == told.to
     for tenant in [*range(len(image.tenants)), None]:
         mine = [i for i, o in enumerate(outcomes) if o.tenant == tenant]
-        left = [p.number for p in log.left if outcomes[p.number].tenant == tenant]
+        left = [p.number for p in log.departures if outcomes[p.number].tenant == tenant]
         assert left == sorted(set(left))
         counted = log.counters[len(image.tenants) if tenant is None else tenant]
         refused = counted["overflow"] + (counted["over_rate"] if tenant is not None else 0)

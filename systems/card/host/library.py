@@ -207,6 +207,6 @@ class OpenCard:
 
     def counters(self, tenant: int = WIRE) -> dict[str, int]:
         """Return the counters of a tenant, or of frames without one."""
-        found = CardCounters()
-        self._c.card_count(self._card, tenant, ctypes.byref(found))
-        return found.to_dict()
+        counters = CardCounters()
+        self._c.card_count(self._card, tenant, ctypes.byref(counters))
+        return counters.to_dict()

@@ -31,14 +31,14 @@ def shape_of(card: SoftwareCard) -> CardLimits:
 def verify_card(card: SoftwareCard, directory: Path, packets: int) -> CardCheck:
     """Compare scores, joins, actions and order of all graphs' answers; see the base class."""
     library = CardLibrary(directory, shape_of(card))
-    asked = traffic(card, packets)
+    requests = traffic(card, packets)
     sent = 0
     began = time.perf_counter()
     for threads in _THREADS:
-        sent += _send(card, library.open(threads), asked)
+        sent += _send(card, library.open(threads), requests)
     seconds = time.perf_counter() - began
     counts = [0] * len(card.graphs)
-    for each in asked:
+    for each in requests:
         counts[each.graph] += len(_THREADS)
     inferences = sum(n * len(g.branches) for n, g in zip(counts, card.graphs, strict=True))
     figure = Figure(
@@ -49,17 +49,17 @@ def verify_card(card: SoftwareCard, directory: Path, packets: int) -> CardCheck:
     return CardCheck(threads_text, sent, inferences, names, (figure,), "scores")
 
 
-def _send(card: SoftwareCard, running: OpenCard, asked: Sequence[RequestFrame]) -> int:
+def _send(card: SoftwareCard, running: OpenCard, requests: Sequence[RequestFrame]) -> int:
     """Send all frames with other frames between them; return the number sent."""
     rng = np.random.default_rng(5)
     queues: list[list[int]] = [[] for _ in card.tenants]
     sent = 0
-    for number, each in enumerate(asked):
+    for number, each in enumerate(requests):
         tenant = card.graphs[each.graph].tenant
         if rng.random() < 0.2:
             sent += 1
             # A cookie that no frame has, so that an answer to this one would be noticed.
-            status = running.submit(hostile(card, each, rng), sent * _SECOND, len(asked))
+            status = running.submit(hostile(card, each, rng), sent * _SECOND, len(requests))
             if status == CallStatus.OK:
                 raise VerifyError(
                     f"the card: accepted a frame that is no request, before frame {number}"
@@ -68,19 +68,19 @@ def _send(card: SoftwareCard, running: OpenCard, asked: Sequence[RequestFrame]) 
         # A second apart, all token buckets are full, so no frame may be refused.
         status = running.submit(each.frame, sent * _SECOND, number)
         if status == CallStatus.FULL:
-            _collect(card, running, asked, queues)
+            _collect(card, running, requests, queues)
             status = running.submit(each.frame, sent * _SECOND, number)
         if status:
             raise VerifyError(f"the card: frame {number} is refused: {status.name.lower()}")
         queues[tenant].append(number)
-    _collect(card, running, asked, queues)
+    _collect(card, running, requests, queues)
     return sent
 
 
 def _collect(
     card: SoftwareCard,
     running: OpenCard,
-    asked: Sequence[RequestFrame],
+    requests: Sequence[RequestFrame],
     queues: Sequence[list[int]],
 ) -> None:
     running.wait()
@@ -89,30 +89,30 @@ def _collect(
             answer = running.next(tenant)
             if answer is None or answer.cookie != number:
                 raise VerifyError(f"the card: frame {number} is lost or out of order")
-            check_answer(card, asked[number], answer)
+            check_answer(card, requests[number], answer)
         queue.clear()
         if running.next(tenant) is not None:
             raise VerifyError(f"the card: tenant {tenant} has a superfluous answer")
 
 
-def check_answer(card: SoftwareCard, asked: RequestFrame, answer: CardAnswer) -> None:
+def check_answer(card: SoftwareCard, request: RequestFrame, answer: CardAnswer) -> None:
     """Compare an answer with the networks.
 
     Raises:
         VerifyError: a score, a result or an action differs.
     """
-    graph = card.graphs[asked.graph]
-    scores = tuple(score for branch in asked.scores for score in branch)
-    expected = joined(graph.join, asked.results)
+    graph = card.graphs[request.graph]
+    scores = tuple(score for branch in request.scores for score in branch)
+    expected = joined(graph.join, request.results)
     rule = next(
         (r for r in graph.rules if r.is_about(expected[0].verdict, expected[0].margin)), None
     )
     action = (rule.action, rule.value) if rule else ("forward", 0)
-    for what, want, got in (
-        ("graph", asked.graph, answer.graph),
+    for what, expected_value, actual in (
+        ("graph", request.graph, answer.graph),
         ("scores", scores, answer.scores[: len(scores)]),
         ("results", expected, answer.results),
         ("action", action, (answer.action, answer.value)),
     ):
-        if want != got:
-            raise VerifyError(f"the card: {graph.name}: {what} {got}, expected {want}")
+        if expected_value != actual:
+            raise VerifyError(f"the card: {graph.name}: {what} {actual}, expected {expected_value}")

@@ -63,8 +63,8 @@ def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
     (out / "models").mkdir()
     for network, model in zip(values["networks"], card.networks.values(), strict=True):
         (out / "models" / network["file"]).write_bytes(blob.dump(model))
-    asked = traffic(card, _EXAMPLES)
-    frames = [(a.frame, len(a.frame), second) for second, a in enumerate(asked)]
+    requests = traffic(card, _EXAMPLES)
+    frames = [(a.frame, len(a.frame), second) for second, a in enumerate(requests)]
     (out / EXAMPLE).write_bytes(pcap(_ETHERNET, frames, _SECOND, "<"))
 
 

@@ -66,10 +66,10 @@ def change_text(
     image: NetfpgaCardImage, change: CardChange, operations: Sequence[Operation]
 ) -> str:
     """Compose the file of a change."""
-    words = control.listing(operations).splitlines()
+    descriptions = control.listing(operations).splitlines()
     lines = [
-        f"{k} {a:x} {b:x} {c:x} # {told}"
-        for (k, a, b, c), told in zip(operations, words, strict=True)
+        f"{k} {a:x} {b:x} {c:x} # {what}"
+        for (k, a, b, c), what in zip(operations, descriptions, strict=True)
     ]
     who = ", ".join(change.graphs or change.networks)
     head = (image.name, f"{change.verb} {who}", str(len(lines)))

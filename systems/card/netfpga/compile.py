@@ -85,15 +85,15 @@ def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> Netf
         for n, t in card.tasks.items()
         if isinstance(t, NetworkTask | InputStage)
     }
-    chosen = [r for r in plan.regions if any(_placed(card, name) for name in r.chain)]
+    regions_used = [r for r in plan.regions if any(_placed(card, name) for name in r.chain)]
     regions: list[CardRegion] = []
     places: dict[tuple[int, str], _Place] = {}
-    number = {r.index: i for i, r in enumerate(chosen)}
+    number = {r.index: i for i, r in enumerate(regions_used)}
     chains = _Chains(card, models, options, _loads(plan), clock_hz)
-    for region in chosen:
-        tasks, found = chains.tasks(region.chain)
+    for region in regions_used:
+        tasks, task_places = chains.tasks(region.chain)
         regions.append(CardRegion(tuple(tasks)))
-        places |= {(number[region.index], name): place for name, place in found.items()}
+        places |= {(number[region.index], name): place for name, place in task_places.items()}
     _check_names(regions)
     planned = {(g.tenant, g.graph): g for g in plan.graphs}
     graphs = [
@@ -177,14 +177,21 @@ class _Chains:
 
     def _network(self, task: NetworkTask, tasks: list[CardTask], shared: list[_Shared]) -> _Place:
         model = self.models[task.name]
-        chosen = parse_options(self.options, task.options, "target netfpga")
-        if chosen["style"] == "unrolled":
-            outputs: Any = chosen["outputs"]
+        target_options = parse_options(self.options, task.options, "target netfpga")
+        if target_options["style"] == "unrolled":
+            outputs: Any = target_options["outputs"]
             tasks.append(
-                CoreTask((model,), "unrolled", None, int(chosen["pipeline"]), outputs, (task.name,))
+                CoreTask(
+                    (model,),
+                    "unrolled",
+                    None,
+                    int(target_options["pipeline"]),
+                    outputs,
+                    (task.name,),
+                )
             )
             return _Place(len(tasks) - 1)
-        layout, load = sequential_layout.plan_with(model, chosen), self.loads[task.name]
+        layout, load = sequential_layout.plan_with(model, target_options), self.loads[task.name]
         for each in shared:
             first = each.layouts[0]
             interval = CoreTask((model,), layout=first).interval
@@ -241,18 +248,18 @@ def _user(card: Card, task: UserVerilog) -> UserTask:
 
 def _check_names(regions: Sequence[CardRegion]) -> None:
     """Check that names of users' modules are unique and not those of the card's own modules."""
-    seen: dict[str, tuple[tuple[str, str], ...]] = {}
+    sources_of: dict[str, tuple[tuple[str, str], ...]] = {}
     for region in regions:
         for task in region.tasks:
             if not isinstance(task, UserTask):
                 continue
             for name in {m for file in task.sources for m in modules_of(*file)}:
-                if name.startswith("n3ic_") or seen.get(name, task.sources) != task.sources:
+                if name.startswith("n3ic_") or sources_of.get(name, task.sources) != task.sources:
                     raise CardError(
                         f"module {name} of a user's task: expected a name that no other task has "
                         "and that does not begin with n3ic_"
                     )
-                seen[name] = task.sources
+                sources_of[name] = task.sources
 
 
 # --- graphs ------------------------------------------------------------------------------------
@@ -335,10 +342,10 @@ def _branches(
             raise CardError(f"{where}: {step!r} follows a join or a policy, expected only policies")
         else:
             before.append(step)
-    found = branches or [tuple(before)]
-    if not all(found):
+    paths = branches or [tuple(before)]
+    if not all(paths):
         raise CardError(f"{where}: expected a network or a user's task, got neither")
-    return tuple(found), join, policies
+    return tuple(paths), join, policies
 
 
 def _legs(
@@ -409,9 +416,9 @@ def _share(
     """Make a tenant whose bucket lets the guaranteed rates of its graphs pass together."""
     beats = 0.0
     mine = [g for g in image.graphs if g.tenant == tenant]
-    for graph, given in zip(mine, planned, strict=True):
+    for graph, graph_plan in zip(mine, planned, strict=True):
         least = image.offset + graph.input_bytes  # bytes of a request
-        beats += given.guaranteed * math.ceil(max(given.packet_bytes, least) / BEAT)
+        beats += graph_plan.guaranteed * math.ceil(max(graph_plan.packet_bytes, least) / BEAT)
     rate = math.ceil(beats / clock_hz * RATE_UNIT)
     burst = math.ceil(sum(g.burst_bytes for g in planned) / BEAT)
     return CardTenant(

@@ -54,15 +54,15 @@ class CoreTask:
         """
         if self.layout is None:
             return 1
-        found = 1
+        clocks = 1
         for layer in self.layout.layers:
             groups, popcount = -(-layer.part // (2 if layer.masked else 3)), 3
             # A level of the popcount compresses six counts into one, and takes two clocks.
             while groups > 6:
                 groups, popcount = -(-groups // 6), popcount + 2
-            found = max(found, layer.rows, -(-(layer.rows + popcount + _AROUND) // 2))
+            clocks = max(clocks, layer.rows, -(-(layer.rows + popcount + _AROUND) // 2))
         # Modules take vectors in turn, so an inference starts that much more often.
-        return -(-found // self.layout.modules)
+        return -(-clocks // self.layout.modules)
 
     @property
     def score_w(self) -> int:
@@ -123,10 +123,10 @@ CardTask = CoreTask | InputTask | UserTask
 
 @dataclass(frozen=True)
 class CardRegion:
-    """A chain of tasks; ``held`` regions start in reset."""
+    """A chain of tasks; ``in_reset`` regions start in reset."""
 
     tasks: tuple[CardTask, ...]
-    held: bool = False
+    in_reset: bool = False
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ def wait_register(address: int, mask: int, value: int) -> Operation:
 
 def wait_left(queue: int) -> Operation:
     """Make an operation that waits until the packets now on the card from a queue have left."""
-    admitted, left = (register(COUNTER, queue, COUNTERS.index(n)) for n in ("admitted", "left"))
-    return (8, admitted, left, 0)
+    admitted, departed = (register(COUNTER, queue, COUNTERS.index(n)) for n in ("admitted", "left"))
+    return (8, admitted, departed, 0)
 
 
 def wait_clocks(clocks: int) -> Operation:
@@ -94,7 +94,7 @@ class SimulationLog:
     """Observations of a run.
 
     Attributes:
-        left: packets in the order in which they left.
+        departures: packets in the order in which they left.
         sent: clock of each packet's last beat at the input.
         counters: counters of each tenant, and of packets that name no graph, by name.
         inferred: results of the executors, in the order of their clocks.
@@ -102,7 +102,7 @@ class SimulationLog:
         simulator: name of the simulator.
     """
 
-    left: tuple[SentPacket, ...]
+    departures: tuple[SentPacket, ...]
     sent: tuple[int, ...]
     counters: tuple[dict[str, int], ...]
     inferred: tuple[ObservedInference, ...]
@@ -111,8 +111,8 @@ class SimulationLog:
 
     def latencies(self, numbers: Iterable[int]) -> list[int]:
         """Return the clocks from the last beat in to the last beat out of packets that left."""
-        left = {p.number: p.clock for p in self.left}
-        return [left[n] - self.sent[n] for n in numbers if n in left]
+        clocks = {p.number: p.clock for p in self.departures}
+        return [clocks[n] - self.sent[n] for n in numbers if n in clocks]
 
 
 def run(
@@ -142,7 +142,7 @@ def run(
         MissingDependencyError: No simulator is installed.
         VerifyError: The card does not build or stops, or leaves a packet unfinished.
     """
-    chosen = simulate.choose_simulator(simulator, short=True)
+    tool = simulate.choose_simulator(simulator, short=True)
     queues = len(image.tenants) + 1
     reads = [(1, register(COUNTER, q, k), 0, 0) for q in range(queues) for k in range(6)]
     text = "".join(
@@ -156,24 +156,26 @@ def run(
         (work / "in.txt").write_text(beats_text(packets))
         (work / "program.txt").write_text(text)
         binary = simulate.compile_bench(
-            work, chosen, "n3ic_card_tb", {"WR_AW": image.wr_aw, "REGIONS": len(image.regions)},
+            work, tool, "n3ic_card_tb", {"WR_AW": image.wr_aw, "REGIONS": len(image.regions)},
             ["N3IC_TRACE"] if trace else [], sources,
         )  # fmt: skip
         plus = [f"+{k}={work / f'{k}.txt'}" for k in ("in", "out", "program")]
         plus += [f"+pauses={int(pauses)}", "+quiet=100"]
-        what = f"the card ({simulate.version(chosen)})"
-        said = simulate.call(
+        what = f"the card ({simulate.version(tool)})"
+        output = simulate.call(
             [*binary, *plus], directory.resolve() / "mem", simulate.RUN_SECONDS, what
         )
         lines = (work / "out.txt").read_text().splitlines()
-    for line in said.splitlines():
+    for line in output.splitlines():
         if line.startswith(("the card", "the program")):
             raise VerifyError(f"{what}: {line}")
-    return _log(lines, said, image, simulate.version(chosen))
+    return _log(lines, output, image, simulate.version(tool))
 
 
-def _log(lines: Sequence[str], said: str, image: NetfpgaCardImage, simulator: str) -> SimulationLog:
-    left: list[SentPacket] = []
+def _log(
+    lines: Sequence[str], output: str, image: NetfpgaCardImage, simulator: str
+) -> SimulationLog:
+    departures: list[SentPacket] = []
     sent: list[int] = []
     reads: list[tuple[int, int, int]] = []
     beats: list[list[str]] = []
@@ -186,7 +188,7 @@ def _log(lines: Sequence[str], said: str, image: NetfpgaCardImage, simulator: st
         else:
             beats.append(fields)
             if fields[1] == "1":
-                left.append(_left(beats))
+                departures.append(_left(beats))
                 beats = []
     if beats:
         raise VerifyError(f"the card: a packet of {len(beats)} beats has no end")
@@ -195,9 +197,16 @@ def _log(lines: Sequence[str], said: str, image: NetfpgaCardImage, simulator: st
     counters = [
         dict(zip(COUNTERS, values[at : at + 6], strict=True)) for at in range(0, len(values), 6)
     ]
-    found = tuple(_inferred(line, image) for line in said.splitlines() if line.startswith("t "))
+    inferences = tuple(
+        _inferred(line, image) for line in output.splitlines() if line.startswith("t ")
+    )
     return SimulationLog(
-        tuple(left), tuple(sent), tuple(counters), found, tuple(reads[:-count]), simulator
+        tuple(departures),
+        tuple(sent),
+        tuple(counters),
+        inferences,
+        tuple(reads[:-count]),
+        simulator,
     )
 
 

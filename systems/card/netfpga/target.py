@@ -44,18 +44,20 @@ class NetfpgaCards(CardTarget):
     def verify_card(self, plan: CardPlan, directory: Path, packets: int) -> CardCheck:
         """Simulate a card with all its graphs' packets in random order; see the base class."""
         image = self.card_image(plan)
-        seen = verify_card(directory, image, packets)
-        graphs = {g.name: n for g, n in zip(image.graphs, seen.asked, strict=True)}
+        card_run = verify_card(directory, image, packets)
+        graphs = {g.name: n for g, n in zip(image.graphs, card_run.requests, strict=True)}
         figures = [
-            Figure(f"latency.{g.name}", most, "clock", "simulated", seen.simulator)
-            for g, (_, most) in zip(image.graphs, seen.latency, strict=True)
+            Figure(f"latency.{g.name}", most, "clock", "simulated", card_run.simulator)
+            for g, (_, most) in zip(image.graphs, card_run.latency, strict=True)
         ]
         # The simulation cannot show a worst case, so the bound is stated beside what was seen.
         figures += [
             Figure(f"added.{g.name}", added_latency(image, g), "clock", "estimated", ADDED)
             for g in image.graphs
         ]
-        return CardCheck(seen.simulator, seen.packets, seen.inferences, graphs, tuple(figures))
+        return CardCheck(
+            card_run.simulator, card_run.packets, card_run.inferences, graphs, tuple(figures)
+        )
 
     def change_card(self, plan: CardPlan, change: CardChange, to: str) -> str:
         """Write the control plane's operations into a new file ``to``; see the base class."""

@@ -89,8 +89,8 @@ def outcome(
     if index is None:
         return ExpectedOutcome(None, None, data)
     graph = image.graphs[index]
-    found = branch_results(image, index, packet) if results is None else results
-    answers = joined(graph.join, found)
+    branch_outputs = branch_results(image, index, packet) if results is None else results
+    answers = joined(graph.join, branch_outputs)
     text = b"".join(r.text for r in answers).ljust(RESULT_BYTES * image.results, b"\0")
     out = bytearray(data)
     out[image.result_at : image.offset] = text
@@ -108,7 +108,7 @@ def branch_results(image: NetfpgaCardImage, index: int, packet: TrafficPacket) -
     """Compute the result of each branch of a graph for a packet."""
     graph = image.graphs[index]
     field = packet.frame.data[image.offset : image.offset + graph.input_bytes]
-    found = []
+    branch_outputs = []
     for branch in graph.branches:
         for leg in branch:
             core = image.core_of(leg)
@@ -117,10 +117,10 @@ def branch_results(image: NetfpgaCardImage, index: int, packet: TrafficPacket) -
             task, model = core
             features = image.has_input(branch)
             words = words_of(model, [field], features=features)
-            found.append(
+            branch_outputs.append(
                 result_of(model, words, class_only=task.outputs == "class" and task.layout is None)
             )
-    return found
+    return branch_outputs
 
 
 def beats_text(packets: Sequence[TrafficPacket]) -> str:

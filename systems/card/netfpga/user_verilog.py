@@ -49,9 +49,9 @@ def modules_of(name: str, text: str) -> tuple[str, ...]:
         import pyslang
         from pyslang.syntax import SyntaxTree
     tree = SyntaxTree.fromText(text, pyslang.SourceManager(), name, name)
-    if errors := [found for found in tree.diagnostics if found.isError()]:
-        said = pyslang.DiagnosticEngine.reportAll(tree.sourceManager, errors)
-        raise UserVerilogError(f"expected Verilog, got {said.strip()[:400]}")
+    if errors := [diagnostic for diagnostic in tree.diagnostics if diagnostic.isError()]:
+        report = pyslang.DiagnosticEngine.reportAll(tree.sourceManager, errors)
+        raise UserVerilogError(f"expected Verilog, got {report.strip()[:400]}")
     # pyslang gives a lone member without the unit around it
     root: Any = tree.root
     members = root.members if _kind(root) == "CompilationUnit" else (root,)
@@ -78,11 +78,11 @@ def _check_module(module: Any) -> None:
 
 def _check_tokens(text: str) -> None:
     """Refuse what a simulator's preprocessor may read otherwise than pyslang's."""
-    known = _DIRECTIVES.union(re.findall(r"`define\s+(\w+)", text))
+    directives = _DIRECTIVES.union(re.findall(r"`define\s+(\w+)", text))
     for token in _TOKENS.finditer(text):
         if token["system"]:
             _check_system(token["system"])
-        elif token["directive"] and token["directive"][1:] not in known:
+        elif token["directive"] and token["directive"][1:] not in directives:
             raise UserVerilogError(
                 f"expected no directive but {', '.join(sorted(_DIRECTIVES))} and macros defined in "
                 f"the file, got {token['directive']}"
@@ -97,9 +97,9 @@ def _check_system(name: str) -> None:
 def _nodes(root: Any) -> list[Any]:
     from pyslang.syntax import SyntaxNode
 
-    found: list[Any] = []
-    root.visit(lambda part: found.append(part) if isinstance(part, SyntaxNode) else None)
-    return found
+    nodes: list[Any] = []
+    root.visit(lambda part: nodes.append(part) if isinstance(part, SyntaxNode) else None)
+    return nodes
 
 
 def _kind(node: Any) -> str:

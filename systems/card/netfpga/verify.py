@@ -38,14 +38,14 @@ class CardRun:
 
     Attributes:
         packets: number of packets sent.
-        asked: number of requests of each graph.
+        requests: number of requests of each graph.
         inferences: number of inferences compared with the networks, score by score.
         latency: fewest and most clocks from last beat in to last beat out, for each graph.
         simulator: name of the simulator.
     """
 
     packets: int
-    asked: tuple[int, ...]
+    requests: tuple[int, ...]
     inferences: int
     latency: tuple[tuple[int, int], ...]
     simulator: str
@@ -183,29 +183,29 @@ def compare(
     Raises:
         VerifyError: A packet is lost, duplicated, changed or out of order; the error names it.
     """
-    seen: dict[int, simulation.SentPacket] = {}
+    departures: dict[int, simulation.SentPacket] = {}
     last: dict[int | None, int] = {}
-    for packet in log.left:
-        told = outcomes[packet.number] if packet.number < len(outcomes) else None
-        if told is None or packet.number in seen or told.dropped:
+    for packet in log.departures:
+        expected = outcomes[packet.number] if packet.number < len(outcomes) else None
+        if expected is None or packet.number in departures or expected.dropped:
             raise VerifyError(f"the card: packet {packet.number} should not have left")
-        seen[packet.number] = packet
-        where = "other" if told.graph is None else image.graphs[told.graph].name
+        departures[packet.number] = packet
+        where = "other" if expected.graph is None else image.graphs[expected.graph].name
         # Only the order within a tenant is promised; tenants may overtake each other.
-        if last.get(told.tenant, -1) > packet.number:
+        if last.get(expected.tenant, -1) > packet.number:
             raise VerifyError(f"the card: packet {packet.number} of {where} left before its turn")
-        last[told.tenant] = packet.number
-        if told.data and packet.data != told.data:
+        last[expected.tenant] = packet.number
+        if expected.data and packet.data != expected.data:
             at = slice(image.result_at, image.offset)
             raise VerifyError(
                 f"the card: packet {packet.number} of {where}: answer "
-                f"{packet.data[at].hex(' ')}, expected {told.data[at].hex(' ')}"
+                f"{packet.data[at].hex(' ')}, expected {expected.data[at].hex(' ')}"
             )
-        if told.to is not None and packet.user >> 24 & 0xFF != told.to:
+        if expected.to is not None and packet.user >> 24 & 0xFF != expected.to:
             raise VerifyError(f"the card: packet {packet.number} of {where} goes to another port")
-    lost = [n for n, o in enumerate(outcomes) if o and not o.dropped and n not in seen]
-    if lost:
-        raise VerifyError(f"the card: {len(lost)} packets are lost, the first is {lost[0]}")
+    missing = [n for n, o in enumerate(outcomes) if o and not o.dropped and n not in departures]
+    if missing:
+        raise VerifyError(f"the card: {len(missing)} packets are lost, the first is {missing[0]}")
 
 
 def compare_inferences(
@@ -224,27 +224,29 @@ def compare_inferences(
     """
     turns: dict[int, int] = defaultdict(int)
     admitted: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # tenant, number, graph
-    for number, told in enumerate(outcomes):
-        if told is not None and told.tenant is not None and told.graph is not None:
+    for number, expected in enumerate(outcomes):
+        if expected is not None and expected.tenant is not None and expected.graph is not None:
             # The hardware numbers a tenant's packets with few bits, so numbers repeat.
-            seq = turns[told.tenant] & (1 << image.seq_w) - 1
-            turns[told.tenant] += 1
-            admitted[told.tenant, seq, told.graph].append(number)
+            seq = turns[expected.tenant] & (1 << image.seq_w) - 1
+            turns[expected.tenant] += 1
+            admitted[expected.tenant, seq, expected.graph].append(number)
     rounds: dict[simulation.ObservedInference, int] = defaultdict(int)
-    found: dict[tuple[int, int, int], list[tuple[int, simulation.ObservedInference]]] = defaultdict(
-        list
+    runs_of: dict[tuple[int, int, int], list[tuple[int, simulation.ObservedInference]]] = (
+        defaultdict(list)
     )
-    for seen in log.inferred:
+    for inference in log.inferred:
         # A tenant's packets stay in order, so order tells apart packets with the same number.
-        place = replace(seen, region=0, model=0, scores=0, hidden=0)
-        same = admitted[seen.queue, seen.seq, seen.graph]
+        place = replace(inference, region=0, model=0, scores=0, hidden=0)
+        same = admitted[inference.queue, inference.seq, inference.graph]
         if rounds[place] >= len(same):
-            raise VerifyError(f"the card: region {seen.region} computes a result for no packet")
+            raise VerifyError(
+                f"the card: region {inference.region} computes a result for no packet"
+            )
         number = same[rounds[place]]
         rounds[place] += 1
-        found[seen.graph, seen.branch, seen.leg].append((number, seen))
+        runs_of[inference.graph, inference.branch, inference.leg].append((number, inference))
     count = 0
-    for (g, b, k), runs in sorted(found.items()):
+    for (g, b, k), runs in sorted(runs_of.items()):
         graph = image.graphs[g]
         core = image.core_of(graph.branches[b][k])
         if core is None or _users(image, graph):
@@ -253,7 +255,7 @@ def compare_inferences(
         features = image.has_input(graph.branches[b])
         fields = [packets[n].frame.data[image.offset :][: graph.input_bytes] for n, _ in runs]
         words = words_of(model, fields, features=features)
-        _compare_runs(graph.name, task, model, words, [seen for _, seen in runs])
+        _compare_runs(graph.name, task, model, words, [inference for _, inference in runs])
         count += len(runs)
     return count
 
@@ -265,7 +267,7 @@ def _compare_runs(
     words: Words,
     runs: Sequence[simulation.ObservedInference],
 ) -> None:
-    if any(seen.model != int(model.digest[:8], 16) for seen in runs):
+    if any(run.model != int(model.digest[:8], 16) for run in runs):
         raise VerifyError(f"{where}: another network answered than {model.digest[:8]}")
     if task.layout is None and task.outputs == "class":
         return  # its scores are 0
@@ -277,8 +279,10 @@ def _compare_runs(
     ends = np.cumsum([layer.n_outputs for layer in model.hidden])
     hidden = [[r.hidden >> i & 1 for i in range(int(ends[-1]))] for r in runs] if len(ends) else []
     bits = np.array(hidden, dtype=np.bool_).reshape(len(runs), -1)
-    told = np.array(scores, dtype=np.int32)
-    seen = model.inference(told, tuple(np.split(bits, ends[:-1], axis=1)) if len(ends) else ())
-    difference = first_difference(model, seen, words)
+    expected = np.array(scores, dtype=np.int32)
+    inference = model.inference(
+        expected, tuple(np.split(bits, ends[:-1], axis=1)) if len(ends) else ()
+    )
+    difference = first_difference(model, inference, words)
     if difference is not None:
         raise VerifyError(f"{where}: {difference}")

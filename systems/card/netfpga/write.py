@@ -77,7 +77,7 @@ def write_card(image: NetfpgaCardImage, out: Path) -> None:
         "graph_table": _packed((32, table_entry(g)) for g in image.graphs),
         "rate_table": _packed((17, t.rate) for t in image.tenants),
         "burst_table": _packed((12, t.burst) for t in image.tenants),
-        "held": sum(region.held << r for r, region in enumerate(image.regions)),
+        "held": sum(region.in_reset << r for r, region in enumerate(image.regions)),
         "present": sum(
             ((1 << len(region.tasks)) - 1) << (image.tasks * r)
             for r, region in enumerate(image.regions)
@@ -116,8 +116,8 @@ def write_readme(image: NetfpgaCardImage, clock_mhz: float, out: Path) -> None:
 
 def table_entry(graph: CardGraph, *, on: bool | None = None) -> int:
     """Return a graph's word in the table: on, tenant, source ports, UID."""
-    shown = graph.on if on is None else on
-    return shown << 31 | graph.tenant << 24 | graph.sources << 16 | graph.uid
+    direction = graph.on if on is None else on
+    return direction << 31 | graph.tenant << 24 | graph.sources << 16 | graph.uid
 
 
 def _packed(fields: Iterable[tuple[int, int]]) -> str:

@@ -51,10 +51,10 @@ def make_change(card: SoftwareCard, change: CardChange, to: str) -> str:
             "--to thrift:9090 gives them to the switch there and reads its entries back"
         )
     try:
-        read = change_switch(cli, switch, text)
+        replies = change_switch(cli, switch, text)
     except UnreachedError as error:
         raise UsageError(f"{to}: nothing was changed: {error}") from error
-    return f"{to}: {change.verb} confirmed: {read} entries read back from the switch"
+    return f"{to}: {change.verb} confirmed: {replies} entries read back from the switch"
 
 
 def cli_of(to: str) -> list[str] | None:
@@ -66,13 +66,13 @@ def cli_of(to: str) -> list[str] | None:
     """
     if not to.startswith("thrift:"):
         return None
-    found = _ADDRESS.fullmatch(to)
-    if found is None or not 0 < int(found[2]) < 1 << 16:
+    address = _ADDRESS.fullmatch(to)
+    if address is None or not 0 < int(address[2]) < 1 << 16:
         raise UsageError(f"--to: expected thrift:PORT or thrift:HOST:PORT, got {to!r}")
     if shutil.which(CLI) is None:
         raise MissingDependencyError(f"--to {to} needs {CLI}: install bmv2 (package p4lang-bmv2)")
-    host = ["--thrift-ip", found[1]] if found[1] else []
-    return [CLI, "--thrift-port", found[2], *host]
+    host = ["--thrift-ip", address[1]] if address[1] else []
+    return [CLI, "--thrift-port", address[2], *host]
 
 
 def entries_text(card: SoftwareCard, change: CardChange) -> str:

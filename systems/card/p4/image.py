@@ -148,9 +148,9 @@ def commands_of(image: P4CardImage) -> str:
     goes on after a command that is.
     """
     entries = list(_entries(image))
-    named = [e.table for e in entries if _names_model(e)]
+    model_tables = [e.table for e in entries if _names_model(e)]
     # A card without rules has no entry in the policy, where the card before it may have some.
-    tables = dict.fromkeys((*named, *(e.table for e in entries), "policy"))
+    tables = dict.fromkeys((*model_tables, *(e.table for e in entries), "policy"))
     lines = [_words("table_clear", table) for table in tables]
     lines += [
         _words("meter_set_rates", METER, str(index), _rate(tenant), _rate(tenant))
@@ -180,11 +180,11 @@ def change_of(image: P4CardImage, graph: SoftwareGraph, *, remove: bool = False)
     if remove:
         # In the reverse order of adding: the first pass finds no network before any later entry
         # changes.
-        taken = [_modify(e, handles, e.removed, ()) for e in reversed(own)]
-        return "\n".join(taken) + "\n"
+        removals = [_modify(e, handles, e.removed, ()) for e in reversed(own)]
+        return "\n".join(removals) + "\n"
     back = [_modify(e, handles, e.action, e.data) for e in own]
-    written = networks_of(image, [branch.task for branch in graph.branches])
-    return written + "".join(f"{line}\n" for line in back)
+    networks = networks_of(image, [branch.task for branch in graph.branches])
+    return networks + "".join(f"{line}\n" for line in back)
 
 
 def networks_of(image: P4CardImage, tasks: Sequence[str]) -> str:
@@ -253,8 +253,8 @@ def _modify(
 ) -> str:
     handle = handles[entry.table, entry.keys]
     # simple_switch_CLI fails if nothing follows the handle.
-    given = _hex(data) or ["=>"]
-    return _words("table_modify", entry.table, action, str(handle), *given)
+    arguments = _hex(data) or ["=>"]
+    return _words("table_modify", entry.table, action, str(handle), *arguments)
 
 
 def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
@@ -294,7 +294,7 @@ def _numbered(pipeline: MatchActionPipeline, group: int, first: int) -> MatchAct
 def _policy(graph: SoftwareGraph) -> Iterator[KeyedEntry]:
     """Yield one entry per rule and class in the rules' order, plain forwarding included."""
     classes = max(len(branch.model.classes) for branch in graph.branches)
-    told: set[Keys] = set()
+    earlier: set[Keys] = set()
     for priority, rule in enumerate(graph.rules, 1):
         margins = (rule.margin, _ALL if rule.below is None else rule.below - 1)
         action, data = "drop_packet", tuple[int, ...]()
@@ -305,9 +305,9 @@ def _policy(graph: SoftwareGraph) -> Iterator[KeyedEntry]:
         # An exact key has no wildcard, so a rule for all classes becomes an entry for each.
         for verdict in rule.classes or (*range(classes), SHUNTED):
             keys: Keys = (graph.uid, verdict, margins)
-            if keys not in told:  # otherwise an earlier rule matches first
+            if keys not in earlier:  # otherwise an earlier rule matches first
                 yield KeyedEntry("policy", keys, action, data, "NoAction", priority)
-            told.add(keys)
+            earlier.add(keys)
 
 
 def _rate(tenant: SoftwareTenant) -> str:

@@ -23,7 +23,7 @@ def joint_needs(image: P4CardImage) -> dict[str, dict[str, Amount]]:
     """
     # A limit on fields would refuse a wide card here; the check of the export reports it better.
     program = Switch(program_of(image), field_bits=1 << 20)
-    held = {"tables": len(program.tables), "phv": program.metadata_bits + program.header_bits}
+    totals = {"tables": len(program.tables), "phv": program.metadata_bits + program.header_bits}
     needs: dict[str, dict[str, float]] = {}
     for group in image.groups:
         own = {"tables": _tables(group), "phv": _phv(group), "stages": _stages(group)}
@@ -31,8 +31,8 @@ def joint_needs(image: P4CardImage) -> dict[str, dict[str, Amount]]:
             needs[task] = {name: amount / len(group.tasks) for name, amount in own.items()}
             needs[task]["table_entries"] = len(list(network_entries_of(group, slot)))
         # What no shape accounts for is common to the whole program.
-        held = {name: amount - own[name] for name, amount in held.items()}
-    for name, amount in held.items():
+        totals = {name: amount - own[name] for name, amount in totals.items()}
+    for name, amount in totals.items():
         for task in needs:
             needs[task][name] += amount / len(needs)
     for graph in image.card.graphs:

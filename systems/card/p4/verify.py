@@ -53,15 +53,15 @@ def verify_card(
     switch = switch_of(card, source, commands)
     image = image_of(card)
     rng = np.random.default_rng(5)
-    asked = traffic(card, packets)
+    requests = traffic(card, packets)
     runs: dict[int, list[tuple[RequestFrame, SwitchOutcome]]] = defaultdict(list)
     sent = now = 0
-    for number, each in enumerate(asked):
+    for number, each in enumerate(requests):
         if rng.random() < 0.2:
             other = hostile(card, each, rng)
             sent += 1
-            seen = switch.process(other, INGRESS, now)
-            if (seen.port, seen.packet) != (_CROSSED, other):
+            crossed = switch.process(other, INGRESS, now)
+            if (crossed.port, crossed.packet) != (_CROSSED, other):
                 raise VerifyError(f"the card: a frame that is no request changed, before {number}")
         sent += 1
         now += refill(card)
@@ -71,16 +71,16 @@ def verify_card(
     for index in runs:
         _compare(image, runs[index])
     # Reversed, so that each graph keeps its first frame.
-    first = {each.graph: each for each in reversed(asked)}
+    first = {each.graph: each for each in reversed(requests)}
     for index, each in first.items():
         now += refill(card)
         sent += _check_changes(card, switch, card.graphs[index], each, now, changes)
-    sent += _check_rates(card, switch, asked, now + refill(card))
-    counts = Counter(each.graph for each in asked)
+    sent += _check_rates(card, switch, requests, now + refill(card))
+    counts = Counter(each.graph for each in requests)
     return CardCheck(
         f"n3ic P4 interpreter, v1model (lark {importlib.metadata.version('lark')})",
         sent,
-        sum(len(each.results) for each in asked),
+        sum(len(each.results) for each in requests),
         {g.name: counts[i] for i, g in enumerate(card.graphs)},
     )
 
@@ -94,7 +94,7 @@ def _check_changes(
     card: SoftwareCard,
     switch: Switch,
     graph: SoftwareGraph,
-    asked: RequestFrame,
+    request: RequestFrame,
     now: int,
     changes: Mapping[str, str],
 ) -> int:
@@ -110,7 +110,7 @@ def _check_changes(
     come, remove = change_files(graph)
     before = _entries(switch)
     switch.load(changes[remove])
-    outcome = switch.process(asked.frame, INGRESS, now)
+    outcome = switch.process(request.frame, INGRESS, now)
     if any(outcome.packet[card.result_at :][:4]):
         raise VerifyError(f"the card: {graph.name} answers after graphs/{remove}")
     switch.load(changes[come])
@@ -128,7 +128,7 @@ def _entries(switch: Switch) -> dict[str, list[tuple[Keys, str, tuple[int, ...]]
 
 
 def _check_rates(
-    card: SoftwareCard, switch: Switch, asked: Sequence[RequestFrame], now: int
+    card: SoftwareCard, switch: Switch, requests: Sequence[RequestFrame], now: int
 ) -> int:
     """Let each tenant flood at one moment, and check that only its burst passes.
 
@@ -139,20 +139,20 @@ def _check_rates(
         VerifyError: A packet passed above the rate or was dropped below it, or another tenant was
             affected.
     """
-    first = {card.graphs[a.graph].tenant: a for a in reversed(asked)}
+    first = {card.graphs[a.graph].tenant: a for a in reversed(requests)}
     sent = 0
     for tenant, mine in first.items():
         now += refill(card)
-        left = {t: card.tenants[t].burst for t in first}
+        tokens = {t: card.tenants[t].burst for t in first}
         long = replace(mine, frame=mine.frame.ljust(LONGEST_FRAME, b"\0"))
         others = [a for t, a in first.items() if t != tenant]
-        for number in range(2 + left[tenant] // LONGEST_FRAME):
+        for number in range(2 + tokens[tenant] // LONGEST_FRAME):
             for each in (long, *others[number : number + 1]):
                 sent += 1
                 outcome = switch.process(each.frame, INGRESS, now)
                 owner = card.graphs[each.graph].tenant
-                if len(each.frame) <= left[owner]:
-                    left[owner] -= len(each.frame)
+                if len(each.frame) <= tokens[owner]:
+                    tokens[owner] -= len(each.frame)
                     check_packet(card, each, outcome)
                 elif outcome.port is not None:
                     name = card.tenants[owner].name
@@ -160,14 +160,14 @@ def _check_rates(
     return sent
 
 
-def check_packet(card: SoftwareCard, asked: RequestFrame, outcome: SwitchOutcome) -> None:
+def check_packet(card: SoftwareCard, request: RequestFrame, outcome: SwitchOutcome) -> None:
     """Compare the packet that left with the expected one.
 
     Raises:
         VerifyError: The port or the bytes differ.
     """
-    graph = card.graphs[asked.graph]
-    results = joined(graph.join, asked.results)
+    graph = card.graphs[request.graph]
+    results = joined(graph.join, request.results)
     text = b"".join(r.text for r in results)
     first = results[0]
     rule = next((r for r in graph.rules if r.is_about(first.verdict, first.margin)), None)
@@ -177,7 +177,7 @@ def check_packet(card: SoftwareCard, asked: RequestFrame, outcome: SwitchOutcome
         return
     forwards = rule is not None and rule.action == "forward" and rule.value
     port = rule.value if rule is not None and forwards else _CROSSED
-    frame = bytearray(asked.frame)
+    frame = bytearray(request.frame)
     frame[card.result_at : card.offset] = text.ljust(card.offset - card.result_at, b"\0")
     if card.carrier == "udp-port":
         frame[40:42] = bytes(2)
@@ -212,9 +212,9 @@ def _compare(image: P4CardImage, runs: Sequence[tuple[RequestFrame, SwitchOutcom
             for y in network.layers
             if y.hidden
         )
-        seen = branch.model.inference(scores, hidden)
+        inference = branch.model.inference(scores, hidden)
         words = words_of(branch.model, fields, features=branch.features)
-        difference = first_difference(branch.model, seen, words)
+        difference = first_difference(branch.model, inference, words)
         if difference is not None:
             raise VerifyError(f"the card: {graph.name}: {branch.task}: {difference}")
 

@@ -151,18 +151,18 @@ def _equal_shares(
     demand: Mapping[str, float], weight: Mapping[str, float], room: float
 ) -> dict[str, float]:
     """Compute the area of each tenant: by weight up to its demand, then the rest by weight."""
-    given = dict.fromkeys(demand, 0.0)
+    shares = dict.fromkeys(demand, 0.0)
     for caps in (demand, dict.fromkeys(demand, math.inf)):
-        open_ = {t for t in demand if given[t] < caps[t]}
+        open_ = {t for t in demand if shares[t] < caps[t]}
         # Water filling: each round meets a demand or uses up the area, so it ends after n rounds.
         while open_ and room > 1e-9:
             total = sum(weight[t] for t in open_)
-            step = min(room / total, *((caps[t] - given[t]) / weight[t] for t in open_))
+            step = min(room / total, *((caps[t] - shares[t]) / weight[t] for t in open_))
             for tenant in open_:
-                given[tenant] += step * weight[tenant]
+                shares[tenant] += step * weight[tenant]
             room -= step * total
-            open_ = {t for t in open_ if caps[t] - given[t] > 1e-9}
-    return given
+            open_ = {t for t in open_ if caps[t] - shares[t] > 1e-9}
+    return shares
 
 
 def _whole(

@@ -169,13 +169,13 @@ class ControlPlane:
             }
             # Instances of the chain's tasks inside other chains carry part of the load.
             others = max(0, *(running.get(t, 0) - len(where) for t in chain))
-            wanted = max(load.get(t, 0.0) for t in chain) - others
+            load_wanted = max(load.get(t, 0.0) for t in chain) - others
             due = len(where) + max(map(self._spare_regions, users), default=-len(where))
             rules = self._scenario.board.scaling
             # Without a user even the last instance may go.
             rules = rules if users else replace(rules, least=0)
             state = replace(self._scaling.get(chain, Scaling(1)), instances=len(where))
-            new = scaled(state, wanted, due, rules)
+            new = scaled(state, load_wanted, due, rules)
             self._scaling[chain] = replace(new, instances=len(where))
             if new.instances > len(where):
                 self._take(*self._held().another(chain, self._now, self._busy(), switch=False))
@@ -204,16 +204,16 @@ class ControlPlane:
         fair = self._scenario.regions * tenants[tenant].weight / weight
         own = {n: v for n, v in self._loads.items() if self._watched[n].graph.tenant == tenant}
         load, part = self._filled(self._loads), self._filled(own)
-        held = 0.0
+        regions_used = 0.0
         for chain in self._regions.serving.values():
             busiest = max(chain, key=lambda t: (load.get(t, 0.0), t), default="")
             if load.get(busiest):
-                held += part.get(busiest, 0.0) / load[busiest]
-        return max(0, int(fair - held + 1e-9))
+                regions_used += part.get(busiest, 0.0) / load[busiest]
+        return max(0, int(fair - regions_used + 1e-9))
 
     def _present(self, tenant: str) -> bool:
-        found = self._scenario.tenant_of[tenant]
-        return found.arrives <= self._now < found.leaves
+        scenario_tenant = self._scenario.tenant_of[tenant]
+        return scenario_tenant.arrives <= self._now < scenario_tenant.leaves
 
     # -- regions -----------------------------------------------------------------------------
 
@@ -222,11 +222,11 @@ class ControlPlane:
         others = {
             n: w.graph.entitled for n, w in self._watched.items() if w.used and n != name
         }  # fmt: skip
-        taken = self._filled(others)
+        filled = self._filled(others)
         spare: dict[str, float] = {}
         for serving in self._regions.serving.values():
             for task in serving:
-                spare[task] = spare.get(task, -taken.get(task, 0.0)) + 1
+                spare[task] = spare.get(task, -filled.get(task, 0.0)) + 1
         self._take(*self._held().use(chain, self._now, spare, self._busy()))
 
     def _runs(self, chain: Chain) -> bool:
@@ -243,11 +243,11 @@ class ControlPlane:
     def _held(self) -> SimRegions:
         """Return the regions, pinning those that have not yet served for the minimum time."""
         hold = self._scenario.board.hold
-        held = (
+        pinned = (
             replace(r, pinned=r.pinned or (r.scheduled and self._now < r.ready + hold))
             for r in self._regions.regions
         )
-        return replace(self._regions, regions=tuple(held))
+        return replace(self._regions, regions=tuple(pinned))
 
     def _take(self, regions: SimRegions, launch: Launch | None) -> None:
         """Carry out a decision on a chain, if there is one."""
@@ -268,7 +268,7 @@ class ControlPlane:
     def _launch(self, region: int, chain: Chain, ready: float, old: list[ChainInstance]) -> Steps:
         """Drain the old chain, load the bitstream, and open the region."""
         since = self._now
-        while any(instance.held for instance in old):
+        while any(instance.credits_in_use for instance in old):
             yield self._env.timeout(_DRAIN)
         # Loading starts after the last packet has left, so the time of draining adds to it.
         drained = self._now - since

@@ -240,49 +240,49 @@ class _Simulation:
             self.clock.served(packet.tag[0])
             packet.passes += 1
             yield self.env.timeout(grant.wait + self.scenario.board.schedule)
-            done = yield from self._chain(packet, grant, tasks)
-            tasks = tasks[done:]
+            finished = yield from self._chain(packet, grant, tasks)
+            tasks = tasks[finished:]
 
     def _chain(
         self, packet: _Packet, grant: Grant, tasks: Chain
     ) -> Generator[simpy.Event, Any, int]:
         """Run a packet through an instance; return the number of tasks that it completed."""
         instance, reserved = grant.instance, len(grant.tasks)
-        done = 0
-        while done < len(tasks) and tasks[done] in instance.servers:
-            name = tasks[done]
+        finished = 0
+        while finished < len(tasks) and tasks[finished] in instance.servers:
+            name = tasks[finished]
             server = instance.servers[name]
-            if done >= reserved:
+            if finished >= reserved:
                 order = instance.chain
                 # A chain passes its tasks in order only; a task at or before the last one needs a
                 # new pass.
-                behind = done and order.index(name) <= order.index(tasks[done - 1])
+                behind = finished and order.index(name) <= order.index(tasks[finished - 1])
                 if behind or not server.free or not self.policy.chained:
                     break
                 server.free -= 1
             if instance.stuck:
-                yield from self._cut_off(instance, grant.tasks[done:])
+                yield from self._cut_off(instance, grant.tasks[finished:])
             busy = server.task.busy(packet.arrival.bytes, self.hz, packet.decides)
             leaves = server.enter(int(self.env.now), busy, server.task.latency)
             self._account(packet, instance, server, busy)
             yield self.env.timeout(leaves - int(self.env.now))
             # The task may have got stuck while it held the packet.
             if instance.stuck:
-                yield from self._cut_off(instance, grant.tasks[done:])
+                yield from self._cut_off(instance, grant.tasks[finished:])
             server.free += 1
-            done += 1
+            finished += 1
             self.scheduler.dispatch()
-        return done
+        return finished
 
     def _account(self, packet: _Packet, instance: ChainInstance, server: Server, busy: int) -> None:
         task = server.task
         self.region_busy[instance.region] += busy * task.area
         self.tenant_work[packet.graph.tenant] += busy * task.area
 
-    def _cut_off(self, instance: ChainInstance, held: Chain) -> Steps:
+    def _cut_off(self, instance: ChainInstance, tasks: Chain) -> Steps:
         """Cut off a stuck task: the watchdog drops its packets and reloads the region."""
         yield self.env.timeout(self.scenario.board.watchdog)
-        for name in held:
+        for name in tasks:
             instance.servers[name].free += 1
         if instance.open:
             self.control.restart(instance.region)
@@ -309,7 +309,7 @@ class _Simulation:
         served = self.served[lane.graph.name]
         served.arrived.append(packet.arrived)
         served.admitted.append(packet.admitted)
-        served.left.append(int(self.env.now))
+        served.departures.append(int(self.env.now))
         served.bytes.append(packet.arrival.bytes)
         served.number.append(packet.number)
         self.counts[lane.graph.name].inside -= 1

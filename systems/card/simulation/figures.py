@@ -37,7 +37,7 @@ def percentiles(latency_ns: NDArray[np.float64]) -> dict[str, float]:
     return {f"p{p:g}": float(v) for p, v in zip(PERCENTILES, values, strict=True)}
 
 
-def served_share(given: float, wanted: float, entitled: float) -> float:
+def served_share(served: float, wanted: float, entitled: float) -> float:
     """Compute the service of a tenant over its due, the smaller of its load and its entitlement.
 
     The share exceeds 1 if the tenant also got what others left.
@@ -45,7 +45,7 @@ def served_share(given: float, wanted: float, entitled: float) -> float:
     due = min(wanted, entitled)
     # Without demand nothing was withheld, so the share counts as met and does not lower Jain's
     # index.
-    return given / due if due > 0 else 1.0
+    return served / due if due > 0 else 1.0
 
 
 def binned(times: NDArray[np.float64], amounts: NDArray[np.float64], edges: NDArray[np.float64]

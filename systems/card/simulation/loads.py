@@ -155,14 +155,14 @@ def parse_load(text: str, tenants: Collection[str]) -> tuple[str, LoadKind, floa
     Raises:
         UsageError: the tenant or kind is unknown, or the factor is not a number above 0.
     """
-    tenant, found, rest = text.rpartition("=")
+    tenant, separator, rest = text.rpartition("=")
     kind, times, factor = rest.partition("*")
-    if found and tenant not in tenants:
+    if separator and tenant not in tenants:
         raise UsageError(
             f"--load {text!r}: no tenant {tenant!r}, expected one of {', '.join(tenants)}"
         )
-    known = next((k for k in LOAD_KINDS if k == kind), None)
-    if known is None:
+    load_kind = next((k for k in LOAD_KINDS if k == kind), None)
+    if load_kind is None:
         raise UsageError(f"--load {text!r}: expected one of {', '.join(LOAD_KINDS)}, got {kind!r}")
     try:
         value = float(factor) if times else 1.0
@@ -171,7 +171,7 @@ def parse_load(text: str, tenants: Collection[str]) -> tuple[str, LoadKind, floa
         value = 0.0
     if not 0 < value < 1e6:
         raise UsageError(f"--load {text!r}: expected a factor above 0, got {factor!r}")
-    return tenant, known, value
+    return tenant, load_kind, value
 
 
 def rate_of(gbps: float, packet_bytes: float) -> float:

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 @styled
-def comparison(found: Sequence[PolicyFigures], seconds: float) -> Figure:
+def comparison(policies: Sequence[PolicyFigures], seconds: float) -> Figure:
     """Draw a column for each policy, with bandwidth, latency, fairness and utilisation as rows.
 
     Args:
-        found: figures of the policies.
+        policies: figures of the policies.
         seconds: simulated time.
     """
-    figure = new_page(max(8.0, 4.2 * len(found)), 13)
-    axes = figure.subplots(4, len(found), squeeze=False)
-    bins = len(found[0].jain_over_time)
+    figure = new_page(max(8.0, 4.2 * len(policies)), 13)
+    axes = figure.subplots(4, len(policies), squeeze=False)
+    bins = len(policies[0].jain_over_time)
     middles = (np.arange(bins) + 0.5) * seconds / bins * 1e3
     # One latency axis for all columns; twice the slowest percentile leaves room above its bar.
-    slowest = max(t.latency_ns.get("p99.9", 1e3) for f in found for t in f.tenants) / 1e3 * 2
-    for column, policy in enumerate(found):
+    slowest = max(t.latency_ns.get("p99.9", 1e3) for f in policies for t in f.tenants) / 1e3 * 2
+    for column, policy in enumerate(policies):
         speed, latency, fair, use = axes[:, column]
         names = [plain(t.name, 12) for t in policy.tenants]
         for number, tenant in enumerate(policy.tenants):

@@ -101,16 +101,16 @@ def with_events(scenario: Scenario, texts: Sequence[str]) -> Scenario:
     tenants = dict(scenario.tenant_of)
     failures = list(scenario.failures)
     for text in texts:
-        found = _EVENT.fullmatch(text)
-        at = _number(found["at"]) if found else math.nan
-        if found is None or not 0 <= at < scenario.seconds:
+        event = _EVENT.fullmatch(text)
+        at = _number(event["at"]) if event else math.nan
+        if event is None or not 0 <= at < scenario.seconds:
             raise UsageError(
                 f"--event {text!r}: expected TENANT:arrives@SECOND, TENANT:leaves@SECOND, "
                 f"REGION:stuck@SECOND or REGION:lost@SECOND, before {scenario.seconds:g} s"
             )
         # A region is named by its number, a tenant by its name; the kind of event says which is
         # meant.
-        who, what = found["who"], found["what"]
+        who, what = event["who"], event["what"]
         if what in ("stuck", "lost"):
             if not who.isdecimal() or int(who) >= scenario.regions:
                 raise UsageError(
@@ -135,17 +135,17 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _graph(planned: CardPlan, given: GraphPlan, weight: float) -> SimGraph:
-    tenant, graph = planned.card.graphs[given.uid]
+def _graph(planned: CardPlan, graph_plan: GraphPlan, weight: float) -> SimGraph:
+    tenant, graph = planned.card.graphs[graph_plan.uid]
     length = round(graph.packet_bytes)
     return SimGraph(
         f"{tenant.name}/{graph.name}",
         tenant.name,
         graph.flow,
-        Load(given.wanted, bytes=length),
-        given.guaranteed,
+        Load(graph_plan.wanted, bytes=length),
+        graph_plan.guaranteed,
         weight=weight,
-        burst=max(1.0, given.burst_bytes / graph.packet_bytes),
+        burst=max(1.0, graph_plan.burst_bytes / graph.packet_bytes),
         deciding=min(1.0, graph.inferences_per_packet),
     )
 

@@ -75,30 +75,30 @@ class Launch:
     stopped: Chain = ()
 
 
-def part_of(wanted: Sequence[str], chain: Chain) -> int:
+def part_of(tasks: Sequence[str], chain: Chain) -> int:
     """Count the leading tasks that a region's chain runs in one pass, skipping its other tasks."""
     at = 0
     for task in chain:
-        if at < len(wanted) and task == wanted[at]:
+        if at < len(tasks) and task == tasks[at]:
             at += 1
     return at
 
 
-def cover(wanted: Chain, chains: Mapping[int, Chain]) -> tuple[int, ...]:
+def cover(tasks: Chain, chains: Mapping[int, Chain]) -> tuple[int, ...]:
     """Cover a chain with regions, in as few passes of the scheduler as possible.
 
     Taking the longest part first is optimal: any region that runs the tasks up to some point also
     runs them from any later start up to that point.
 
     Args:
-        wanted: tasks in their order.
+        tasks: tasks in their order.
         chains: chain of each region, by number.
 
     Returns:
         Regions in order, one per pass; empty if some task runs nowhere.
     """
     out: list[int] = []
-    rest = wanted
+    rest = tasks
     while rest:
         longest, region = max(
             # The number is negated, so that ties go to the lowest region.
@@ -137,9 +137,9 @@ class SimRegions:
         Returns:
             The regions, and the launch; None if nothing was launched.
         """
-        found = cover(chain, self.serving)
+        serving = cover(chain, self.serving)
         region = self._free()
-        if found or region is None:
+        if serving or region is None:
             return self, None
         return self._launched(region, chain, now, "pre-launch")
 
@@ -161,13 +161,13 @@ class SimRegions:
         Returns:
             The regions, and the launch; None if no region is available.
         """
-        found = cover(chain, self.serving)
+        serving = cover(chain, self.serving)
         shared = None
-        if found:
-            shared = Launch("share", found, max(self.regions[i].ready for i in found))
-        if found and all(spare.get(task, 0.0) > 0 for task in chain):
+        if serving:
+            shared = Launch("share", serving, max(self.regions[i].ready for i in serving))
+        if serving and all(spare.get(task, 0.0) > 0 for task in chain):
             return self, shared
-        regions, launch = self.another(chain, now, load, switch=not found)
+        regions, launch = self.another(chain, now, load, switch=not serving)
         return (self, shared) if launch is None else (regions, launch)
 
     def another(

@@ -64,9 +64,9 @@ def figures_of(trace: CardTrace) -> PolicyFigures:
     over_time = []
     for i in range(scenario.bins):
         # Capped: a tenant that gets what others left must not count as unfair to them.
-        got = [min(1.0, served_share(t.timeline_gbps[i], *dues[j, :, i]))
+        satisfied = [min(1.0, served_share(t.timeline_gbps[i], *dues[j, :, i]))
                for j, t in enumerate(tenants)]  # fmt: skip
-        over_time.append(jain_index(got))
+        over_time.append(jain_index(satisfied))
     launches: dict[str, int] = {}
     for event in trace.events:
         launches[event.what] = launches.get(event.what, 0) + 1
@@ -98,8 +98,8 @@ def _due(
         if graph.tenant == tenant:
             # A graph without arrivals gets one of 0 bytes, because binned() needs an array of
             # pairs.
-            came = np.array(trace.counts[graph.name].arrivals or [(0, 0)], float)
-            offered += binned(came[:, 0] / hz, came[:, 1] * 8 / 1e9, edges)
+            arrivals = np.array(trace.counts[graph.name].arrivals or [(0, 0)], float)
+            offered += binned(arrivals[:, 0] / hz, arrivals[:, 1] * 8 / 1e9, edges)
             entitled += graph.entitled * graph.load.mean_bytes * 8 / 1e9
     middles = (edges[:-1] + edges[1:]) / 2
     there = (owner.arrives <= middles) & (middles < owner.leaves)
@@ -114,22 +114,22 @@ def _tenant(trace: CardTrace, name: str, edges: np.ndarray[Any, Any]) -> TenantF
     counts = [trace.counts[g.name] for g in graphs]
     arrived = np.concatenate([np.asarray(s.arrived, float) for s in served])
     admitted = np.concatenate([np.asarray(s.admitted, float) for s in served])
-    left = np.concatenate([np.asarray(s.left, float) for s in served])
+    departed = np.concatenate([np.asarray(s.departures, float) for s in served])
     size = np.concatenate([np.asarray(s.bytes, float) for s in served])
     bits = size * 8 / 1e9
-    timeline = binned(left / hz, bits, edges)
+    timeline = binned(departed / hz, bits, edges)
     gbps = float(bits.sum()) / seconds
-    came, due = _due(trace, name, edges)
-    offered, entitled = float(came.mean()), float(due.mean())
+    offered_gbps, due = _due(trace, name, edges)
+    offered, entitled = float(offered_gbps.mean()), float(due.mean())
     dropped: dict[str, int] = {}
     for count in counts:
         for reason, n in count.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + n
-    latency = (left - arrived) / hz * 1e9
+    latency = (departed - arrived) / hz * 1e9
     return TenantFigures(
         name=name,
         offered=sum(c.arrived for c in counts),
-        served=len(left),
+        served=len(departed),
         dropped=dropped,
         inside=sum(c.queued + c.inside for c in counts),
         offered_gbps=offered,
@@ -137,7 +137,7 @@ def _tenant(trace: CardTrace, name: str, edges: np.ndarray[Any, Any]) -> TenantF
         entitled_gbps=entitled,
         share=served_share(gbps, offered, entitled),
         latency_ns=percentiles(latency),
-        core_ns=percentiles((left - admitted) / hz * 1e9),
+        core_ns=percentiles((departed - admitted) / hz * 1e9),
         # Only the adapting policy limits everyone at ingress, and the bound rests on that.
         bound_ns=_bound(trace, name) if trace.policy.adapts else None,
         mean_ns=float(latency.mean()) if len(latency) else 0.0,
@@ -155,7 +155,7 @@ def _bound(trace: CardTrace, tenant: str) -> float:
     )
 
 
-def tables(found: Sequence[PolicyFigures]) -> tuple[Table, ...]:
+def tables(policies: Sequence[PolicyFigures]) -> tuple[Table, ...]:
     """Make tables of several policies, side by side; every figure in them is simulated."""
     cards = tuple(
         (
@@ -167,7 +167,7 @@ def tables(found: Sequence[PolicyFigures]) -> tuple[Table, ...]:
             f"{sum(n for way, n in f.launches.items() if way in _RECONFIGURE)}",
             f.title,
         )
-        for f in found
+        for f in policies
     )
     rows = tuple(
         (
@@ -182,7 +182,7 @@ def tables(found: Sequence[PolicyFigures]) -> tuple[Table, ...]:
             _time(t.bound_ns),
             f"{sum(t.dropped.values()):,}",
         )
-        for f in found
+        for f in policies
         for t in f.tenants
     )
     return (

@@ -76,7 +76,7 @@ class ChainInstance:
     used: int = 0
 
     @property
-    def held(self) -> int:
+    def credits_in_use(self) -> int:
         """Number of packets that hold a credit of it."""
         return sum(s.task.credits - s.free for s in self.servers.values())
 
@@ -115,7 +115,7 @@ class Scheduler:
         self._next_slot = 0
         self._queues: dict[str, list[_Waiting]] = {}  # heaps
         self._instances: list[ChainInstance] = []
-        self._found: dict[tuple[str, Chain], list[tuple[int, ChainInstance]]] = {}
+        self._candidates: dict[tuple[str, Chain], list[tuple[int, ChainInstance]]] = {}
         self._counted: Mapping[str, int] = {}
 
     def add(self, instance: ChainInstance) -> None:
@@ -132,7 +132,7 @@ class Scheduler:
         self._instances = instances
         # Candidates are searched once per tenant and chain; any change of instances outdates
         # them.
-        self._found.clear()
+        self._candidates.clear()
         self._counted = Counter(task for i in instances for task in i.chain)
 
     @property
@@ -146,11 +146,11 @@ class Scheduler:
     def candidates(self, tenant: str, tasks: Chain) -> Sequence[tuple[int, ChainInstance]]:
         """Return the instances that run a tenant's first tasks, with the number that each runs."""
         key = (tenant, tasks)
-        if key not in self._found:
+        if key not in self._candidates:
             own = [i for i in self._instances if i.owner in ("", tenant)]
-            found = [(n, i) for i in own if (n := part_of(tasks, i.chain))]
-            self._found[key] = sorted(found, key=lambda c: (-c[0], c[1].region))
-        return self._found[key]
+            matches = [(n, i) for i in own if (n := part_of(tasks, i.chain))]
+            self._candidates[key] = sorted(matches, key=lambda c: (-c[0], c[1].region))
+        return self._candidates[key]
 
     def request(self, queue: str, tenant: str, tag: tuple[float, int], tasks: Chain) -> simpy.Event:
         """Request credits; the event's value is a :class:`Grant`.

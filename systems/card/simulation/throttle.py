@@ -46,11 +46,11 @@ def ingress_rates(
         Packets per second of each graph.
     """
     rates = dict.fromkeys(demands, 0.0)
-    left = dict(instances)
+    free = dict(instances)
     due = {g: min(d.load, d.entitled) for g, d in demands.items()}
     loads = {g: d.load for g, d in demands.items()}
     for caps in (due, loads, dict.fromkeys(demands, math.inf)):
-        _fill(demands, instances, rates, left, caps)
+        _fill(demands, instances, rates, free, caps)
     return rates
 
 
@@ -58,7 +58,7 @@ def _fill(
     demands: Mapping[str, OfferedLoad],
     instances: Mapping[str, float],
     rates: dict[str, float],
-    left: dict[str, float],
+    free: dict[str, float],
     caps: Mapping[str, float],
 ) -> None:
     """Raise rates up to their caps, until each graph has met its cap or a full task."""
@@ -73,7 +73,7 @@ def _fill(
     rising = {g for g in demands if speed[g] > 0 and rates[g] < caps[g]}
     while True:
         # Relative to the task's size: differences of floats do not reach 0 exactly.
-        rising = {g for g in rising if all(left[t] > 1e-9 * instances[t] for t in demands[g].times)}
+        rising = {g for g in rising if all(free[t] > 1e-9 * instances[t] for t in demands[g].times)}
         if not rising:
             return
         pull: dict[str, float] = {}
@@ -81,7 +81,7 @@ def _fill(
             for task, seconds in demands[graph].times.items():
                 pull[task] = pull.get(task, 0.0) + speed[graph] * seconds
         to_cap = {g: (caps[g] - rates[g]) / speed[g] for g in rising}
-        to_full = {t: left[t] / p for t, p in pull.items()}
+        to_full = {t: free[t] / p for t, p in pull.items()}
         step = min(*to_cap.values(), *to_full.values())
         # Sorted, because the order of float additions must not depend on the hashing of a set.
         for graph in sorted(rising):
@@ -89,5 +89,5 @@ def _fill(
         # The graph or task that set the step is done regardless of rounding. Every round ends
         # one of them, so the loop terminates.
         for task, p in pull.items():
-            left[task] = 0.0 if to_full[task] <= step else left[task] - step * p
+            free[task] = 0.0 if to_full[task] <= step else free[task] - step * p
         rising = {g for g in rising if to_cap[g] > step}

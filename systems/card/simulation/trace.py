@@ -21,14 +21,14 @@ class DepartedPackets:
     Attributes:
         arrived: clock cycle of each packet's arrival.
         admitted: clock cycle at which its bucket admitted it.
-        left: clock cycle of its departure.
+        departures: clock cycle of its departure.
         bytes: length of its frame in bytes.
         number: its number within the graph, in the order of arrival.
     """
 
     arrived: list[int] = field(default_factory=list)
     admitted: list[int] = field(default_factory=list)
-    left: list[int] = field(default_factory=list)
+    departures: list[int] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
     number: list[int] = field(default_factory=list)
 

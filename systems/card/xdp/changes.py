@@ -50,8 +50,8 @@ def change_attached(image: XdpCardImage, change: CardChange, interface: str) -> 
             tables.set_network(slot, value)
         for graph in image.card.graphs:
             if graph.name in change.graphs:
-                gone = change.verb == "remove"
-                tables.set_graph(graph.uid, None if gone else image.graph_value(graph))
+                is_removed = change.verb == "remove"
+                tables.set_graph(graph.uid, None if is_removed else image.graph_value(graph))
     return f"{interface}: {len(values)} networks and {len(change.graphs)} graphs changed"
 
 

@@ -136,9 +136,9 @@ class CardProgram(CardTables):
             counts: number of classes of each branch.
             room: number of classes that a result has room for.
         """
-        held = self.maps["scratches"].each_cpu(0)[cpu]
+        scratch = self.maps["scratches"].each_cpu(0)[cpu]
         size = 4 * (room + 3)  # struct network_result: scores, then verdict, class and margin
-        return tuple(struct.unpack_from(f"={n}i", held, size * b) for b, n in enumerate(counts))
+        return tuple(struct.unpack_from(f"={n}i", scratch, size * b) for b, n in enumerate(counts))
 
     def counters(self, tenant: int) -> dict[str, int]:
         """Count a tenant's frames by outcome; one index more counts the frames of no tenant."""

@@ -42,27 +42,27 @@ def verify_card(image: XdpCardImage, directory: Path, packets: int) -> CardCheck
 def _run(image: XdpCardImage, program: CardProgram, cpu: int, packets: int) -> CardCheck:
     card = image.card
     rng = np.random.default_rng(5)
-    asked = traffic(card, packets)
+    requests = traffic(card, packets)
     sent = 0
-    for each in asked:
+    for each in requests:
         if rng.random() < 0.2:
             other = hostile(card, each, rng)
             if len(other) >= _SHORTEST:
                 sent += 1
-                seen = program.send(other)
-                if seen.result not in (PASS, DROP) or seen.data != other:
+                test_run = program.send(other)
+                if test_run.result not in (PASS, DROP) or test_run.data != other:
                     raise VerifyError("the card: a frame that is no request was answered")
         sent += 1
-        seen = program.send(each.frame)
-        check_frame(card, each, seen)
+        test_run = program.send(each.frame)
+        check_frame(card, each, test_run)
         scores = program.scores(cpu, [len(s) for s in each.scores], image.structure.classes)
         if scores != each.scores:
             name = card.graphs[each.graph].name
             raise VerifyError(f"the card: {name}: scores {scores}, expected {each.scores}")
-    counts = Counter(each.graph for each in asked)
-    told = f"verifier of Linux {platform.release()}"
+    counts = Counter(each.graph for each in requests)
+    source = f"verifier of Linux {platform.release()}"
     figures = tuple(
-        Figure(name, value, "instruction", "measured", told)
+        Figure(name, value, "instruction", "measured", source)
         for name, value in (
             ("instructions", program.program.instructions),
             ("verified", program.program.verified),
@@ -70,35 +70,35 @@ def _run(image: XdpCardImage, program: CardProgram, cpu: int, packets: int) -> C
     )
     names = {g.name: counts[i] for i, g in enumerate(card.graphs)}
     executor = f"BPF_PROG_TEST_RUN on Linux {platform.release()}"
-    inferences = sum(len(each.scores) for each in asked)
+    inferences = sum(len(each.scores) for each in requests)
     return CardCheck(executor, sent, inferences, names, figures, "scores")
 
 
-def check_frame(card: SoftwareCard, asked: RequestFrame, seen: TestRun) -> None:
+def check_frame(card: SoftwareCard, request: RequestFrame, test_run: TestRun) -> None:
     """Compare the frame that left with the expected one.
 
     Raises:
         VerifyError: The action or the bytes differ.
     """
-    action, frame = leaving(card, asked)
-    if seen.result != action or seen.data != frame:
+    action, frame = leaving(card, request)
+    if test_run.result != action or test_run.data != frame:
         at = slice(card.result_at, card.offset)
         raise VerifyError(
-            f"the card: {card.graphs[asked.graph].name}: action {seen.result} and "
-            f"{seen.data[at].hex(' ')}, expected {action} and {frame[at].hex(' ')}"
+            f"the card: {card.graphs[request.graph].name}: action {test_run.result} and "
+            f"{test_run.data[at].hex(' ')}, expected {action} and {frame[at].hex(' ')}"
         )
 
 
-def leaving(card: SoftwareCard, asked: RequestFrame) -> tuple[int, bytes]:
+def leaving(card: SoftwareCard, request: RequestFrame) -> tuple[int, bytes]:
     """Return the expected action for a frame, and its expected bytes."""
-    graph = card.graphs[asked.graph]
-    results = joined(graph.join, asked.results)
+    graph = card.graphs[request.graph]
+    results = joined(graph.join, request.results)
     first = results[0]
     rule = next((r for r in graph.rules if r.is_about(first.verdict, first.margin)), None)
     if rule is not None and rule.action == "drop":
-        return DROP, asked.frame
+        return DROP, request.frame
     text = b"".join(r.text for r in results)
-    frame = bytearray(asked.frame)
+    frame = bytearray(request.frame)
     frame[card.result_at : card.offset] = text.ljust(card.offset - card.result_at, b"\0")
     if card.carrier == "udp-port":
         # The payload has changed, and a UDP checksum of 0 means none (RFC 768).

@@ -161,18 +161,18 @@ def node_image(
         node << 24 | previous << 16 | following << 8,
         resend_ms,
     ]
-    found = _only_share(placement, node)
+    place = _only_share(placement, node)
     # A node without a share is a relay: it passes on all packets, and its STATUS is empty.
-    if found is None:
+    if place is None:
         relay = _status(model, node, (0, 0, 0, 0), (0, 1 << NodeSize.slot_w, 0, 1))
         return NodeImage(NodeSize(), 0, 0, _settings([*links, 0, 0, 0, 0, 0], relay, ()))
-    array, share = found
+    array, share = place
     placed = placement.layers[array]
     layer = model.layers[array]
     by_inputs = placed.split is LayerSplit.INPUT
-    held = np.s_[:, share.start : share.end] if by_inputs else np.s_[share.start : share.end]
-    mask = None if layer.mask is None else layer.mask[held]
-    part = Connections(layer.weights[held], mask=mask)
+    cut = np.s_[:, share.start : share.end] if by_inputs else np.s_[share.start : share.end]
+    mask = None if layer.mask is None else layer.mask[cut]
+    part = Connections(layer.weights[cut], mask=mask)
     if by_inputs:
         # Partial popcounts leave without a threshold: the reducer adds them and applies it.
         limits = np.zeros(part.n_outputs, dtype=np.int32)

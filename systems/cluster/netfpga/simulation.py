@@ -38,9 +38,9 @@ def build(size: NodeSize) -> Path:
         what.update(path.read_bytes())
     name = what.hexdigest()[:32]
     cache = Cache.open(_CACHE)
-    found = cache.find(name)
-    if found is not None:
-        return found
+    cached = cache.find(name)
+    if cached is not None:
+        return cached
     with tempfile.TemporaryDirectory(prefix="n3ic-node-") as folder, cache.new_file(name) as out:
         program = simulate.verilate(TOP, sources, Path(folder), parameters=size.parameters)
         shutil.copyfile(program, out)

@@ -144,14 +144,14 @@ class VerilatedCards(CardSimulator):
         # On a ring of one node, predecessor and successor are the coordinator, with one socket.
         behind = host_endpoint(node, CARD_PORT + (1 if placement.nodes == 1 else 2))
         image = node_image(model, placement, node, own=own, predecessor=before, successor=behind)
-        found = SimulatedCard(
+        simulated = SimulatedCard(
             (own.ip, own.port), (before.ip, before.port), (behind.ip, behind.port)
         )
         with VirtualCard(image, node, loss=loss, seed=seed) as card:
-            yield found
+            yield simulated
         # The counters are printed when the program ends, so they exist only after the block.
         if card.counters is not None:
-            found.counters.update(card.counters.summary)
+            simulated.counters.update(card.counters.summary)
 
 
 CARDS = VerilatedCards()

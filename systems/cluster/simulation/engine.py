@@ -96,8 +96,8 @@ def simulate(
             instead of the data-centric one.
         cores: number of cores that all nodes with ``core`` 0 share; 0 for no limit.
     """
-    chosen = train or max(1, _hops(workload, len(nodes)) // _EVENTS)
-    simulation = _Simulation(nodes, chosen, cores)
+    train_length = train or max(1, _hops(workload, len(nodes)) // _EVENTS)
+    simulation = _Simulation(nodes, train_length, cores)
     if barrier:
         return simulation.by_barriers(workload)
     return simulation.by_tasks([workload], 1)
@@ -157,19 +157,19 @@ class _Simulation:
             workloads: workloads, started in this order.
             slots: maximum workloads in flight.
         """
-        done: list[float] = []
-        self.env.run(self.env.process(self._jobs(workloads, slots, done)))
-        return self._trace(done)
+        ends: list[float] = []
+        self.env.run(self.env.process(self._jobs(workloads, slots, ends)))
+        return self._trace(ends)
 
-    def _jobs(self, workloads: Sequence[Workload], slots: int, done: list[float]) -> Steps:
+    def _jobs(self, workloads: Sequence[Workload], slots: int, ends: list[float]) -> Steps:
         running: list[simpy.Event] = []
         for workload in workloads:
             if len(running) == slots:
                 yield running.pop(0)
-            running.append(self.env.process(self._job(workload, done)))
+            running.append(self.env.process(self._job(workload, ends)))
         yield self.env.all_of(running)
 
-    def _job(self, workload: Workload, done: list[float]) -> Steps:
+    def _job(self, workload: Workload, ends: list[float]) -> Steps:
         job = _Job(
             workload,
             [[0] * len(self.nodes) for _ in workload.stages],
@@ -184,7 +184,7 @@ class _Simulation:
         nodes = [self.env.process(self._node(node, job)) for node in range(len(self.nodes))]
         yield self.env.all_of(nodes)
         yield from self._at_home()
-        done.append(float(self.env.now))
+        ends.append(float(self.env.now))
 
     def _at_home(self) -> Steps:
         """Spend the coordinator's time for the start or the end of a row, if it is a process."""
@@ -196,7 +196,7 @@ class _Simulation:
     def _node(self, node: int, job: _Job) -> Steps:
         """Run a node's stages one after another, then send its results."""
         for number, stage in enumerate(job.workload.stages):
-            sent = [
+            transfers = [
                 self.env.process(self._spawn(flow, number, job))
                 for flow in stage.flows
                 if flow.origin == node
@@ -205,8 +205,8 @@ class _Simulation:
                 yield job.ready[number][node]
             if stage.whole and stage.local[node]:
                 yield from self._kernel(node, float(stage.local[node]), 0, stage.kind)
-            if sent:
-                yield self.env.all_of(sent)
+            if transfers:
+                yield self.env.all_of(transfers)
             results = int(stage.results[node])
             if results and node:
                 yield from self._send(node, results, 0)
@@ -222,10 +222,10 @@ class _Simulation:
         for packets, share in _trains(flow.packets, self.train):
             work = tuple((node, operations * share) for node, operations in flow.work)
             train = _Train(packets, work, flow, stage, job)
-            done = self.handlers[flow.origin].enter(
+            end = self.handlers[flow.origin].enter(
                 self.env.now, packets * self.nodes[flow.origin].packet
             )
-            yield self.env.timeout(done - self.env.now)
+            yield self.env.timeout(end - self.env.now)
             ways.append(self.env.process(self._classified(flow.origin, train)))
             if len(ways) >= _WINDOW:
                 yield ways.pop(0)
@@ -261,27 +261,27 @@ class _Simulation:
             grams = self._datagrams(node, packets, sender, receiver)
             if sender.serial:
                 busy = packets * sender.packet + grams * sender.datagram
-                done = self.handlers[node].enter(self.env.now, busy)
-                self.filling[node] = (self.filling[node][0], done)
-                yield self.env.timeout(done - self.env.now)
+                end = self.handlers[node].enter(self.env.now, busy)
+                self.filling[node] = (self.filling[node][0], end)
+                yield self.env.timeout(end - self.env.now)
             self.packets += packets
-            done = self.links[node].enter(self.env.now, wire_seconds(packets, grams, sender))
-            yield self.env.timeout(done - self.env.now + sender.latency)
+            end = self.links[node].enter(self.env.now, wire_seconds(packets, grams, sender))
+            yield self.env.timeout(end - self.env.now + sender.latency)
             busy = packets * receiver.packet + grams * receiver.datagram
-            done = self.handlers[after].enter(self.env.now, busy)
+            end = self.handlers[after].enter(self.env.now, busy)
             # The acknowledgement takes the receiver's link, but nothing waits for it.
             answer = grams * EMPTY_BYTES * 8 / receiver.link_bps
             self.links[after].enter(self.env.now, answer)
-            yield self.env.timeout(done - self.env.now + receiver.classify)
+            yield self.env.timeout(end - self.env.now + receiver.classify)
             node = after
 
     def _datagrams(self, node: int, packets: int, sender: SimNode, receiver: SimNode) -> int:
         """Count the new datagrams of packets that leave now; a waiting datagram is filled first."""
         together = min(sender.together, receiver.together, MAX_PACKETS)
-        held, leaves = self.filling[node]
+        waiting, leaves = self.filling[node]
         # Packets join a datagram as long as it has not left, as in the sender of link.py.
-        if self.env.now < leaves and held + packets <= together:
-            self.filling[node] = (held + packets, leaves)
+        if self.env.now < leaves and waiting + packets <= together:
+            self.filling[node] = (waiting + packets, leaves)
             return 0
         self.filling[node] = (packets, leaves)
         return -(-packets // together)
@@ -308,15 +308,15 @@ class _Simulation:
         after = at.pipeline if operations else 0.0
         if at.serial:
             busy, after = busy + after, 0.0
-        done = self.kernels[node].enter(self.env.now, busy)
-        yield self.env.timeout(done - self.env.now + after)
+        end = self.kernels[node].enter(self.env.now, busy)
+        yield self.env.timeout(end - self.env.now + after)
 
     def _fetch(self, node: int, owner: int, packets: int) -> Steps:
         """Send an RDMA task to the owner, read its memory, and send the data back."""
         yield from self._send(node, 1, owner)
-        read = packets * PACKET_BYTES / self.nodes[owner].memory_bps
-        done = self.memories[owner].enter(self.env.now, read)
-        yield self.env.timeout(done - self.env.now)
+        seconds = packets * PACKET_BYTES / self.nodes[owner].memory_bps
+        end = self.memories[owner].enter(self.env.now, seconds)
+        yield self.env.timeout(end - self.env.now)
         yield from self._send(owner, packets, node)
 
     # -- the compute-centric model -----------------------------------------------------------

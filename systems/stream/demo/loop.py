@@ -113,8 +113,8 @@ class LoopFigures:
         """The last window before the change, the first one after it, and the last one."""
         before = [w for w in self.windows if not w.changed]
         after = [w for w in self.windows if w.changed]
-        found = {"before the change": before[-1:], "after it": after[:1], "at the end": after[1:]}
-        return {name: some[-1] for name, some in found.items() if some}
+        windows = {"before the change": before[-1:], "after it": after[:1], "at the end": after[1:]}
+        return {name: some[-1] for name, some in windows.items() if some}
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain data."""
@@ -127,7 +127,7 @@ class _LateLabels:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Records, NDArray[np.int64]]] = deque()
-        self._known: deque[tuple[NDArray[np.uint32], NDArray[np.int64]]] = deque(maxlen=_RECENT)
+        self._labelled: deque[tuple[NDArray[np.uint32], NDArray[np.int64]]] = deque(maxlen=_RECENT)
         self.late = _LATE
 
     def add(self, records: Records, label: NDArray[np.int64]) -> None:
@@ -139,18 +139,18 @@ class _LateLabels:
         if len(self._waiting) <= self.late:
             return []
         records, label = self._waiting.popleft()
-        self._known.append((records["features"], label))
+        self._labelled.append((records["features"], label))
         pairs = zip(records[::-1], label[::-1].tolist(), strict=True)
         return [(record_key(record), Labelled(CLASSES[index])) for record, index in pairs]
 
     def latest(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """The features, shape ``(flows, features)``, and labels of the latest labelled flows."""
-        features, label = zip(*self._known, strict=True)
+        features, label = zip(*self._labelled, strict=True)
         return np.concatenate(features), np.concatenate(label)
 
 
 def run_loop(
-    folder: Path, total: int, seed: int, told: Callable[[LoopFigures], object]
+    folder: Path, total: int, seed: int, report_figures: Callable[[LoopFigures], object]
 ) -> LoopFigures:
     """Run the loop in a network namespace of its own.
 
@@ -158,7 +158,7 @@ def run_loop(
         folder: where export, models and log are written.
         total: how many flows to send; the traffic changes after half of them.
         seed: seed of the traffic and the training.
-        told: called with the figures after each batch.
+        report_figures: called with the figures after each batch.
 
     Raises:
         N3icError: This machine lacks something, or the kernel refuses.
@@ -173,15 +173,15 @@ def run_loop(
     ]
     with own_network(), _loaded(folder / "export") as programs:
         learning = LearningFolder(folder / "learned", push_to(f"xdp:{_CARD}"))
-        with closing(learning), _told(programs, batches) as told_of:
+        with closing(learning), _reported_flows(programs, batches) as reported:
             # All batches: with two CPUs, packets of one batch may overtake those of another.
             truth = {flow.client: flow.label for batch in batches for flow in batch}
             loop = _Loop(card, host, learning, LoopFigures(total), len(batches))
-            for events in told_of:
+            for events in reported:
                 label = np.array([truth[bytes(source[:4])] for source in events["source"]])
-                loop.take(events, label)
+                loop.process_batch(events, label)
                 loop.figures.lost = programs.counters()["events_lost"]
-                told(loop.figures)
+                report_figures(loop.figures)
             loop.finish()
     return loop.figures
 
@@ -213,22 +213,22 @@ class _Loop:
         self._window: list[NDArray[np.bool_]] = []
         self._began, self._batch, self._batches = time.monotonic(), 0, batches
 
-    def take(self, events: Records, label: NDArray[np.int64]) -> None:
+    def process_batch(self, events: Records, label: NDArray[np.int64]) -> None:
         """Take a batch that the card reported, and its true labels, which are revealed late."""
         f = self.figures
-        found = _of_events(self._card, events)
-        f.unlike += _unlike(self._models, found)
-        both = second_verdicts(self._host, found, METER)
-        self._window.append(np.stack([found.verdicts != SHUNT, both == label], axis=1))
+        batch = _of_events(self._card, events)
+        f.unlike += _count_unlike(self._models, batch)
+        both = second_verdicts(self._host, batch, METER)
+        self._window.append(np.stack([batch.verdicts != SHUNT, both == label], axis=1))
         self._labels.add(events, label)
-        done = self._learner.learn(found)
+        learned = self._learner.learn(batch)
         running = self._learning.learner.running
         self._models[running.digest[:_DIGEST]] = running
         names = Counter(d["what"] for d in self._learning.decisions)
         pushed = [not d["error"] for d in self._learning.decisions if d["what"] == "push"]
         if names["candidate"] > f.refreshed:
             self._host = second_stage(*self._labels.latest())
-        f.flows, f.refreshed, f.failed = done.flows, names["candidate"], pushed.count(False)
+        f.flows, f.refreshed, f.failed = learned.flows, names["candidate"], pushed.count(False)
         f.seconds = time.monotonic() - self._began
         self._batch += 1
         if self._batch * WINDOWS // self._batches > len(f.windows):
@@ -236,7 +236,12 @@ class _Loop:
             kernel = bytes(events["model"][-1]).hex()
             f.windows.append(
                 LoopWindow(
-                    done.flows, changed, *self._shares(), done.labelled, kernel, pushed.count(True)
+                    learned.flows,
+                    changed,
+                    *self._shares(),
+                    learned.labelled,
+                    kernel,
+                    pushed.count(True),
                 )
             )
 
@@ -269,57 +274,59 @@ def _loaded(directory: Path) -> Iterator[MeterPrograms]:
 
 
 @contextmanager
-def _told(programs: MeterPrograms, batches: Sequence[list[DemoFlow]]) -> Iterator[Channel[Records]]:
+def _reported_flows(
+    programs: MeterPrograms, batches: Sequence[list[DemoFlow]]
+) -> Iterator[Channel[Records]]:
     """Send batches, and yield the flows that the program reports, about a batch at a time.
 
     Two other threads do so: a signal that arrives while libbpf calls Python would be lost here.
     """
-    sent, told = Channel[list[DemoFlow]](2), Channel[Records](2)
+    sent_batches, reported = Channel[list[DemoFlow]](2), Channel[Records](2)
     with ThreadPoolExecutor(2) as pool:
         jobs = [
-            pool.submit(_guarded, _send, batches, sent),
-            pool.submit(_guarded, _receive, programs, sent, told),
+            pool.submit(_guarded, _send, batches, sent_batches),
+            pool.submit(_guarded, _receive, programs, sent_batches, reported),
         ]
         try:
-            yield told
+            yield reported
         finally:
-            sent.stop()
-            told.stop()
+            sent_batches.stop()
+            reported.stop()
         for job in jobs:
             job.result()
 
 
-def _guarded(function: Callable[..., None], *given: Any) -> None:
+def _guarded(function: Callable[..., None], *arguments: Any) -> None:
     """Run a thread, and close the channel that it writes, its last argument, at the end."""
     try:
         with suppress(ChannelEnded):
-            function(*given)
+            function(*arguments)
     finally:
-        given[-1].close()
+        arguments[-1].close()
 
 
 def _receive(
-    programs: MeterPrograms, sent: Channel[list[DemoFlow]], told: Channel[Records]
+    programs: MeterPrograms, sent_batches: Channel[list[DemoFlow]], reported: Channel[Records]
 ) -> None:
-    left = programs.events()
-    for batch in sent:
+    waiting = programs.events()
+    for batch in sent_batches:
         end = time.monotonic() + _SILENT_S  # packets may be lost on the way
-        while len(left) < len(batch) and time.monotonic() < end:
+        while len(waiting) < len(batch) and time.monotonic() < end:
             if len(new := programs.events(_WAIT_MS)):
-                left = np.concatenate([left, new])
+                waiting = np.concatenate([waiting, new])
                 end = time.monotonic() + _SILENT_S
-        events, left = left[: len(batch)], left[len(batch) :]
+        events, waiting = waiting[: len(batch)], waiting[len(batch) :]
         if len(events):
-            told.put(events)
+            reported.put(events)
 
 
-def _send(batches: Sequence[list[DemoFlow]], sent: Channel[list[DemoFlow]]) -> None:
+def _send(batches: Sequence[list[DemoFlow]], sent_batches: Channel[list[DemoFlow]]) -> None:
     """Send batches; pause while the receiver is two batches behind."""
     with PacedSocket(_PEER, _CARD) as out:
         for batch in batches:
             for flow in batch:
                 out.send(flow.frames)
-            sent.put(batch)
+            sent_batches.put(batch)
 
 
 def _of_events(model: Classifier, events: Records) -> FlowBatch:
@@ -334,16 +341,16 @@ def _of_events(model: Classifier, events: Records) -> FlowBatch:
     )
 
 
-def _unlike(models: dict[str, Classifier], found: FlowBatch) -> int:
+def _count_unlike(models: dict[str, Classifier], batch: FlowBatch) -> int:
     """Count the flows whose scores differ from those of the model that the kernel names."""
     out = 0
-    told = found.records["model"]
-    for digest in np.unique(told, axis=0):
-        rows = np.flatnonzero((told == digest).all(axis=1))
+    digests = batch.records["model"]
+    for digest in np.unique(digests, axis=0):
+        rows = np.flatnonzero((digests == digest).all(axis=1))
         model = models.get(bytes(digest).hex())
         if model is None:
             out += len(rows)
             continue
-        words = encoded(model, np.ascontiguousarray(found.features[rows]))
-        out += int((model.scores(words) != found.scores[rows]).any(axis=1).sum())
+        words = encoded(model, np.ascontiguousarray(batch.features[rows]))
+        out += int((model.scores(words) != batch.scores[rows]).any(axis=1).sum())
     return out

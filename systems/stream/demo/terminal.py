@@ -41,10 +41,10 @@ def loop_table(f: LoopFigures) -> TextTable:
 
 def loop_lines(f: LoopFigures) -> list[str]:
     """The lines of the summary."""
-    said = (f"{name} {percent(window.both)}" for name, window in f.summary().items())
+    shares = (f"{name} {percent(window.both)}" for name, window in f.summary().items())
     swaps = f.windows[-1].pushes if f.windows else 0
     return [
-        f"flows decided right: {', '.join(said)}",
+        f"flows decided right: {', '.join(shares)}",
         f"{f.refreshed} models trained, {swaps} swapped in, {f.failed} swaps failed; "
         f"{f.total - f.flows:,} flows lost on the link, {f.lost:,} in the ring buffer; "
         f"{f.unlike:,} with other scores than their model's",
@@ -62,27 +62,27 @@ def watched(quiet: bool) -> Iterator[tuple[Callable[[LoopFigures], object], Call
     """
     screen = console(stderr=True)
     if quiet or not screen.is_terminal:
-        shown = 0
+        count_shown = 0
 
         def note(figures: LoopFigures) -> None:
-            nonlocal shown
-            for window in figures.windows[shown:]:
+            nonlocal count_shown
+            for window in figures.windows[count_shown:]:
                 cells = zip(_HEAD, _row(window), strict=True)
                 print_note(", ".join(f"{name} {cell}" for name, cell in cells))
-            shown = len(figures.windows)
+            count_shown = len(figures.windows)
 
         yield (lambda _: None, lambda _: None) if quiet else (note, print_note)
         return
     from rich.live import Live
     from rich.table import Table
 
-    def drawn(found: TextTable) -> Table:
-        out = Table(title=found.title, title_justify="left")
-        for name in found.head:
+    def rich_table(text_table: TextTable) -> Table:
+        out = Table(title=text_table.title, title_justify="left")
+        for name in text_table.head:
             out.add_column(name, justify="right")
-        for row in found.rows:
+        for row in text_table.rows:
             out.add_row(*row)
         return out
 
     with Live(console=screen, transient=True) as live:
-        yield lambda figures: live.update(drawn(loop_table(figures))), live.update
+        yield lambda figures: live.update(rich_table(loop_table(figures))), live.update

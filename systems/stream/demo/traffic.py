@@ -100,17 +100,17 @@ def _columns(features: NDArray[np.uint32]) -> dict[str, NDArray[np.int64]]:
     return {name: every[name] for name in FEATURES}
 
 
-def metered(made: Sequence[DemoFlow]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+def metered(demo_flows: Sequence[DemoFlow]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Meter flows.
 
     Returns:
         The features that the compiled meter computes, shape ``(flows, features)``, and the
         labels, shape ``(flows,)``.
     """
-    frames = [data for flow in made for data in flow.frames]
+    frames = [data for flow in demo_flows for data in flow.frames]
     with CompiledMeter(METER, 1) as meter:
-        found = meter.count([(data, len(data), i * 10) for i, data in enumerate(frames)])
-    return found["features"], np.array([flow.label for flow in made])
+        records = meter.count([(data, len(data), i * 10) for i, data in enumerate(frames)])
+    return records["features"], np.array([flow.label for flow in demo_flows])
 
 
 def received(interface: str) -> int:

@@ -44,8 +44,8 @@ class Latencies:
         """The percentiles and the largest time, in microseconds; empty without flows."""
         if not self.histogram.get_total_count():
             return {}
-        found = {f"p{p:g}_us": self.histogram.get_value_at_percentile(p) for p in PERCENTILES}
-        return {**found, "max_us": self.histogram.get_max_value()}
+        percentiles = {f"p{p:g}_us": self.histogram.get_value_at_percentile(p) for p in PERCENTILES}
+        return {**percentiles, "max_us": self.histogram.get_max_value()}
 
 
 class StreamFigures:

@@ -73,14 +73,14 @@ def metrics(f: StreamFigures) -> Iterator[Metric]:
         ("flows_evicted", "Flows that the full cache ended", f.meter.get("evicted", 0)),
     ):
         yield CounterMetricFamily(f"n3ic_stream_{name}", text, value=value)
-    for name, text, label, found in (
+    for name, text, label, counts in (
         ("verdicts", "Flows by verdict", "verdict", dict(f.classes)),
         ("packets_dropped", "Packets that no flow has, by place and reason", "place", f.dropped),
     ):
-        counted = CounterMetricFamily(f"n3ic_stream_{name}", text, labels=[label])
-        for what, count in found.items():
-            counted.add_metric([what], count)
-        yield counted
+        family = CounterMetricFamily(f"n3ic_stream_{name}", text, labels=[label])
+        for what, count in counts.items():
+            family.add_metric([what], count)
+        yield family
     waiting = GaugeMetricFamily("n3ic_stream_waiting", "Batches in a queue", labels=["queue"])
     for queue, (now, _, _) in f.waiting.items():
         waiting.add_metric([queue], now)

@@ -152,29 +152,29 @@ class FlowStream:
 
     def _begin(self) -> StreamState:
         """Read or begin the state, and open the sinks at its offsets."""
-        found = StreamState.read(self._folder) if self._folder else None
-        if found is None:
+        state = StreamState.read(self._folder) if self._folder else None
+        if state is None:
             offsets = tuple(sink.begin(self._settings.replace) for sink in self._sinks)
-            found = StreamState(StreamPoint(self._of, secrets.token_hex(8), offsets=offsets))
+            state = StreamState(StreamPoint(self._of, secrets.token_hex(8), offsets=offsets))
             if self._folder:
-                found.write(self._folder)  # before any output, so that the output is known as ours
-        elif difference := found.point.of.difference(self._of):
+                state.write(self._folder)  # before any output, so that the output is known as ours
+        elif difference := state.point.of.difference(self._of):
             raise DataError(
                 f"{self._settings.state}: the state of another stream: {difference}; give what it "
                 "was begun with, or another --state"
             )
-        pending = np.frombuffer(found.pending, dtype=self._type)
-        flows = found.point.flows
-        for sink, offset in zip(self._sinks, found.point.offsets, strict=True):
+        pending = np.frombuffer(state.pending, dtype=self._type)
+        flows = state.point.flows
+        for sink, offset in zip(self._sinks, state.point.offsets, strict=True):
             self._offsets[sink] = offset
             again = 0 if sink.cuts else len(pending)
-            sink.open(offset, flows - again, found.point.id if self._folder else "")
+            sink.open(offset, flows - again, state.point.id if self._folder else "")
             if again:
                 sink.write(self._decide_records(pending), flows - again)
                 self._offsets[sink] = sink.flush()
-            if found.point.finished:  # the stream may have been killed before it finished the sink
+            if state.point.finished:  # the stream may have been killed before it finished the sink
                 sink.finish(more=False)
-        return found
+        return state
 
     def _count(self, point: StreamPoint) -> None:
         f = self.figures
@@ -190,8 +190,8 @@ class FlowStream:
         watch: Callable[[StreamFigures], object],
     ) -> None:
         reader, *others = (
-            threading.Thread(target=self._guarded, args=(function, *given), daemon=True)
-            for function, *given in (
+            threading.Thread(target=self._guarded, args=(function, *arguments), daemon=True)
+            for function, *arguments in (
                 (self._read, point),
                 (self._decide, meter, point),
                 (self._write,),
@@ -255,10 +255,10 @@ class FlowStream:
         self._stopped = True
         self._source.stop()
 
-    def _guarded(self, function: Callable[..., None], *given: Any) -> None:
+    def _guarded(self, function: Callable[..., None], *arguments: Any) -> None:
         """Run a thread; an error ends the others, and the stream raises it."""
         try:
-            function(*given)
+            function(*arguments)
         except ChannelEnded:
             return
         except BaseException as error:  # noqa: BLE001 - raised again by the main thread

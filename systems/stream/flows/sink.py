@@ -182,8 +182,8 @@ def open_sink(text: str, model: StreamModel) -> StreamSink:
                 f"standard output, or a place such as {', '.join(f'{s}://' for s in SCHEMES)}"
             )
         module = import_module(f"{_HERE}.{SUFFIXES.get(suffix, 'json_lines')}")
-    found: StreamSink = module.open_sink(text, model)
-    return found
+    sink: StreamSink = module.open_sink(text, model)
+    return sink
 
 
 _HERE = "n3ic.systems.stream.flows.sinks"

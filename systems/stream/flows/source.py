@@ -104,8 +104,8 @@ def open_source(text: str, model: Classifier) -> Source:
     known = {*OWN, *plugins.names(GROUP)}
     if name in known and _:
         opener = import_module(OWN[name]) if name in OWN else plugins.load(GROUP, name)
-        found: Source = opener.open_source(rest, model)
-        return found
+        source: Source = opener.open_source(rest, model)
+        return source
     if text == STANDARD_INPUT or Path(text).exists():
         return open_source(f"capture:{text}", model)
     if text in {interface for _, interface in socket.if_nameindex()}:

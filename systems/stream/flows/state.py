@@ -159,14 +159,14 @@ class StreamState:
 
         head, _, rest = body.removeprefix(_MAGIC).partition(b"\n")
         try:
-            said = json.loads(head)
+            header = json.loads(head)
             parts = []
-            for size, packed in said["sizes"]:
+            for size, packed in header["sizes"]:
                 if not 0 <= size <= _LARGEST:
                     raise ValueError(f"a part of {size} bytes")
                 parts.append(pa.Codec("zstd").decompress(rest[:packed], size, asbytes=True))
                 rest = rest[packed:]
-            return cls(from_plain(StreamPoint, said["point"], strict=True), *parts)
+            return cls(from_plain(StreamPoint, header["point"], strict=True), *parts)
         except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
             raise DataError(f"{path}: damaged: {error}") from error
 
@@ -194,6 +194,6 @@ def stream_id(
     """The identity of a stream, which its state records."""
     meter = ""
     if link is not None and model.meter is not None:
-        said = [model.meter.to_json(), sorted(meter_source(model.meter).items())]
-        meter = hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        definition = [model.meter.to_json(), sorted(meter_source(model.meter).items())]
+        meter = hashlib.sha256(json.dumps(definition).encode()).hexdigest()
     return StreamId(model.digest, meter, source, link, sinks, features)

@@ -23,9 +23,9 @@ def lines(f: StreamFigures) -> list[str]:
     if f.meter.get("evicted") or f.meter.get("late"):
         out.append(f"evicted {f.meter['evicted']:,} flows; late {f.meter['late']:,} packets")
     out += [f"lost or aside: {n:,} packets ({place})" for place, n in f.dropped.items()]
-    for name, found in (("decided", f.decided), ("written", f.written)):
-        if said := found.to_dict():
-            text = ", ".join(f"{key.removesuffix('_us')} {us:,}" for key, us in said.items())
+    for name, latencies in (("decided", f.decided), ("written", f.written)):
+        if figures := latencies.to_dict():
+            text = ", ".join(f"{key.removesuffix('_us')} {us:,}" for key, us in figures.items())
             out.append(f"us from arrival until {name}: {text}")
     out += [
         f"queue of {name}: {now} of {room} batches, {highest} at most"
@@ -35,10 +35,10 @@ def lines(f: StreamFigures) -> list[str]:
 
 
 @contextmanager
-def live_view(wanted: bool) -> Iterator[Callable[[StreamFigures], object]]:
+def live_view(enabled: bool) -> Iterator[Callable[[StreamFigures], object]]:
     """Show figures live on standard error, if it is a terminal; yields the function to call."""
     screen = console(stderr=True)
-    if not wanted or not screen.is_terminal:
+    if not enabled or not screen.is_terminal:
         yield lambda _: None
         return
     from rich.live import Live

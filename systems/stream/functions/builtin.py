@@ -32,8 +32,8 @@ class CountFunction(PacketFunction):
     def on_end(self) -> None:
         """Write the counts."""
         if self.out:
-            said = {"packets": self.packets, "bytes": self.bytes}
-            self.out.write_text(json.dumps(said) + "\n", "utf-8")
+            counts = {"packets": self.packets, "bytes": self.bytes}
+            self.out.write_text(json.dumps(counts) + "\n", "utf-8")
 
 
 class RecorderFunction(PacketFunction):

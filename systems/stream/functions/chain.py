@@ -115,14 +115,16 @@ def _problems(chain: FunctionChain) -> list[str]:
     """What is wrong with a chain; the first problem is the one to report."""
     names = [f.name for f in chain.function]
     places = (*names, *chain.port_names)
-    found = [
+    problems = [
         f"ports: expected a device such as net_pcap0,rx_pcap=FILE or 0000:01:00.0, got {p!r}"
         for p in chain.ports
         if not is_device(p)
     ]
-    found += [f"function {n!r}: a name is a-z, 0-9, _, -" for n in names if not _NAME.fullmatch(n)]
-    found += [f"{n} is there twice" for n in dict.fromkeys(places) if places.count(n) > 1]
-    found += [
+    problems += [
+        f"function {n!r}: a name is a-z, 0-9, _, -" for n in names if not _NAME.fullmatch(n)
+    ]
+    problems += [f"{n} is there twice" for n in dict.fromkeys(places) if places.count(n) > 1]
+    problems += [
         f"{what}: expected {least} to {most}, got {count}"
         for what, count, least, most in (
             ("ports", len(chain.ports), 1, MOST_PORTS),
@@ -139,14 +141,14 @@ def _problems(chain: FunctionChain) -> list[str]:
         )
         if not least <= count <= most
     ]
-    wanted = [("receive", n) for n in chain.receive]
-    wanted += [(f.name, n) for f in chain.function for n in (f.next, *f.routes) if n]
-    found += [
+    ends = [("receive", n) for n in chain.receive]
+    ends += [(f.name, n) for f in chain.function for n in (f.next, *f.routes) if n]
+    problems += [
         f"{of}: there is no function or port {name!r}; {did_you_mean(name, places)}".rstrip("; ")
-        for of, name in wanted
+        for of, name in ends
         if name not in places
     ]
-    return found or [f"packets of {n} come back to it" for n in _circle(chain)]
+    return problems or [f"packets of {n} come back to it" for n in _circle(chain)]
 
 
 def _circle(chain: FunctionChain) -> list[str]:

@@ -45,25 +45,25 @@ def status(socket: SocketPath = None, json: JsonFlag = False) -> None:
 @FUNCTIONS.command()
 def stop(name: FunctionName, socket: SocketPath = None, json: JsonFlag = False) -> None:
     """Stop a function once it has finished its packets; nothing is lost."""
-    _tell(socket, f"stop {name}", json)
+    _send_request(socket, f"stop {name}", json)
 
 
 @FUNCTIONS.command()
 def start(name: FunctionName, socket: SocketPath = None, json: JsonFlag = False) -> None:
     """Start a function that was stopped or killed, or that died."""
-    _tell(socket, f"start {name}", json)
+    _send_request(socket, f"start {name}", json)
 
 
 @FUNCTIONS.command()
 def kill(name: FunctionName, socket: SocketPath = None, json: JsonFlag = False) -> None:
     """Kill the process of a function; the packets that it had are counted as lost."""
-    _tell(socket, f"kill {name}", json)
+    _send_request(socket, f"kill {name}", json)
 
 
 @FUNCTIONS.command()
 def end(socket: SocketPath = None, json: JsonFlag = False) -> None:
     """Stop receiving, let the functions finish, and end the chain."""
-    _tell(socket, "end", json)
+    _send_request(socket, "end", json)
 
 
 def _path(socket: Path | None) -> Path:
@@ -78,7 +78,7 @@ def _ask(socket: Path | None, request: str) -> dict[str, Any]:
     return ask(_path(socket), request)
 
 
-def _tell(socket: Path | None, request: str, json: bool) -> None:
+def _send_request(socket: Path | None, request: str, json: bool) -> None:
     answer = _ask(socket, request)
     if json:
         print_json(answer)
@@ -108,5 +108,5 @@ def _show(status: dict[str, Any], json: bool) -> None:
             f"{port['name']}: {port['received']:,} received, {port['sent']:,} sent, "
             f"{port['full']:,} not taken{lost}"
         )
-    said = ", ".join(f"{v:,} {n.replace('_', ' ')}" for n, v in status["balance"].items() if v)
-    print_result(f"{status['phase']}; memory: {status['memory']}; {status['copies']:,}: {said}")
+    balance = ", ".join(f"{v:,} {n.replace('_', ' ')}" for n, v in status["balance"].items() if v)
+    print_result(f"{status['phase']}; memory: {status['memory']}; {status['copies']:,}: {balance}")

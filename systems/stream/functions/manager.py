@@ -79,14 +79,14 @@ class FunctionManager:
             stack.enter_context(self._control)
             self._control.settimeout(_ANSWER_S)
             self._control.connect(str(self.path))
-            self.say("control")
+            self.request("control")
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def say(self, word: str) -> str:
+    def request(self, word: str) -> str:
         """Tell the manager ``receive``, ``end``, ``status`` or ``stop NAME``; return its answer.
 
         Raises:
@@ -106,7 +106,7 @@ class FunctionManager:
 
     def status(self) -> dict[str, Any]:
         """Statistics, see :func:`with_balance`."""
-        return with_balance(json.loads(self.say("status")))
+        return with_balance(json.loads(self.request("status")))
 
     def last_status(self) -> dict[str, Any]:
         """Wait for the manager's end; return its final statistics.
@@ -114,11 +114,11 @@ class FunctionManager:
         Raises:
             N3icError: The manager failed.
         """
-        said = self.output.read()
+        statistics = self.output.read()
         code = self._process.wait(_ANSWER_S)
         if code:
             raise N3icError(f"the manager ended {code}; packets that it had are lost")
-        return with_balance(json.loads(said))
+        return with_balance(json.loads(statistics))
 
     def _kill(self) -> None:
         if self._process.poll() is None:

@@ -73,7 +73,7 @@ class MessagesFunction(PacketFunction):
             )
             self._stack = stack.pop_all()
         self.others: Counter[PayloadKind] = Counter()
-        self._held: deque[NDArray[np.uint64]] = deque()  # descriptors, in the order of placing
+        self._in_place: deque[NDArray[np.uint64]] = deque()  # descriptors, in the order of placing
         self._holding = 0
 
     def _number(self, name: str, default: _Number, least: _Number, most: _Number) -> _Number:
@@ -86,11 +86,11 @@ class MessagesFunction(PacketFunction):
 
     def on_batch(self, view: PacketView) -> NDArray[np.uint8]:
         """Hold packets of messages, and start their transfer to the device."""
-        found = view.payloads(self.port)
-        for kind, count in zip(*np.unique(found.kind, return_counts=True), strict=True):
+        payloads = view.payloads(self.port)
+        for kind, count in zip(*np.unique(payloads.kind, return_counts=True), strict=True):
             self.others[PayloadKind(int(kind))] += int(count)
-        ours = found.kind == PayloadKind.WHOLE
-        self._take(view, found, np.flatnonzero(ours))
+        ours = payloads.kind == PayloadKind.WHOLE
+        self._place(view, payloads, np.flatnonzero(ours))
         self._go_on()
         return np.where(ours, HOLD, PASS).astype(np.uint8)
 
@@ -101,7 +101,7 @@ class MessagesFunction(PacketFunction):
     def on_end(self) -> None:
         """Wait for complete messages, and give back the packets of incomplete ones."""
         while self.batches.computing:
-            self._tell(self.batches.computed(_COMPUTING_S))
+            self._write_outcomes(self.batches.computed(_COMPUTING_S))
             self.shared.alive()
         self.batches.expire(time.monotonic_ns() + int(2e9 * self.limits.timeout_s))
         while self.batches.in_use:
@@ -113,14 +113,14 @@ class MessagesFunction(PacketFunction):
             counts = self.batches.counts.to_dict() | {"not_messages": others}
             self.counts_path.write_text(json.dumps(counts) + "\n", "utf-8")
 
-    def _take(self, view: PacketView, found: PacketPayloads, index: NDArray[np.int64]) -> None:
+    def _place(self, view: PacketView, payloads: PacketPayloads, index: NDArray[np.int64]) -> None:
         """Place packets, only as many messages at a time as there are free rows.
 
         If all rows are being computed, it waits: then tickets run out and no message is lost.
         """
         if not len(index):
             return
-        start, sender = found.start[index], found.sender[index]
+        start, sender = payloads.start[index], payloads.sender[index]
         # Copies headers, not payloads. A payload shorter than a header may end where memory ends.
         bytes_at = np.minimum(start[:, None] + np.arange(HEADER_BYTES), len(view.data) - 1)
         headers = view.data[bytes_at].view(HEADER)[:, 0]
@@ -129,15 +129,15 @@ class MessagesFunction(PacketFunction):
         first = run = 0
         while run < len(run_ends):
             while not self.batches.free_rows and self.batches.computing:
-                self._tell(self.batches.computed(_COMPUTING_S))
+                self._write_outcomes(self.batches.computed(_COMPUTING_S))
                 self.shared.alive()
             run += max(1, self.batches.free_rows)
             end = int(run_ends[min(run, len(run_ends)) - 1])
             part = slice(first, end)
-            self._held.append(view.descriptors[index[part]])
+            self._in_place.append(view.descriptors[index[part]])
             self._holding += end - first
             self.batches.place(
-                *(headers[part], found.length[index[part]], sender[part], start[part]),
+                *(headers[part], payloads.length[index[part]], sender[part], start[part]),
                 time.monotonic_ns(),
             )
             first = end
@@ -147,18 +147,18 @@ class MessagesFunction(PacketFunction):
         self.batches.release()
         self.batches.expire(time.monotonic_ns())
         self._give_back()
-        self._tell(self.batches.computed())
+        self._write_outcomes(self.batches.computed())
         busy = self.batches.in_use or self.batches.computing
         self.wait_us = _BUSY_US if busy else PacketFunction.wait_us
 
     def _give_back(self) -> None:
         """Pass on the oldest packets, those no longer in use."""
-        while self._held and self._holding - len(self._held[0]) >= self.batches.in_use:
-            descriptors = self._held.popleft()
+        while self._in_place and self._holding - len(self._in_place[0]) >= self.batches.in_use:
+            descriptors = self._in_place.popleft()
             self._holding -= len(descriptors)
             self.shared.give_back(descriptors, np.full(len(descriptors), PASS, dtype=np.uint8))
 
-    def _tell(self, outcomes: list[BatchOutcome]) -> None:
+    def _write_outcomes(self, outcomes: list[BatchOutcome]) -> None:
         """Write a line for each message."""
         for outcome in outcomes:
             self.out.write(json.dumps(described(outcome)).encode() + b"\n")

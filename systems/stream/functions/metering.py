@@ -36,11 +36,11 @@ class MeterFunction(PacketFunction):
     ``aside``) to ``drop``, ``pass`` or one of the function's routes.
     """
 
-    known: ClassVar[tuple[str, ...]] = ("model", "out", "task", "verdicts")  # options
+    option_names: ClassVar[tuple[str, ...]] = ("model", "out", "task", "verdicts")  # options
 
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)
-        only(self.options, *self.known)
+        only(self.options, *self.option_names)
         self.model = load(path_of(self.options, "model"), str(self.options.get("task", "")))
         if self.model.meter is None:
             raise UsageError(f"{self.options['model']}: the model has no meter")
@@ -54,19 +54,19 @@ class MeterFunction(PacketFunction):
         names = ("undecided", *self.model.classes, "shunt", "aside")
         if not isinstance(verdicts, Mapping) or not {*verdicts} <= {*names}:
             raise UsageError(f"options.verdicts: expected a table of {', '.join(names)}")
-        known = {"pass": PASS, "drop": DROP, **{name: self.route(name) for name in self.routes}}
+        actions = {"pass": PASS, "drop": DROP, **{name: self.route(name) for name in self.routes}}
         for name, to in verdicts.items():
-            if to not in known:
-                expected = ", ".join(known)
+            if to not in actions:
+                expected = ", ".join(actions)
                 raise UsageError(f"options.verdicts.{name}: expected {expected}, got {to!r}")
-        wanted = (known[verdicts.get(name, "pass")] for name in names)
-        return np.fromiter(wanted, np.uint8) if verdicts else None
+        values = (actions[verdicts.get(name, "pass")] for name in names)
+        return np.fromiter(values, np.uint8) if verdicts else None
 
     def on_batch(self, view: PacketView) -> Any:
         """Count packets in place, and write the decided flows."""
         if self.actions is None:
             self.meter.count_frames(view.frames(self.spec.tick_ns))
-            self._tell(self.meter.records())
+            self._handle_records(self.meter.records())
             return None
         return self.actions[self._verdicts(view)]
 
@@ -80,7 +80,7 @@ class MeterFunction(PacketFunction):
         while more:
             more = self.meter.end(_AT_END)
             self.shared.alive()
-            self._tell(self.meter.records())
+            self._handle_records(self.meter.records())
         self.meter.close()
 
     def _verdicts(self, view: PacketView) -> NDArray[np.int64]:
@@ -94,27 +94,29 @@ class MeterFunction(PacketFunction):
         out = np.zeros(len(view), dtype=np.int64)
         for at in range(0, len(view), _BURST):
             n = min(_BURST, len(view) - at)
-            part, said = frames[at : at + n], marks[at : at + n]
+            part, burst_marks = frames[at : at + n], marks[at : at + n]
             library.meter_burst(
                 meter, ctypes.c_size_t(n), ctypes.c_void_p(part.ctypes.data),
-                ctypes.c_void_p(said.ctypes.data),
+                ctypes.c_void_p(burst_marks.ctypes.data),
             )  # fmt: skip
-            told = self._tell(self.meter.records())
-            for record, mark in enumerate(told.tolist()):
+            record_marks = self._handle_records(self.meter.records())
+            for record, mark in enumerate(record_marks.tolist()):
                 library.meter_mark(meter, ctypes.c_size_t(record), ctypes.c_uint32(mark))
-            by_record = (said >= _RECORD) & (said != _ASIDE)
-            out[at : at + n] = np.where(said == _ASIDE, len(self.model.classes) + 2, said)
-            out[at : at + n][by_record] = told[said[by_record] - _RECORD]
+            by_record = (burst_marks >= _RECORD) & (burst_marks != _ASIDE)
+            out[at : at + n] = np.where(
+                burst_marks == _ASIDE, len(self.model.classes) + 2, burst_marks
+            )
+            out[at : at + n][by_record] = record_marks[burst_marks[by_record] - _RECORD]
         return out
 
-    def _tell(self, records: Records) -> NDArray[np.int64]:
+    def _handle_records(self, records: Records) -> NDArray[np.int64]:
         """Write a line for each record; return a mark for each flow: its verdict plus 1."""
         if not len(records):
             return np.zeros(0, dtype=np.int64)
         verdicts, columns = self.decided(self._batch(records))
         rows = key_table(records, self.spec, "").drop_columns(["capture"]).to_pylist()
-        for row, *said in zip(rows, *columns.values(), strict=True):
-            row |= dict(zip(columns, said, strict=True))
+        for row, *values in zip(rows, *columns.values(), strict=True):
+            row |= dict(zip(columns, values, strict=True))
             self.out.write(json.dumps(row).encode() + b"\n")
         self.out.flush()
         marks: NDArray[np.int64] = np.where(verdicts < 0, len(self.model.classes), verdicts) + 1

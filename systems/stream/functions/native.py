@@ -109,20 +109,20 @@ def _built(stem: str, names: tuple[str, ...], flags: tuple[str, ...], *, librari
     text = [p.read_bytes() for p in (*sources, *headers)]
     cache = Cache.open("functions")
     # Flags and version are part of the key, because DPDK's inline functions are compiled in.
-    said = " ".join((*before, *after, *_dpdk("--modversion"))).encode()
-    name = build.library_name(stem, compiler, [*text, said])
+    flags_text = " ".join((*before, *after, *_dpdk("--modversion"))).encode()
+    name = build.library_name(stem, compiler, [*text, flags_text])
     if cache.find(name) is None:
         with cache.new_file(name) as out:
             words = (*compiler.command, *before, *map(str, sources), "-o", str(out), *after)
-            done = run_tool(words, seconds=_SECONDS)
-            if done.returncode:
-                said_text = done.stderr.decode(errors="replace")[-2000:]
-                raise N3icError(f"the {stem} of functions does not compile: {said_text}")
+            compilation = run_tool(words, seconds=_SECONDS)
+            if compilation.returncode:
+                report = compilation.stderr.decode(errors="replace")[-2000:]
+                raise N3icError(f"the {stem} of functions does not compile: {report}")
     return cache.directory / name
 
 
 def _dpdk(what: str) -> tuple[str, ...]:
-    done = subprocess.run(
+    process = subprocess.run(
         ["pkg-config", what, "libdpdk"], capture_output=True, text=True, check=True
     )
-    return tuple(shlex.split(done.stdout))
+    return tuple(shlex.split(process.stdout))

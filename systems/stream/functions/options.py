@@ -11,15 +11,15 @@ from typing import Any
 from n3ic.errors import UsageError
 
 
-def only(options: Mapping[str, Any], *known: str) -> None:
+def only(options: Mapping[str, Any], *names: str) -> None:
     """Check that there are no options other than the known ones.
 
     Raises:
         UsageError: There is another option.
     """
     for name in options:
-        if name not in known:
-            raise UsageError(f"options.{name}: unknown, expected {', '.join(known)}")
+        if name not in names:
+            raise UsageError(f"options.{name}: unknown, expected {', '.join(names)}")
 
 
 def path_of(options: Mapping[str, Any], name: str) -> Path:

@@ -94,7 +94,7 @@ class PacketView:
     def payloads(self, port: int) -> PacketPayloads:
         """Find the payloads of UDP over IPv4 to a port."""
         n = len(self)
-        found = PacketPayloads(
+        payloads = PacketPayloads(
             kind=np.zeros(n, dtype=np.uint8),
             start=np.zeros(n, dtype=np.int64),
             length=np.zeros(n, dtype=np.int64),
@@ -102,9 +102,9 @@ class PacketView:
         )
         function_library(secondary=False).payloads_find(
             *(self.data.ctypes.data, n, self.offset, self.captured, self.length, port),
-            *(found.kind, found.start, found.length, found.sender),
+            *(payloads.kind, payloads.start, payloads.length, payloads.sender),
         )
-        return found
+        return payloads
 
     def frames(self, tick_ns: int) -> Frames:
         """The packets in the form of the compiled meter, with times in ticks of ``tick_ns``."""
@@ -214,35 +214,35 @@ class SharedPackets:
             N3icError: It has ended.
         """
         try:
-            gone = self._socket.recv(1, socket.MSG_DONTWAIT) == b""
+            ended = self._socket.recv(1, socket.MSG_DONTWAIT) == b""
         except BlockingIOError:
             return
-        if gone:
+        if ended:
             raise N3icError("the manager has ended")
 
 
-def actions_of(said: Any, packets: int) -> NDArray[np.uint8]:
+def actions_of(actions: Any, packets: int) -> NDArray[np.uint8]:
     """Convert what ``on_batch`` returned to one action per packet.
 
     Args:
-        said: None to pass all packets on, one action for all, or an action for each.
+        actions: None to pass all packets on, one action for all, or an action for each.
         packets: number of packets.
 
     Returns:
         uint8 array of shape ``(packets,)``.
 
     Raises:
-        N3icError: ``said`` is something else, or has another length.
+        N3icError: ``actions`` is something else, or has another length.
     """
-    found = np.asarray(PASS if said is None else said)
-    if found.dtype.kind not in "iub" or found.shape not in ((), (packets,)):
+    values = np.asarray(PASS if actions is None else actions)
+    if values.dtype.kind not in "iub" or values.shape not in ((), (packets,)):
         raise N3icError(
             f"on_batch: expected None, an action, or an array of {packets} actions, got "
-            f"{type(said).__name__} of shape {found.shape}"
+            f"{type(actions).__name__} of shape {values.shape}"
         )
-    if found.size and (found.min() < 0 or found.max() > HOLD):
-        raise N3icError(f"on_batch: actions are 0 to {HOLD}, got {found.min()} to {found.max()}")
-    return np.ascontiguousarray(np.broadcast_to(found, (packets,)), dtype=np.uint8)
+    if values.size and (values.min() < 0 or values.max() > HOLD):
+        raise N3icError(f"on_batch: actions are 0 to {HOLD}, got {values.min()} to {values.max()}")
+    return np.ascontiguousarray(np.broadcast_to(values, (packets,)), dtype=np.uint8)
 
 
 class PacketFunction:

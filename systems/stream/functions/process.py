@@ -62,10 +62,10 @@ def function_class(use: str) -> type[PacketFunction]:
         raise UsageError(f"use: {file}: expected a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = getattr(module, name, None)
-    if not (isinstance(found, type) and issubclass(found, PacketFunction)):
+    function = getattr(module, name, None)
+    if not (isinstance(function, type) and issubclass(function, PacketFunction)):
         raise UsageError(f"use: {file}: expected a subclass of PacketFunction named {name}")
-    return found
+    return function
 
 
 def serve(task: FunctionTask) -> None:
@@ -74,10 +74,10 @@ def serve(task: FunctionTask) -> None:
     Raises:
         N3icError: The manager refuses or has ended, or the function returned something wrong.
     """
-    told = task.function
-    kind = function_class(told.use)
-    with SharedPackets(task.socket, told.name, told.batch, task.prefix) as shared:
-        function = kind(told.options, told.routes, shared)
+    settings = task.function
+    kind = function_class(settings.use)
+    with SharedPackets(task.socket, settings.name, settings.batch, task.prefix) as shared:
+        function = kind(settings.options, settings.routes, shared)
         while True:
             view = shared.receive(function.wait_us)
             if len(view):

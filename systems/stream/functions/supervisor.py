@@ -43,7 +43,7 @@ class ChainSupervisor:
         self._functions = {f.name: f for f in chain.function}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._starts: Counter[str] = Counter()
-        self._told_to_stop: set[str] = set()
+        self._stop_requested: set[str] = set()
         self._to_start: set[str] = set()  # to be started once their processes have ended
 
     def run(self, started: Callable[[], object] = lambda: None) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class ChainSupervisor:
             self._wait_for_functions()
             self._selector.register(listener, selectors.EVENT_READ, self._accept)
             self._selector.register(self._manager.output, selectors.EVENT_READ, None)
-            self._manager.say("receive")
+            self._manager.request("receive")
             started()
             return self._serve()
 
@@ -90,12 +90,12 @@ class ChainSupervisor:
         self._starts[name] += 1
         handle = os.pidfd_open(process.pid)
 
-        def gone(_: object) -> None:
+        def note_end(_: object) -> None:
             self._selector.unregister(handle)
             os.close(handle)
             self._gone(name, process)
 
-        self._selector.register(handle, selectors.EVENT_READ, gone)
+        self._selector.register(handle, selectors.EVENT_READ, note_end)
 
     def _wait_for_functions(self) -> None:
         while any(f["state"] != "running" for f in self._manager.status()["functions"]):
@@ -108,9 +108,9 @@ class ChainSupervisor:
         code = process.wait()
         if name in self._to_start:
             self._to_start.discard(name)
-            self._told_to_stop.discard(name)
+            self._stop_requested.discard(name)
             self._start(name)
-        elif code and name not in self._told_to_stop:
+        elif code and name not in self._stop_requested:
             self._note(f"function {name} ended {code}")
             if self._starts[name] <= self._functions[name].restarts:
                 self._start(name)
@@ -139,7 +139,7 @@ class ChainSupervisor:
                 if interrupts > 1:
                     raise
                 self._note("no more packets are received, functions finish; again: kill them")
-                self._manager.say("end")
+                self._manager.request("end")
 
     # --- what is asked -----------------------------------------------------------------------
 
@@ -153,22 +153,22 @@ class ChainSupervisor:
         with client, suppress(OSError):
             words = client.recv(_REQUEST_BYTES).decode(errors="replace").split()
             try:
-                said = {"ok": True, **self._do(words)}
+                answer = {"ok": True, **self._do(words)}
             except N3icError as error:
-                said = {"ok": False, "error": str(error)}
-            client.send(json.dumps(said).encode())
+                answer = {"ok": False, "error": str(error)}
+            client.send(json.dumps(answer).encode())
 
     def _do(self, words: list[str]) -> dict[str, Any]:
         match words:
             case ["status"]:
                 return {"status": self._manager.status()}
             case ["end"]:
-                self._manager.say("end")
+                self._manager.request("end")
             case ["start" | "stop" | "kill" as what, name] if name in self._functions:
                 self._change(what, name)
             case ["start" | "stop" | "kill", name]:
-                known = ", ".join(self._functions)
-                raise UsageError(f"there is no function {name!r}, expected one of {known}")
+                names = ", ".join(self._functions)
+                raise UsageError(f"there is no function {name!r}, expected one of {names}")
             case _:
                 raise UsageError("expected status, end, start NAME, stop NAME or kill NAME")
         return {}
@@ -176,18 +176,18 @@ class ChainSupervisor:
     def _change(self, what: str, name: str) -> None:
         process = self._processes[name]
         runs = process.poll() is None
-        if what == "start" and runs and name in self._told_to_stop:
+        if what == "start" and runs and name in self._stop_requested:
             self._to_start.add(name)  # start it again once it has ended
             return
         if runs == (what == "start"):
             raise UsageError(f"function {name} {'runs already' if runs else 'does not run'}")
         if what == "start":
-            self._told_to_stop.discard(name)
+            self._stop_requested.discard(name)
             self._start(name)
             return
         if what == "stop":
-            self._manager.say(f"stop {name}")
-        self._told_to_stop.add(name)
+            self._manager.request(f"stop {name}")
+        self._stop_requested.add(name)
         if what == "kill":
             process.kill()
 
@@ -213,10 +213,10 @@ def ask(path: Path, request: str) -> dict[str, Any]:
                 f"{path}: no functions answer: {error.strerror or error}; start some with "
                 "n3ic stream functions run, or name their --socket"
             ) from error
-    found: dict[str, Any] = json.loads(answer or b'{"ok": false, "error": "no answer"}')
-    if not found.pop("ok"):
-        raise UsageError(found["error"])
-    return found
+    reply: dict[str, Any] = json.loads(answer or b'{"ok": false, "error": "no answer"}')
+    if not reply.pop("ok"):
+        raise UsageError(reply["error"])
+    return reply
 
 
 @contextmanager

@@ -63,8 +63,8 @@ def learn(
     every: Annotated[
         int, typer.Option(help="Labelled flows between two refreshed models.", min=1)
     ] = 500,
-    held: Annotated[
-        float, typer.Option(help="Share of flows that judge and are not trained on.")
+    held_share: Annotated[
+        float, typer.Option("--held", help="Share of flows that judge and are not trained on.")
     ] = 0.3,
     guard: Annotated[
         float, typer.Option(help="By how much the recall of a class may fall on the anchors.")
@@ -108,7 +108,7 @@ def learn(
         raise UsageError(f"{folder}: a new folder needs --model")
     else:
         first = _model(model)
-    settings = LearnSettings(every=every, held=held, alpha=alpha, guard=guard, seed=seed)
+    settings = LearnSettings(every=every, held=held_share, alpha=alpha, guard=guard, seed=seed)
     settings = replace(settings, teacher=teacher)
     is_table = Path(source).is_file() and not is_capture(source)
     flows = replayed(source, first, dataset=dataset) if is_table else None
@@ -132,17 +132,17 @@ def learn(
     else:
         feed = ReplayedLabels(flows, first, delay or 0, seed)
 
-    def tell(done: LearnedBatch) -> None:
-        if done.decisions and not json:
-            said = ", ".join(done.decisions)
-            print_note(f"after {done.flows:,} flows, {done.labelled:,} labelled: {said}")
+    def show_decisions(learned: LearnedBatch) -> None:
+        if learned.decisions and not json:
+            decisions = ", ".join(learned.decisions)
+            print_note(f"after {learned.flows:,} flows, {learned.labelled:,} labelled: {decisions}")
 
     learner = LiveLearner(feed, learning, join, _passer(feed))
     if opened:
-        learn_live(opened, first, learner, tell, seconds)
+        learn_live(opened, first, learner, show_decisions, seconds)
     if flows is not None:
         for batch in _running(flows, learning, right):
-            tell(learner.learn(batch))
+            show_decisions(learner.learn(batch))
     now = learning.learner.running
     taught = learning.second_stage()
     learning.close()
@@ -254,14 +254,14 @@ def second_stage(
         model = newest_run()
         print_note(f"model: {model}")
     with spinner("training second stages"):
-        found = study(model, data, dataset=dataset, task=task, kinds=kinds)
+        result = study(model, data, dataset=dataset, task=task, kinds=kinds)
     if json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        for each in found.tables:
+        for each in result.tables:
             show_table(each)
     if write is not None:
-        found.stages[kinds[0]].save(write)
+        result.stages[kinds[0]].save(write)
         print_note(f"wrote {write}")
 
 
@@ -314,15 +314,15 @@ def drift(
             show_table(delay_table(delays, len(flows), len(whole)))
         return
     test = DriftDetector(network, np.ascontiguousarray(like.features), alpha=alpha, seed=seed)
-    found = test.add(flows.features)
+    change = test.add(flows.features)
     if json:
-        alarm = None if found is None else {"flow": found.flow, "statistic": found.statistic}
+        alarm = None if change is None else {"flow": change.flow, "statistic": change.statistic}
         print_json({"flows": len(flows), "reference": len(like), "alarm": alarm})
-    elif found is None:
+    elif change is None:
         print_result(f"no drift in {len(flows):,} flows, against {len(like):,} of the reference")
     else:
         print_result(
-            f"drift: found at flow {found.flow:,} of {len(flows):,}, most in {found.statistic}; "
+            f"drift: found at flow {change.flow:,} of {len(flows):,}, most in {change.statistic}; "
             f"without a change, an alarm ever has a probability of at most {alpha:g}"
         )
 
@@ -345,10 +345,10 @@ def _model(path: Path) -> Classifier:
     from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of
 
-    found = models_of(path)
-    if len(found) > 1:
-        raise UsageError(f"{path} holds {len(found)} networks: name the file of one")
-    return load_model(next(iter(found.values())))
+    models = models_of(path)
+    if len(models) > 1:
+        raise UsageError(f"{path} holds {len(models)} networks: name the file of one")
+    return load_model(next(iter(models.values())))
 
 
 def _anchors(path: Path, model: Classifier, dataset: str | None, seed: int) -> LabelledRows:
@@ -380,8 +380,8 @@ def _running(
 def _passer(feed: LabelFile | ReplayedLabels) -> Callable[[int], object]:
     from n3ic.systems.stream.learning.stream import ReplayedLabels
 
-    def passed(flows: int) -> None:
+    def set_flow(flows: int) -> None:
         if isinstance(feed, ReplayedLabels):
             feed.flow = flows
 
-    return passed
+    return set_flow

@@ -91,11 +91,11 @@ class FlowStatistics:
     def _values(self, features: NDArray[np.uint32]) -> list[NDArray[np.float64]]:
         model = self._model
         bits = model.input.encode(columns_of(model, features))
-        found = predict(model, pack(bits))
+        inference = predict(model, pack(bits))
         strange = np.where(bits, self._set, self._unset).sum(axis=1)
-        verdicts = model.verdicts(found.scores)
+        verdicts = model.verdicts(inference.scores)
         own = [column.astype(np.float64) for column in features.T]
-        return [*own, strange, found.margins.astype(np.float64), verdicts.astype(np.float64)]
+        return [*own, strange, inference.margins.astype(np.float64), verdicts.astype(np.float64)]
 
 
 class DriftDetector:
@@ -136,7 +136,7 @@ class DriftDetector:
             np.bincount(cells, minlength=size).astype(np.float64)
             for cells, size in zip(own, self._statistics.cells, strict=True)
         ]
-        self._seen = len(own[0])
+        self._rows_seen = len(own[0])
         self._random = np.random.default_rng(seed)
         self._alpha, self._block = alpha, block
         # The logarithm of all gamblers' capital in each bet on each statistic.
@@ -168,7 +168,7 @@ class DriftDetector:
     def _ranks(self, cells: list[NDArray[np.int64]]) -> NDArray[np.float64]:
         """The rank of each flow among all before it, in (0, 1), shape ``(flows, statistics)``."""
         rows = len(cells[0])
-        total = self._seen + np.arange(1, rows + 1)
+        total = self._rows_seen + np.arange(1, rows + 1)
         out = np.empty((rows, len(cells)))
         for s, (own, counts) in enumerate(zip(cells, self._counts, strict=True)):
             marks = np.zeros((rows, len(counts)))
@@ -178,7 +178,7 @@ class DriftDetector:
             equal = before[np.arange(rows), own] + 1
             out[:, s] = (below + self._random.random(rows) * equal) / total
             counts += marks.sum(axis=0)
-        self._seen += rows
+        self._rows_seen += rows
         return out
 
     def _start(self) -> None:
@@ -202,8 +202,8 @@ class DriftDetector:
 
 def _edges(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The edges of cells that each hold about equally many values."""
-    wanted = np.quantile(values, np.linspace(0, 1, _CELLS + 1)[1:-1], method="inverted_cdf")
-    return np.unique(wanted)
+    quantiles = np.quantile(values, np.linspace(0, 1, _CELLS + 1)[1:-1], method="inverted_cdf")
+    return np.unique(quantiles)
 
 
 def _bets(ranks: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -79,15 +79,15 @@ def detection_delays(
         UsageError: The reference has too few flows.
         MissingDependencyError: river or scikit-learn is missing.
     """
-    found = predict(model, model.encode(columns_of(model, stream.features)))
+    inference = predict(model, model.encode(columns_of(model, stream.features)))
     top = max(1, model.largest_margin)
-    signals = {ADWIN_MARGIN: found.margins / top}
+    signals = {ADWIN_MARGIN: inference.margins / top}
     if (reference.label >= 0).all():
         agent = _agent(model, reference, seed)
         proxies = agent.odds(stream.features.astype(np.int64)).argmax(axis=1)
-        signals[ADWIN_PROXY] = (found.classes != proxies).astype(np.float64)
+        signals[ADWIN_PROXY] = (inference.classes != proxies).astype(np.float64)
     if (stream.label >= 0).all():
-        signals[ADWIN_LABEL] = (found.classes != stream.label).astype(np.float64)
+        signals[ADWIN_LABEL] = (inference.classes != stream.label).astype(np.float64)
     ours = _ours(model, reference.features, stream.features, alpha, seed)
     out = [_delay(OURS, [at for at, _ in ours], change, dict(ours))]
     out += [_delay(name, _adwin(values, alpha), change) for name, values in signals.items()]
@@ -171,10 +171,10 @@ def _psi(model: Classifier, reference: NDArray[np.uint32], stream: NDArray[np.ui
 
 
 def _delay(
-    name: str, alarms: list[int], change: int, said: dict[int, str] | None = None
+    name: str, alarms: list[int], change: int, statistics: dict[int, str] | None = None
 ) -> DetectionDelay:
     after = next((at for at in alarms if at > change), None)
     early = sum(at <= change for at in alarms)
     if after is None:
         return DetectionDelay(name, early, None)
-    return DetectionDelay(name, early, after - change, (said or {}).get(after, ""))
+    return DetectionDelay(name, early, after - change, (statistics or {}).get(after, ""))

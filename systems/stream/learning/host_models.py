@@ -212,7 +212,9 @@ class HostTrees(HostModel):
 
     @classmethod
     def _of(cls, features: tuple[str, ...], classes: tuple[str, ...], file: _File) -> Self:
-        nodes, rounds, sums, known = (file.number(n) for n in ("nodes", "rounds", "sums", "known"))
+        nodes, rounds, sums, n_known = (
+            file.number(n) for n in ("nodes", "rounds", "sums", "known")
+        )
         shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
             "feature": (np.int32, (nodes,)),
             "cut": (np.int64, (nodes,)),
@@ -221,23 +223,23 @@ class HostTrees(HostModel):
             "value": (np.float64, (nodes,)),
             "roots": (np.int32, (rounds, sums)),
             "base": (np.float64, (sums,)),
-            "known": (np.int32, (known,)),
+            "known": (np.int32, (n_known,)),
         }
-        made = cls(features, classes, **{n: file.tensors.take(n, *t) for n, t in shapes.items()})
-        own, inner = np.arange(nodes), made.feature >= 0
-        for side in (made.left[inner], made.right[inner]):
+        trees = cls(features, classes, **{n: file.tensors.take(n, *t) for n, t in shapes.items()})
+        own, inner = np.arange(nodes), trees.feature >= 0
+        for side in (trees.left[inner], trees.right[inner]):
             if not ((side > own[inner]) & (side < nodes)).all():
                 raise ModelError("a node's children come after it")
         if not (
-            (made.feature < len(features)).all()
-            and ((made.roots >= 0) & (made.roots < nodes)).all()
-            and ((made.known >= 0) & (made.known < len(classes))).all()
-            and known == (2 if sums == 1 else sums)
-            and np.isfinite(made.value).all()
-            and np.isfinite(made.base).all()
+            (trees.feature < len(features)).all()
+            and ((trees.roots >= 0) & (trees.roots < nodes)).all()
+            and ((trees.known >= 0) & (trees.known < len(classes))).all()
+            and n_known == (2 if sums == 1 else sums)
+            and np.isfinite(trees.value).all()
+            and np.isfinite(trees.base).all()
         ):
             raise ModelError("a node, a root, a class or a value is out of range")
-        return made
+        return trees
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,19 +333,19 @@ def load_host_model(path: str | Path) -> HostModel:
         features, classes = (tuple(header[name]) for name in ("features", "classes"))
         if any(not isinstance(one, str) for one in (*features, *classes)) or len(classes) < 2:
             raise ModelError("features and classes are names, two classes or more")
-        found = kinds[kind]._of(features, classes, _File(header, tensors))
+        host_model = kinds[kind]._of(features, classes, _File(header, tensors))
         tensors.close()
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path}: damaged model ({short(error)})") from error
-    return found
+    return host_model
 
 
 def fit_host_mlp(
     columns: NDArray[np.int64],
     label: NDArray[np.int64],
-    held: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+    held_out: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
     features: tuple[str, ...],
     classes: tuple[str, ...],
     seed: int,
@@ -356,7 +358,7 @@ def fit_host_mlp(
     Args:
         columns: integers, shape ``(rows, features)``.
         label: class index of each row, shape ``(rows,)``.
-        held: columns and labels of held-out rows, whose smallest loss chooses the epoch; None
+        held_out: columns and labels of held-out rows, whose smallest loss chooses the epoch; None
             keeps the last epoch.
         features: names of the columns.
         classes: class names.
@@ -398,10 +400,10 @@ def fit_host_mlp(
             len(x),
             Passes(_EPOCHS if start is None else _FURTHER, min(_BATCH, len(x))),
             validation=None
-            if held is None
+            if held_out is None
             else (
-                torch.from_numpy(standardised(held[0], mean, scale)),
-                class_indices(held[1]),
+                torch.from_numpy(standardised(held_out[0], mean, scale)),
+                class_indices(held_out[1]),
             ),
         )
     weights = tuple(

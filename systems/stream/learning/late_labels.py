@@ -48,7 +48,7 @@ class LabelFile:
         self.unread = 0
         self.first_fault = ""
         self._at = self._line = 0
-        self._left = b""
+        self._partial_line = b""
         self._header: list[str] = []
 
     def news(self) -> list[tuple[Key, Labelled]]:
@@ -58,8 +58,8 @@ class LabelFile:
             DataError: The file has become shorter, a line is too long, or a CSV lacks a column.
         """
         while data := self._added():
-            if found := self._labels(data):
-                return found
+            if labels := self._labels(data):
+                return labels
         return []
 
     def _added(self) -> bytes:
@@ -79,10 +79,10 @@ class LabelFile:
 
     def _labels(self, data: bytes) -> list[tuple[Key, Labelled]]:
         """The labels of the lines that end in some data; the last line may wait for its end."""
-        *lines, self._left = (self._left + data).split(b"\n")
-        if max(map(len, [*lines, self._left])) > MAX_LINE:
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
+        if max(map(len, [*lines, self._partial_line])) > MAX_LINE:
             raise DataError(f"{self.path}: a line of more than {MAX_LINE:,} bytes; no labels")
-        found = []
+        labels = []
         for line in lines:
             self._line += 1
             try:
@@ -92,8 +92,8 @@ class LabelFile:
                 self.first_fault = self.first_fault or f"{self.path}, line {self._line}: {error}"
                 continue
             if entry is not None:
-                found.append(entry)
-        return found
+                labels.append(entry)
+        return labels
 
     def _entry(self, text: str) -> tuple[Key, Labelled] | None:
         if not text:
@@ -105,13 +105,13 @@ class LabelFile:
                 if missing := {*_COLUMNS, "label"} - {*self._header}:
                     raise DataError(f"{self.path}: column {min(missing)!r} is missing")
                 return None
-            told: Mapping[str, Any] = dict(zip(self._header, cells, strict=True))
+            fields: Mapping[str, Any] = dict(zip(self._header, cells, strict=True))
         else:
-            told = json.loads(text)
-        return entry_of(told)
+            fields = json.loads(text)
+        return entry_of(fields)
 
 
-def entry_of(told: Mapping[str, Any]) -> tuple[Key, Labelled]:
+def entry_of(fields: Mapping[str, Any]) -> tuple[Key, Labelled]:
     """Parse a label from plain data; see :class:`LabelFile`.
 
     Raises:
@@ -119,11 +119,11 @@ def entry_of(told: Mapping[str, Any]) -> tuple[Key, Labelled]:
         KeyError: A value is missing.
         TypeError: The data are not a mapping.
     """
-    key = flow_key(*(str(told[name]).strip() for name in _COLUMNS))
-    label = told["label"]
+    key = flow_key(*(str(fields[name]).strip() for name in _COLUMNS))
+    label = fields["label"]
     if not isinstance(label, str) or not label:
         raise ValueError(f"expected a name as label, got {label!r}"[:120])
-    start, end = (round(float(told.get(name) or 0) * 1e6) for name in ("start", "end"))
+    start, end = (round(float(fields.get(name) or 0) * 1e6) for name in ("start", "end"))
     return key, Labelled(label, start, end or _FOREVER)
 
 
@@ -136,14 +136,14 @@ class _Flow:
     last: int
     features: NDArray[np.uint32]
 
-    def label(self, known: Iterable[Labelled]) -> str | None:
+    def label(self, entries: Iterable[Labelled]) -> str | None:
         """The label that holds at the flow's time; empty if labels disagree, None if none holds."""
-        said = {
+        labels = {
             entry.label
-            for entry in known
+            for entry in entries
             if entry.start - SLACK_US <= self.last and entry.end + SLACK_US >= self.first
         }
-        return None if not said else said.pop() if len(said) == 1 else ""
+        return None if not labels else labels.pop() if len(labels) == 1 else ""
 
 
 class LabelJoin:
@@ -169,15 +169,15 @@ class LabelJoin:
 
     def flows(self, batch: FlowBatch) -> LabelledRows:
         """Add flows; returns those whose labels have already come."""
-        done = []
+        labelled = []
         for flow in self._flows_of(batch):
             label = flow.label(self._labels.of(flow.key).values())
             if label is None:
                 self._flows.add(flow.key, flow)
             else:
-                done.append((flow, label))
+                labelled.append((flow, label))
         self.counts["flows left unlabelled"] += self._flows.shrink(self._room)
-        return self._rows(done)
+        return self._rows(labelled)
 
     def labels(self, entries: Iterable[tuple[Key, Labelled]]) -> LabelledRows:
         """Add labels; returns the waiting flows that they label, in the order of their arrival."""
@@ -188,15 +188,15 @@ class LabelJoin:
                 keys[key] = None
             else:
                 self.counts["labels of unknown classes"] += 1
-        found = {}
+        labelled = {}
         for key in keys:
-            known = self._labels.of(key)
+            entries_of_key = self._labels.of(key)
             for number, flow in [*self._flows.of(key).items()]:
-                label = flow.label(known.values())
+                label = flow.label(entries_of_key.values())
                 if label is not None:
-                    found[number] = self._flows.take(number), label
+                    labelled[number] = self._flows.pop(number), label
         self._labels.shrink(self._room)
-        return self._rows([found[number] for number in sorted(found)])
+        return self._rows([labelled[number] for number in sorted(labelled)])
 
     def _flows_of(self, batch: FlowBatch) -> Iterator[_Flow]:
         times = [
@@ -207,16 +207,16 @@ class LabelJoin:
         for record, first, last, features in parts:
             yield _Flow(record_key(record), first, last, features)
 
-    def _rows(self, done: Sequence[tuple[_Flow, str]]) -> LabelledRows:
-        kept = [(flow, label) for flow, label in done if label]
-        self.counts["flows labelled"] += len(kept)
-        self.counts["flows with contradicting labels"] += len(done) - len(kept)
-        if not kept:
+    def _rows(self, labelled: Sequence[tuple[_Flow, str]]) -> LabelledRows:
+        agreed = [(flow, label) for flow, label in labelled if label]
+        self.counts["flows labelled"] += len(agreed)
+        self.counts["flows with contradicting labels"] += len(labelled) - len(agreed)
+        if not agreed:
             return LabelledRows.none(self._width)
         return LabelledRows(
-            np.stack([flow.features for flow, _ in kept]),
-            np.array([self._classes[label] for _, label in kept], np.int64),
-            np.array([key_hash(flow.key, self._seed) for flow, _ in kept], np.uint64),
+            np.stack([flow.features for flow, _ in agreed]),
+            np.array([self._classes[label] for _, label in agreed], np.int64),
+            np.array([key_hash(flow.key, self._seed) for flow, _ in agreed], np.uint64),
         )
 
 
@@ -248,7 +248,7 @@ class _ByKey(Generic[Item]):
         """The items of a key, by their numbers."""
         return self._of.get(key, {})
 
-    def take(self, number: int) -> Item:
+    def pop(self, number: int) -> Item:
         """Remove an item."""
         key, item = self._items.pop(number)
         del self._of[key][number]
@@ -258,7 +258,7 @@ class _ByKey(Generic[Item]):
 
     def shrink(self, room: int) -> int:
         """Remove the oldest items until ``room`` are left; return how many were removed."""
-        gone = max(0, len(self._items) - room)
-        for _ in range(gone):
-            self.take(next(iter(self._items)))
-        return gone
+        surplus = max(0, len(self._items) - room)
+        for _ in range(surplus):
+            self.pop(next(iter(self._items)))
+        return surplus

@@ -106,7 +106,7 @@ class OnlineLearner:
         settings: how to learn.
         train: makes refreshed models.
         push: replaces the running model on the target; returns why it failed, or "".
-        tell: called with the name and the facts of each decision.
+        record_decision: called with the name and the facts of each decision.
 
     Attributes:
         running: the running model.
@@ -120,12 +120,12 @@ class OnlineLearner:
         *,
         train: Train,
         push: Callable[[Classifier], str],
-        tell: Callable[..., object],
+        record_decision: Callable[..., object],
     ) -> None:
         self.running = model
         self.former: list[Classifier] = []
         self.settings = settings
-        self._train, self._push, self._tell = train, push, tell
+        self._train, self._push, self._record_decision = train, push, record_decision
         features, classes = len(model.input.features), len(model.classes)
         self._reservoir = Reservoir(settings.room, features, classes, settings.seed)
         none = LabelledRows.none(features)
@@ -142,22 +142,22 @@ class OnlineLearner:
         each class. The other half is trained on together with the stream's flows.
         """
         half = held_out(rows.key, 0.5)
-        self._anchors, self._rehearsed = rows.take(half), rows.take(~half)
+        self._anchors, self._rehearsed = rows.select(half), rows.select(~half)
 
-    def take(self, rows: LabelledRows) -> None:
+    def add_rows(self, rows: LabelledRows) -> None:
         """Learn from flows whose labels have come."""
-        held = held_out(rows.key, self.settings.held)
-        own = rows.take(~held)
+        judging = held_out(rows.key, self.settings.held)
+        own = rows.select(~judging)
         self._reservoir.add(own)
-        self._recent = LabelledRows.joined(self._recent, own).take(
+        self._recent = LabelledRows.joined(self._recent, own).select(
             slice(-self.settings.every, None)
         )
         self._new += len(own)
-        judges = rows.take(held)
+        judges = rows.select(judging)
         self._retry()
         self._judge_former(judges)
         recent = LabelledRows.joined(self._waiting, judges)
-        self._waiting = recent.take(slice(-self.settings.patience, None))
+        self._waiting = recent.select(slice(-self.settings.patience, None))
         while self._due is None:
             if self._challenges:
                 self._judge()
@@ -173,7 +173,7 @@ class OnlineLearner:
         """
         if not self.former:
             raise UsageError("there is no former model to go back to")
-        self._put(self.former[-1], reason, back=True)
+        self._swap_in(self.former[-1], reason, back=True)
 
     # --- decisions -------------------------------------------------------------------------
 
@@ -191,14 +191,16 @@ class OnlineLearner:
             if len(np.unique(label)) < 2:
                 continue
             model = self._train(self.running, features, label, weight)
-            known = [self.running, *(test.model for test in self._challenges)]
-            if any(_same(model, other) for other in known):
-                self._tell("unchanged", of=of, rows=len(label))
+            models = [self.running, *(test.model for test in self._challenges)]
+            if any(_same(model, other) for other in models):
+                self._record_decision("unchanged", of=of, rows=len(label))
                 continue
             self._tests += 1
             alpha = spent(self.settings.alpha, self._tests)
             self._challenges.append(Challenge(model, PairedBet(alpha), self.settings.patience))
-            self._tell("candidate", model=model.digest, of=of, rows=len(label), alpha=alpha)
+            self._record_decision(
+                "candidate", model=model.digest, of=of, rows=len(label), alpha=alpha
+            )
 
     def _latest(self) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.float64]]:
         """The latest flows to train on, with equal weights."""
@@ -207,7 +209,7 @@ class OnlineLearner:
 
     def _judge(self) -> None:
         """Compare refreshed models with the running one on flows that no earlier test has seen."""
-        rows, self._waiting = self._waiting, self._waiting.take(slice(0, 0))
+        rows, self._waiting = self._waiting, self._waiting.select(slice(0, 0))
         for test in self._challenges:
             self._look(test, rows)
         # If several are better, the one with the largest capital wins.
@@ -218,7 +220,7 @@ class OnlineLearner:
                 for other in others:
                     if other is not test:
                         self._end(other, "given up")
-                self._put(test.model, "better")
+                self._swap_in(test.model, "better")
                 return
             idle = self._due_again and test.bet.capital < 0
             if test.bet.won or idle or test.bet.rows >= test.most:
@@ -228,10 +230,10 @@ class OnlineLearner:
 
     def _rejected(self, test: Challenge) -> bool:
         """Whether a better model would lose a class of the anchors; if so, ends its test."""
-        lost = self._lost(test.model)
-        if lost:
-            self._end(test, "anchors", lost=lost)
-        return bool(lost)
+        lost_class = self._lost_class(test.model)
+        if lost_class:
+            self._end(test, "anchors", lost=lost_class)
+        return bool(lost_class)
 
     @property
     def _due_again(self) -> bool:
@@ -248,18 +250,18 @@ class OnlineLearner:
             self._watch = None
             if not self._rejected(test):
                 self._end(test, "better")
-                self._put(test.model, "the former model is better", back=True)
+                self._swap_in(test.model, "the former model is better", back=True)
         elif test.bet.rows >= test.most:
             self._watch = None
             self._end(test, "given up")
 
     def _look(self, test: Challenge, rows: LabelledRows) -> None:
-        rows = rows.take(slice(0, max(0, test.most - test.bet.rows)))
+        rows = rows.select(slice(0, max(0, test.most - test.bet.rows)))
         test.bet.add(_right(test.model, rows), _right(self.running, rows))
 
     def _end(self, test: Challenge, outcome: Outcome, **facts: Any) -> None:
         bet = test.bet
-        self._tell(
+        self._record_decision(
             "test",
             model=test.model.digest,
             former=test.former,
@@ -270,7 +272,7 @@ class OnlineLearner:
             **facts,
         )
 
-    def _lost(self, model: Classifier) -> str:
+    def _lost_class(self, model: Classifier) -> str:
         """A class whose recall on the anchors would fall too far; empty if there is none."""
         label = self._anchors.label
         after, before = _right(model, self._anchors), _right(self.running, self._anchors)
@@ -284,16 +286,16 @@ class OnlineLearner:
 
     # --- the swap --------------------------------------------------------------------------
 
-    def _put(self, model: Classifier, reason: str, *, back: bool = False) -> None:
+    def _swap_in(self, model: Classifier, reason: str, *, back: bool = False) -> None:
         """Push a model; if that fails, the running one stays and the push is retried later."""
-        said = self._push(model)
-        self._tell("push", model=model.digest, reason=reason, error=said)
-        if said:
+        push_error = self._push(model)
+        self._record_decision("push", model=model.digest, reason=reason, error=push_error)
+        if push_error:
             self._due = Challenge(model, PairedBet(0.5), 0, former=back)
             return
         self._due = self._watch = None
         self._challenges = []
-        self._waiting = self._waiting.take(slice(0, 0))
+        self._waiting = self._waiting.select(slice(0, 0))
         if back:
             self.former.pop()
         else:
@@ -305,7 +307,7 @@ class OnlineLearner:
 
     def _retry(self) -> None:
         if self._due is not None:
-            self._put(self._due.model, "the push had failed", back=self._due.former)
+            self._swap_in(self._due.model, "the push had failed", back=self._due.former)
 
 
 def _same(one: Classifier, other: Classifier) -> bool:
@@ -317,5 +319,5 @@ def _right(model: Classifier, rows: LabelledRows) -> NDArray[np.bool_]:
     """Whether a model is right on each flow."""
     if not len(rows):
         return np.empty(0, dtype=np.bool_)
-    found = predict(model, model.encode(columns_of(model, rows.features)))
-    return np.asarray(found.classes == rows.label)
+    inference = predict(model, model.encode(columns_of(model, rows.features)))
+    return np.asarray(inference.classes == rows.label)

@@ -47,7 +47,7 @@ class LearnerFunction(MeterFunction):
             other settings.
     """
 
-    known: ClassVar[tuple[str, ...]] = (
+    option_names: ClassVar[tuple[str, ...]] = (
         *("model", "out", "task", "labels", "folder", "push", "shunted"),
         *_SETTINGS,
     )
@@ -77,7 +77,7 @@ class LearnerFunction(MeterFunction):
     def on_idle(self) -> None:
         """Look for labels."""
         self._check()
-        self._tell(self.meter.records())
+        self._handle_records(self.meter.records())
 
     def on_end(self) -> None:
         """Learn from the remaining flows and labels."""
@@ -91,9 +91,9 @@ class LearnerFunction(MeterFunction):
         self._check()
 
     def _settings(self) -> LearnSettings:
-        given = {name: self.options[name] for name in _SETTINGS if name in self.options}
+        values = {name: self.options[name] for name in _SETTINGS if name in self.options}
         try:
-            return from_plain(LearnSettings, given, strict=True)
+            return from_plain(LearnSettings, values, strict=True)
         except ValueError as error:
             raise UsageError(f"options.{error}") from error
 
@@ -102,18 +102,18 @@ class LearnerFunction(MeterFunction):
         push = push_to(str(self.options["push"])) if "push" in self.options else None
         if not (folder / LOG).exists():
             LearningFolder.begin(folder, self.model, settings)
-        found = LearningFolder(folder, push, now=_now)
-        if not found.model_file(self.model.digest).exists():
+        opened = LearningFolder(folder, push, now=_now)
+        if not opened.model_file(self.model.digest).exists():
             raise UsageError(f"options.folder: {folder} learns from another model")
-        if found.learner.settings != settings:
-            raise UsageError(f"options.folder: {folder} has {found.learner.settings}")
-        return found
+        if opened.learner.settings != settings:
+            raise UsageError(f"options.folder: {folder} has {opened.learner.settings}")
+        return opened
 
-    def _tell(self, records: Records) -> NDArray[np.int64]:
+    def _handle_records(self, records: Records) -> NDArray[np.int64]:
         """Hand flows to the learner, waiting for room; an empty batch makes it look for labels."""
         if len(records) or self._flows.empty():
             batch = self._batch(records)
-            self._give(batch.take(batch.verdicts == SHUNT) if self.shunted else batch)
+            self._give(batch.select(batch.verdicts == SHUNT) if self.shunted else batch)
         return np.zeros(len(records), dtype=np.int64)
 
     def _give(self, batch: FlowBatch | None) -> None:
@@ -133,16 +133,16 @@ class LearnerFunction(MeterFunction):
     def _learn(self) -> None:
         try:
             while (batch := self._flows.get()) is not None:
-                done = self._learner.learn(batch)
-                if done.decisions:
-                    self._write(done)
+                learned = self._learner.learn(batch)
+                if learned.decisions:
+                    self._write(learned)
             self._write(self._learner.finish(), **self._counts())
         except BaseException as error:  # noqa: BLE001 - raised again by the function
             self._error = error
 
-    def _write(self, done: LearnedBatch, **more: Any) -> None:
-        said = {"flows": done.flows, "labelled": done.labelled, "running": done.running}
-        line = {**said, "decisions": [*done.decisions], **more}
+    def _write(self, learned: LearnedBatch, **more: Any) -> None:
+        figures = {"flows": learned.flows, "labelled": learned.labelled, "running": learned.running}
+        line = {**figures, "decisions": [*learned.decisions], **more}
         self.out.write(json.dumps(line).encode() + b"\n")
         self.out.flush()
 

@@ -121,7 +121,7 @@ class LearningFolder:
             self._note("anchors", rows.to_dict())
             self.learner.anchor(rows)
 
-    def take(self, rows: LabelledRows) -> None:
+    def add_rows(self, rows: LabelledRows) -> None:
         """Give the learner flows whose labels have come.
 
         Raises:
@@ -130,7 +130,7 @@ class LearningFolder:
         if len(rows):
             with self.up_to_date():
                 self._note("rows", rows.to_dict())
-                self.learner.take(rows)
+                self.learner.add_rows(rows)
 
     def roll_back(self, reason: str = "asked for") -> None:
         """Replace the running model by the former one.
@@ -143,8 +143,8 @@ class LearningFolder:
                 raise UsageError(f"{self.folder}: there is no former model to go back to")
             self._note("rollback", {"reason": reason})
             self.learner.roll_back(reason)
-            if said := self.decisions[-1]["error"]:
-                raise UsageError(f"the push failed; it is retried with the next rows: {said}")
+            if push_error := self.decisions[-1]["error"]:
+                raise UsageError(f"the push failed; it is retried with the next rows: {push_error}")
 
     def model_file(self, digest: str) -> Path:
         """The file of a model of this folder."""
@@ -168,7 +168,7 @@ class LearningFolder:
         else:
             model = self.learner.running
             rows = LabelledRows.from_dict(entry, len(model.input.features), len(model.classes))
-            (self.learner.take if what == "rows" else self.learner.anchor)(rows)
+            (self.learner.add_rows if what == "rows" else self.learner.anchor)(rows)
 
     def _begin(self, entry: dict[str, Any], where: str) -> None:
         try:
@@ -180,7 +180,7 @@ class LearningFolder:
             settings,
             train=self._train,
             push=self._push,
-            tell=self._tell,
+            record_decision=self._record_decision,
         )
 
     def _read(self, digest: str) -> Classifier:
@@ -198,10 +198,10 @@ class LearningFolder:
         label: NDArray[np.int64],
         class_weight: NDArray[np.float64],
     ) -> Classifier:
-        known = self._ahead[0] if self._ahead else {}
-        if known.get("what") == "candidate" and not self._retrain:
+        entry = self._ahead[0] if self._ahead else {}
+        if entry.get("what") == "candidate" and not self._retrain:
             with suppress(N3icError):  # if its file is missing, train it again
-                return self._read(str(known.get("model")))
+                return self._read(str(entry.get("model")))
         settings = self.learner.settings
         teacher = odds = None
         if settings.teacher:
@@ -241,10 +241,10 @@ class LearningFolder:
         if digest is None:
             return None
         if digest not in self._teachers:
-            found = load_host_model(self.folder / MODELS / f"{digest}.host")
-            if not isinstance(found, HostMlp) or found.digest != digest:
+            teacher = load_host_model(self.folder / MODELS / f"{digest}.host")
+            if not isinstance(teacher, HostMlp) or teacher.digest != digest:
                 raise DataError(f"{self.folder}: the teacher {digest[:12]} is another model")
-            self._teachers[digest] = found
+            self._teachers[digest] = teacher
         return self._teachers[digest]
 
     def second_stage(self) -> HostMlp | None:
@@ -256,9 +256,9 @@ class LearningFolder:
         return self._teacher(self.learner.running)
 
     def _push(self, model: Classifier) -> str:
-        known = self._ahead[0] if self._ahead else {}
-        if known.get("what") == "push":
-            return str(known.get("error"))
+        entry = self._ahead[0] if self._ahead else {}
+        if entry.get("what") == "push":
+            return str(entry.get("error"))
         if self._swap is None:
             return ""
         try:
@@ -267,16 +267,16 @@ class LearningFolder:
             return str(error) or type(error).__name__
         return ""
 
-    def _tell(self, what: str, **facts: Any) -> None:
+    def _record_decision(self, what: str, **facts: Any) -> None:
         """Append a decision, or compare it with what the log says."""
         self.decisions.append({"what": what, **facts})
         if not self._ahead:
             self._note(what, facts)
             return
-        known = self._ahead.popleft()
-        said = {k: v for k, v in known.items() if k not in (*_ASIDE, "n", "previous")}
-        if said != {"what": what, **facts}:
+        entry = self._ahead.popleft()
+        logged = {k: v for k, v in entry.items() if k not in (*_ASIDE, "n", "previous")}
+        if logged != {"what": what, **facts}:
             raise DataError(
-                f"{self._log.path}, line {known['n'] + 1}: it says {said}, "
+                f"{self._log.path}, line {entry['n'] + 1}: it says {logged}, "
                 f"but the rows before it give { ({'what': what, **facts}) }"
             )

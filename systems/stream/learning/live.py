@@ -15,22 +15,22 @@ from n3ic.systems.stream.flows.source import Source
 from n3ic.systems.stream.learning.stream import LearnedBatch, LiveLearner
 
 
-class _Taker:
+class _Feed:
     """Hands the flows of a stream to a learner."""
 
-    def __init__(self, learner: LiveLearner, tell: Callable[[LearnedBatch], object]) -> None:
-        self._learner, self._tell = learner, tell
+    def __init__(self, learner: LiveLearner, on_batch: Callable[[LearnedBatch], object]) -> None:
+        self._learner, self._on_batch = learner, on_batch
 
     def write(self, batch: FlowBatch) -> None:
         """Learn from a batch, and report the result."""
-        self._tell(self._learner.learn(batch))
+        self._on_batch(self._learner.learn(batch))
 
 
 def learn_live(
     source: Source,
     model: Classifier,
     learner: LiveLearner,
-    tell: Callable[[LearnedBatch], object],
+    on_batch: Callable[[LearnedBatch], object],
     seconds: float | None = None,
     watch: Callable[[StreamFigures], object] = lambda figures: None,
 ) -> StreamFigures:
@@ -42,7 +42,7 @@ def learn_live(
         source: the source; closed at the end.
         model: the model that defines the meter and the features.
         learner: the learner.
-        tell: called with the result of each batch.
+        on_batch: called with the result of each batch.
         seconds: time limit in seconds; None for no limit.
         watch: called with the figures a few times a second.
 
@@ -50,8 +50,8 @@ def learn_live(
         UsageError: The source gives packets, but the model carries no meter.
         N3icError: The source, the learner's log or a push failed.
     """
-    taker = CallbackSink(_Taker(learner, tell), "learner")
-    stream = FlowStream(source, StreamModel(model), [taker], StreamSettings(seconds=seconds))
+    feed = CallbackSink(_Feed(learner, on_batch), "learner")
+    stream = FlowStream(source, StreamModel(model), [feed], StreamSettings(seconds=seconds))
     figures = stream.run(watch)
-    tell(learner.finish())
+    on_batch(learner.finish())
     return figures

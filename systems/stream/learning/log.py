@@ -73,11 +73,11 @@ class ChainedLog:
             where = f"{self.path}, line {self._lines + 1}"
             try:
                 entry = json.loads(line)
-                known = isinstance(entry, dict) and isinstance(entry["what"], str)
+                is_entry = isinstance(entry, dict) and isinstance(entry["what"], str)
                 follows = entry["previous"] == self._last and entry["n"] == self._lines
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise DataError(f"{where}: damaged: {error}") from error
-            if not known or not follows:
+            if not is_entry or not follows:
                 raise DataError(f"{where}: it does not follow from the line before it")
             self._accept(line)
             yield entry

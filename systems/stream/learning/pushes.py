@@ -98,7 +98,7 @@ def push_to(where: str) -> Callable[[Classifier], None]:
         UsageError: The target is unknown, or no place is named.
     """
     target, colon, place = where.partition(":")
-    found: ModelPush = find(GROUP, target, ModelPush)
+    push: ModelPush = find(GROUP, target, ModelPush)
     if not colon or not place:
-        raise UsageError(f"{where}: expected {found.summary}")
-    return lambda model: found.push(model, place)
+        raise UsageError(f"{where}: expected {push.summary}")
+    return lambda model: push.push(model, place)

@@ -71,10 +71,10 @@ def replayed(path: str | Path, model: Classifier, *, dataset: str | None = None)
         raise UsageError(f"{path}: expected a table of flows, got a capture")
     if dataset is None and meter_of(path) is not None:
         return _metered(path, model)
-    (found,) = labelled_flows(model, path, dataset).values()
-    features = [found.table.features[name] for name in model.input.features]
+    (flows,) = labelled_flows(model, path, dataset).values()
+    features = [flows.table.features[name] for name in model.input.features]
     return ReplayedFlows(
-        np.stack(features, axis=1).astype(np.uint32), found.label, numbered(len(found.label))
+        np.stack(features, axis=1).astype(np.uint32), flows.label, numbered(len(flows.label))
     )
 
 

@@ -33,7 +33,7 @@ class LabelledRows:
     def __len__(self) -> int:
         return len(self.label)
 
-    def take(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
         """The flows that a mask, indices or a slice select."""
         return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
@@ -84,8 +84,8 @@ def key_hash(key: object, seed: int) -> int:
         key: a key of :func:`n3ic.meter.flow_keys.flow_key`.
         seed: seed of the hash, so that no sender can choose whether its flow is held out.
     """
-    told = repr(key).encode()
-    return int.from_bytes(hashlib.blake2b(told, digest_size=8, key=b"%d" % seed).digest(), "little")
+    text = repr(key).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=b"%d" % seed).digest(), "little")
 
 
 def held_out(key: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
@@ -118,21 +118,21 @@ class Reservoir:
     def __init__(self, room: int, features: int, classes: int, seed: int) -> None:
         self._each = max(1, room // classes)
         self._features = np.zeros((classes, self._each, features), np.uint32)
-        self._held = np.zeros(classes, np.int64)
+        self._counts = np.zeros(classes, np.int64)
         self._share = np.full(classes, 1 / classes)
         self._random = np.random.default_rng(seed)
 
     def __len__(self) -> int:
-        return int(self._held.sum())
+        return int(self._counts.sum())
 
     def add(self, rows: LabelledRows) -> None:
         """Take flows, in their order."""
         for features, label in zip(rows.features, rows.label.tolist(), strict=True):
-            place = int(self._held[label])
+            place = int(self._counts[label])
             if place == self._each:
                 place = int(self._random.integers(self._each))
             else:
-                self._held[label] += 1
+                self._counts[label] += 1
             self._features[label, place] = features
             self._share *= 1 - _MIXING
             self._share[label] += _MIXING
@@ -146,9 +146,9 @@ class Reservoir:
             uint32 of shape ``(rows, features)``, int64 of shape ``(rows,)``, and float64 of shape
             ``(classes,)``.
         """
-        label = np.repeat(np.arange(len(self._held)), self._held)
+        label = np.repeat(np.arange(len(self._counts)), self._counts)
         features = np.concatenate(
-            [part[:n] for part, n in zip(self._features, self._held.tolist(), strict=True)]
+            [part[:n] for part, n in zip(self._features, self._counts.tolist(), strict=True)]
         )
-        weight = self._share * len(self) / np.maximum(self._held, 1)
+        weight = self._share * len(self) / np.maximum(self._counts, 1)
         return features, label, weight

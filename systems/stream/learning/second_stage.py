@@ -166,10 +166,10 @@ def second_stage(
     from n3ic.training.input_choice import candidates
     from n3ic.training.recipe import Recipe
 
-    found = labelled_flows(model, data, dataset)
-    if (not task and len(found) > 1) or (task and task not in found):
-        raise UsageError(f"{model} holds the networks {', '.join(found)}: name one with --task")
-    flows = found[task or next(iter(found))]
+    labelled = labelled_flows(model, data, dataset)
+    if (not task and len(labelled) > 1) or (task and task not in labelled):
+        raise UsageError(f"{model} holds the networks {', '.join(labelled)}: name one with --task")
+    flows = labelled[task or next(iter(labelled))]
     table = flows.table
     protocol, seed, _ = known_split(flows.model, table)
     parts = split(table, protocol, seed)
@@ -178,11 +178,11 @@ def second_stage(
     matrix = np.clip(table.matrix(names), 0, UINT32_MAX)
     stages: dict[str, HostModel] = {}
     if "trees" in kinds:
-        known, held = (
+        training, validation = (
             {n: table.features[n][rows] for n in names} for rows in (parts.train, parts.validation)
         )
-        own = held, flows.label[parts.validation]
-        trees = boosted_trees(known, flows.label[parts.train], held=own, seed=seed)
+        own = validation, flows.label[parts.validation]
+        trees = boosted_trees(training, flows.label[parts.train], held=own, seed=seed)
         if fault_of(trees):
             warnings.warn(fault_of(trees), N3icWarning, stacklevel=2)
         stages["trees"] = HostTrees.of_boosted(trees, names, flows.model.classes)
@@ -226,15 +226,17 @@ def _study(
 ) -> SecondStage:
     model, table = flows.model, flows.table
     rows = table.rows(parts.test)
-    found = predict(model, model.encode(rows.features))
+    inference = predict(model, model.encode(rows.features))
     label, test = flows.label[parts.test], matrix[parts.test]
     unseen = ~seen_in_training(table, parts.train, parts.test)
     costs = {"card's network": _model_cost(model, rows.features)}
     costs |= {name: _cost(stage, test) for name, stage in stages.items()}
-    thresholds = _thresholds(found.margins, model.shunt)
+    thresholds = _thresholds(inference.margins, model.shunt)
     points = {
         name: shunt_points(
-            TwoStageRows(label, found.classes, found.margins, stage.odds(test).argmax(1), unseen),
+            TwoStageRows(
+                label, inference.classes, inference.margins, stage.odds(test).argmax(1), unseen
+            ),
             thresholds,
         )
         for name, stage in stages.items()

@@ -26,7 +26,7 @@ class SecondStageFunction(MeterFunction):
     packets of the flow came.
     """
 
-    known = (*MeterFunction.known, "stage")
+    option_names = (*MeterFunction.option_names, "stage")
 
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)

@@ -84,7 +84,7 @@ class LiveLearner:
         labels: where labels come from.
         folder: the learner.
         join: keeps flows and labels that wait for each other.
-        passed: called with the number of flows so far, before labels are read.
+        on_flows: called with the number of flows so far, before labels are read.
     """
 
     def __init__(
@@ -92,25 +92,25 @@ class LiveLearner:
         labels: LabelSource,
         folder: LearningFolder,
         join: LabelJoin,
-        passed: Callable[[int], object] = lambda flows: None,
+        on_flows: Callable[[int], object] = lambda flows: None,
     ) -> None:
-        self._labels, self._folder, self._join, self._passed = labels, folder, join, passed
+        self._labels, self._folder, self._join, self._on_flows = labels, folder, join, on_flows
         self._flows = 0
 
     def learn(self, batch: FlowBatch) -> LearnedBatch:
         """Learn from the labels that have come meanwhile, for these flows and for others."""
         self._flows += len(batch)
-        self._passed(self._flows)
+        self._on_flows(self._flows)
         before = len(self._folder.decisions)
         for rows in (self._join.flows(batch), self._join.labels(self._labels.news())):
-            self._folder.take(rows)
+            self._folder.add_rows(rows)
         return self._done(before)
 
     def finish(self) -> LearnedBatch:
         """Learn from the remaining labels, when no more flows come."""
         before = len(self._folder.decisions)
         while labels := self._labels.news():
-            self._folder.take(self._join.labels(labels))
+            self._folder.add_rows(self._join.labels(labels))
         return self._done(before)
 
     def _done(self, before: int) -> LearnedBatch:

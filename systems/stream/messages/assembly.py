@@ -127,7 +127,7 @@ class MessageAssembly:
 
     Args:
         limits: the limits.
-        take: returns a row for a new message, or None if no row is free.
+        take_row: returns a row for a new message, or None if no row is free.
         give_back: frees the row of a message that has expired.
 
     Attributes:
@@ -137,12 +137,12 @@ class MessageAssembly:
     def __init__(
         self,
         limits: AssemblyLimits,
-        take: Callable[[], int | None],
+        take_row: Callable[[], int | None],
         give_back: Callable[[int], None],
     ) -> None:
         self.limits = limits
         self.counts = AssemblyCounts()
-        self._take, self._give_back = take, give_back
+        self._take_row, self._give_back = take_row, give_back
         self._open: dict[MessageKey, PartialMessage] = {}  # in the order of their first packets
         self._of_sender: Counter[int] = Counter()
         self._ended: OrderedDict[MessageKey, PacketFault] = OrderedDict()
@@ -248,7 +248,7 @@ class MessageAssembly:
     def _begin(
         self, key: MessageKey, header: np.void, part: int, now_ns: int
     ) -> PartialMessage | None:
-        row = self._take() if self._of_sender[key[0]] < self.limits.per_sender else None
+        row = self._take_row() if self._of_sender[key[0]] < self.limits.per_sender else None
         if row is None:
             # Remember it, so that its other packets do not open it once a row is free again.
             self.counts.no_room += 1

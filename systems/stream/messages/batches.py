@@ -78,14 +78,14 @@ class PipelineCounts:
         from n3ic.systems.stream.messages.protocol import FAULT_TEXTS
 
         refused = self.assembly.refused
-        found = [(f"packets: {FAULT_TEXTS[fault]}", refused[fault]) for fault in sorted(refused)]
-        found += [
+        pairs = [(f"packets: {FAULT_TEXTS[fault]}", refused[fault]) for fault in sorted(refused)]
+        pairs += [
             ("packets: the socket's buffer was full", self.kernel_refused),
             ("messages: incomplete in time", self.assembly.expired),
             ("messages: no room", self.assembly.no_room),
             ("messages: the device's memory did not suffice", self.device_memory),
         ]
-        return [(text, count) for text, count in found if count]
+        return [(text, count) for text, count in pairs if count]
 
     def to_dict(self) -> dict[str, Any]:
         """The counts as plain data."""
@@ -158,7 +158,7 @@ class MessageBatches:
         self.tensor = device.tensor(batches * batch, limits.message_bytes)
         self._ring = _own_pages(packets)
         self._way = way(device, buffers, self._ring, self.tensor)
-        self._assembly = MessageAssembly(limits, self._rows.take, self._rows.give_back)
+        self._assembly = MessageAssembly(limits, self._rows.take_row, self._rows.give_back)
         self.counts = PipelineCounts(self._assembly.counts)
         self._entry = 0  # next entry of the ring
         self._used: deque[_Burst] = deque()
@@ -231,18 +231,18 @@ class MessageBatches:
             now_ns: current time of :func:`time.monotonic_ns`.
         """
         placed = self._assembly.add(headers, lengths, senders, now_ns)
-        taken = len(placed.index)
+        count = len(placed.index)
         burst = _Burst(len(headers), None)
-        if taken:
-            entries = np.arange(self._entry, self._entry + taken) % len(self._ring)
+        if count:
+            entries = np.arange(self._entry, self._entry + count) % len(self._ring)
             columns = (starts[placed.index], placed.rows, placed.offsets, placed.lengths)
             self._ring[entries] = np.stack(columns, axis=1)
             self.release()
             early = {m.row: self._early_bytes(m.row) for m in placed.complete}
             cost = time.thread_time_ns()
-            burst.mark = self._way.accept(self._entry, taken)
+            burst.mark = self._way.accept(self._entry, count)
             self.counts.transfer_cpu_ns += time.thread_time_ns() - cost
-            self._entry = (self._entry + taken) % len(self._ring)
+            self._entry = (self._entry + count) % len(self._ring)
             if burst.mark is not None:
                 for row in {*placed.rows.tolist()} - early.keys():
                     burst.bytes_of[row] = int(placed.lengths[placed.rows == row].sum())
@@ -317,9 +317,9 @@ class MessageBatches:
         cost = time.thread_time_ns()
         mark = self._way.finish(rows)
         self.counts.transfer_cpu_ns += time.thread_time_ns() - cost
-        found = [self._messages.pop(row) for row in rows]
-        messages = [message for message, _ in found]
-        early = sum(count for _, count in found) / sum(m.size for m in messages)
+        complete = [self._messages.pop(row) for row in rows]
+        messages = [message for message, _ in complete]
+        early = sum(count for _, count in complete) / sum(m.size for m in messages)
         job = self._compute.submit(self._run, rows, messages, mark, early)
         self._computing.append((rows, job))
 

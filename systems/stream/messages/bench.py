@@ -48,7 +48,7 @@ _TIMEOUT_S = 30.0
 PERCENTILES = (0, 50, 90, 99)  # a busy machine disturbs the minimum least
 MEDIAN = 1  # its index there
 
-Told = Callable[[float, str], None]
+Progress = Callable[[float, str], None]
 """A progress bar: takes the progress, from 0 to 1, and what is being done."""
 
 
@@ -137,8 +137,8 @@ def processor_mhz() -> float:
         lines = Path("/proc/cpuinfo").read_text("ascii", errors="replace").splitlines()
     except OSError:
         return 0.0
-    found = (line.partition(":")[2] for line in lines if line.startswith("cpu MHz"))
-    return float(next(found, "0"))
+    speeds = (line.partition(":")[2] for line in lines if line.startswith("cpu MHz"))
+    return float(next(speeds, "0"))
 
 
 class _Lane:
@@ -174,7 +174,7 @@ class _Lane:
         return counts.computed + lost
 
     @property
-    def passed(self) -> int:
+    def settled(self) -> int:
         """Number of packets that are no longer on their way."""
         return self.pipeline.seen + self.pipeline.counts.kernel_refused
 
@@ -184,26 +184,26 @@ def _exchange(
 ) -> list[tuple[int, BatchOutcome]]:
     """Have messages sent to a lane; return when each was started, and its outcome."""
     outcomes: dict[int, BatchOutcome] = {}
-    wanted, begun = lane.ended + len(order.rows), None
+    last_ended, begun = lane.ended + len(order.rows), None
     end = time.monotonic() + 2 * _TIMEOUT_S
     sender.order(order)
-    while (begun is None or lane.ended < wanted) and time.monotonic() < end:
+    while (begun is None or lane.ended < last_ended) and time.monotonic() < end:
         for outcome in lane.pipeline.step(0.02):
             outcomes[outcome.messages[0].number] = outcome
-        sender.tell(sum(x.passed for x in lanes), sum(x.ended for x in lanes))
+        sender.report_counts(sum(x.settled for x in lanes), sum(x.ended for x in lanes))
         begun = sender.begun() if begun is None else begun
     while not lane.pipeline.idle and time.monotonic() < end:
         for outcome in lane.pipeline.step(0.02):
             outcomes[outcome.messages[0].number] = outcome
     numbers = range(order.first, order.first + len(order.rows))
     pairs = zip(begun or (), (outcomes.get(n) for n in numbers), strict=False)
-    return [(sent, found) for sent, found in pairs if found is not None]
+    return [(start_ns, outcome) for start_ns, outcome in pairs if outcome is not None]
 
 
 def _figures(lane: _Lane, model: str, size: int, part: int) -> TransferFigures:
     def percentiles(times: Iterator[int]) -> tuple[float, ...]:
-        found = np.percentile([*times] or [0], PERCENTILES) / 1e3
-        return tuple(round(float(x), 1) for x in found)
+        values = np.percentile([*times] or [0], PERCENTILES) / 1e3
+        return tuple(round(float(x), 1) for x in values)
 
     pairs = [(sent, out, out.messages[0]) for sent, out in lane.samples]
     equal = None if model else all(out.result for _, out, _ in pairs)
@@ -255,20 +255,20 @@ def _measure(
                 row = repeat % len(payloads)
                 order = SendOrder(lane.port, number, range(row, row + 1), part)
                 before = lane.pipeline.counts.transfer_cpu_ns, device.busy_ns
-                found = _exchange(sender, lanes, lane, order)
+                samples = _exchange(sender, lanes, lane, order)
                 number += 1
                 if repeat:  # the first one warms caches
                     after = lane.pipeline.counts.transfer_cpu_ns, device.busy_ns
-                    lane.lost += not found
-                    lane.samples += found
+                    lane.lost += not samples
+                    lane.samples += samples
                     lane.cpu.append((after[0] - before[0], after[1] - before[1]))
         for lane in lanes if pipelined else ():
             rows = range(min(pipelined, len(payloads)))
-            found = _exchange(sender, lanes, lane, SendOrder(lane.port, number, rows, part, 2))
+            samples = _exchange(sender, lanes, lane, SendOrder(lane.port, number, rows, part, 2))
             number += len(rows)
-            done = [out.done_ns for _, out in found]
-            if len(done) > 1:
-                lane.pipelined_ns = (done[-1] - done[0]) / (len(done) - 1)
+            ends = [out.done_ns for _, out in samples]
+            if len(ends) > 1:
+                lane.pipelined_ns = (ends[-1] - ends[0]) / (len(ends) - 1)
         return [_figures(lane, model, size, part) for lane in lanes]
 
 
@@ -281,7 +281,7 @@ def bench_transfer(
     *,
     pages: Pages = "huge",
     seed: int = 0,
-    told: Told = lambda share, said: None,
+    report_progress: Progress = lambda share, text: None,
 ) -> list[TransferFigures]:
     """Measure the transfer of messages to the device, and compare what arrives with what was sent.
 
@@ -293,7 +293,7 @@ def bench_transfer(
         repeats: messages of each kind; one more is sent first and not counted.
         pages: memory of the packet buffers.
         seed: seed of the messages.
-        told: called with the progress.
+        report_progress: called with the progress.
 
     Raises:
         UsageError: A packet's size is refused.
@@ -304,7 +304,7 @@ def bench_transfer(
     rng = np.random.default_rng(seed)
     with loopback_sender(_WINDOW) as sender:
         for i, (size, part) in enumerate((s, p) for s in sizes for p in parts):
-            told(i / (len(sizes) * len(parts)), f"{size:,} bytes in packets of {part:,}")
+            report_progress(i / (len(sizes) * len(parts)), f"{size:,} bytes in packets of {part:,}")
             payloads = rng.integers(0, 256, (2, size), dtype=np.uint8)
             work = partial(_arrived_whole, torch.from_numpy(payloads), len(ways))
             out += _measure(
@@ -334,7 +334,7 @@ def bench_models(
     *,
     pages: Pages = "huge",
     seed: int = 0,
-    told: Told = lambda share, said: None,
+    report_progress: Progress = lambda share, text: None,
 ) -> tuple[list[TransferFigures], dict[str, float]]:
     """Measure the time from messages to results, one at a time and pipelined.
 
@@ -354,7 +354,7 @@ def bench_models(
             payloads = _inputs(rng, count, model.message_bytes, model.dtype)
             for j, part in enumerate(parts):
                 share = (i + j / len(parts)) / len(models)
-                told(share, f"{name} in packets of {part:,} bytes")
+                report_progress(share, f"{name} in packets of {part:,} bytes")
                 work_of = partial(_placed, model, payloads[:1], repeats, alone)
                 out += _measure(
                     *(sender, make_device, ways, payloads, part, pages, work_of, repeats),
@@ -413,7 +413,7 @@ def bench_memory(
     packets: int = 30_000,
     repeats: int = 3,
     *,
-    told: Told = lambda share, said: None,
+    report_progress: Progress = lambda share, text: None,
 ) -> list[ForwardFigures]:
     """Forward packets through buffers in huge pages, ordinary pages and the library's memory.
 
@@ -426,7 +426,7 @@ def bench_memory(
         parts: payloads of packets in bytes.
         packets: packets of a measurement.
         repeats: number of measurements.
-        told: called with the progress.
+        report_progress: called with the progress.
     """
     _check_parts(parts)
     out = []
@@ -435,15 +435,15 @@ def bench_memory(
             kinds = {p: PacketBuffers.allocate(_SLOTS_FORWARD, part + 32, p) for p in PAGE_KINDS}
             for buffers in kinds.values():
                 device.register(buffers.data)
-            found: dict[str, list[tuple[float, float]]] = {pages: [] for pages in kinds}
+            rates: dict[str, list[tuple[float, float]]] = {pages: [] for pages in kinds}
             payloads = np.zeros((1, packets * part), dtype=np.uint8)
             for repeat in range(repeats):
-                told((i + repeat / repeats) / len(parts), f"forwarding {part:,} bytes")
+                report_progress((i + repeat / repeats) / len(parts), f"forwarding {part:,} bytes")
                 for pages, buffers in kinds.items():
                     with ExitStack() as stack:
-                        found[pages].append(_forward(stack, sender, buffers, payloads, part))
+                        rates[pages].append(_forward(stack, sender, buffers, payloads, part))
             for pages, buffers in kinds.items():
-                rate, cpu = np.median(found[pages], axis=0)
+                rate, cpu = np.median(rates[pages], axis=0)
                 out.append(ForwardFigures(pages, buffers.huge_bytes, part, rate * part * 8e-9, cpu))
     return out
 
@@ -463,19 +463,19 @@ def _forward(
     receiver = PacketReceiver(sock, buffers)
     sender.load(payloads)
     sender.order(SendOrder(int(sock.getsockname()[1]), 1, range(1), part))
-    seen = slot = 0
-    begin, cpu, wanted = 0, 0, -(-payloads.shape[1] // part)
+    received = slot = 0
+    begin, cpu, packets = 0, 0, -(-payloads.shape[1] // part)
     end = time.monotonic() + _TIMEOUT_S
-    while seen + refused_by_kernel(sock) < wanted and time.monotonic() < end:
+    while received + refused_by_kernel(sock) < packets and time.monotonic() < end:
         count = receiver.receive(slot, min(BURST, buffers.slots - slot), 0.02)
         if count:
             if not begin:
                 begin, cpu = time.monotonic_ns(), time.thread_time_ns()
             receiver.forward(out, slot, count)
         slot = (slot + count) % buffers.slots
-        seen += count
-        sender.tell(seen + refused_by_kernel(sock), 0)
+        received += count
+        sender.report_counts(received + refused_by_kernel(sock), 0)
     took, used = time.monotonic_ns() - begin, time.thread_time_ns() - cpu
     while sender.begun() is None and time.monotonic() < end:
         time.sleep(0.001)
-    return 1e9 * seen / took, used / max(1, seen)
+    return 1e9 * received / took, used / max(1, received)

@@ -150,8 +150,8 @@ def _huge_bytes(address: int, size: int) -> int:
         return 0
     total, inside = 0, False
     for line in text.splitlines():
-        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
-            start, end = (int(part, 16) for part in found.groups())
+        if match := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            start, end = (int(part, 16) for part in match.groups())
             inside = start < address + size and address < end
         elif inside and line.startswith("AnonHugePages:"):
             total += int(line.split()[1]) * 1024

@@ -63,12 +63,12 @@ def parse_bytes(text: str, option: str) -> int:
     if number[-1:].lower() in _UNITS:
         number, unit = number[:-1], _UNITS[number[-1].lower()]
     try:
-        found = int(float(number) * unit)
+        count = int(float(number) * unit)
     except (ValueError, OverflowError):
-        found = 0
-    if found < 1:
+        count = 0
+    if count < 1:
         raise UsageError(f"{option}: expected bytes such as 1024, 500K or 4M, got {text!r}")
-    return found
+    return count
 
 
 def _device(name: str, memory: str) -> tuple[Callable[[], TransferDevice], str]:
@@ -118,44 +118,46 @@ def bench(
     from n3ic.systems.stream.messages.transfers import transfer_named
 
     make, ran = _device(device, device_memory)
-    taken = [transfer_named(name) for name in ways.split(",")]
+    methods = [transfer_named(name) for name in ways.split(",")]
     kind = page_kind(pages)
     size_list, part_list = _list(sizes, "--sizes"), _list(parts, "--parts")
-    found: dict[str, Any] = {"ran": ran, "load_before": run.machine_load()}
-    shown: list[TextTable] = []
-    chosen = [m for m in MessageBench if m != "all"] if what == "all" else [what]
-    for each in chosen:
-        with progress_bar(f"measuring {each.value}") as told:
+    report: dict[str, Any] = {"ran": ran, "load_before": run.machine_load()}
+    text_tables: list[TextTable] = []
+    kinds = [m for m in MessageBench if m != "all"] if what == "all" else [what]
+    for each in kinds:
+        with progress_bar(f"measuring {each.value}") as report_progress:
             if each == MessageBench.TRANSFER:
                 figures = run.bench_transfer(
-                    *(make, taken, size_list, part_list, repeats),
+                    *(make, methods, size_list, part_list, repeats),
                     pages=kind,
                     seed=seed,
-                    told=told,
+                    report_progress=report_progress,
                 )
-                found["transfer"] = [figure.to_dict() for figure in figures]
-                shown += tables.transfer_tables(figures)
+                report["transfer"] = [figure.to_dict() for figure in figures]
+                text_tables += tables.transfer_tables(figures)
             elif each == MessageBench.MODELS:
                 figures, alone = run.bench_models(
-                    *(make, taken, models.split(","), part_list, repeats),
+                    *(make, methods, models.split(","), part_list, repeats),
                     pages=kind,
                     seed=seed,
-                    told=told,
+                    report_progress=report_progress,
                 )
-                found["models"] = [figure.to_dict() for figure in figures]
-                found["alone_ms"] = alone
-                shown += tables.model_tables(figures, alone)
+                report["models"] = [figure.to_dict() for figure in figures]
+                report["alone_ms"] = alone
+                text_tables += tables.model_tables(figures, alone)
             else:
-                rates = run.bench_memory(make, repeats=min(repeats, 5), told=told)
-                found["memory"] = [tables.plain(rate) for rate in rates]
-                shown += tables.memory_tables(rates, ran.startswith("CUDA"))
-    found["load_after"] = run.machine_load()
+                rates = run.bench_memory(
+                    make, repeats=min(repeats, 5), report_progress=report_progress
+                )
+                report["memory"] = [tables.plain(rate) for rate in rates]
+                text_tables += tables.memory_tables(rates, ran.startswith("CUDA"))
+    report["load_after"] = run.machine_load()
     if json:
-        print_json(found)
+        print_json(report)
         return
-    for one in shown:
+    for one in text_tables:
         show_table(one)
-    print_result(f"{ran}; before: {found['load_before']}; after: {found['load_after']}")
+    print_result(f"{ran}; before: {report['load_before']}; after: {report['load_after']}")
 
 
 def send(
@@ -183,15 +185,15 @@ def send(
         closing(
             MessageSender(*_address(to, "--to"), size, bits / (8 * (size + HEADER_BYTES)))
         ) as out,
-        counting_bar(f"sending to {to}", "messages") as told,
+        counting_bar(f"sending to {to}", "messages") as report_count,
     ):
         for payload in payloads:
             packets += out.send(number, payload)
             number += 1
-            told(number - first)
-    found = {"messages": number - first, "packets": packets, "first": first}
+            report_count(number - first)
+    totals = {"messages": number - first, "packets": packets, "first": first}
     if json:
-        print_json(found)
+        print_json(totals)
     else:
         print_result(f"{number - first:,} messages in {packets:,} packets, numbered from {first}")
 
@@ -267,21 +269,21 @@ def train(
 
     make, ran = _device(device, device_memory)
     before = machine_load()
-    with progress_bar(f"training on {task}") as told:
-        chosen = task_named(task, data, seed)
-        found = bench_training(
-            *(chosen, make, [transfer_named(name) for name in ways.split(",")]),
+    with progress_bar(f"training on {task}") as report_progress:
+        stream_task = task_named(task, data, seed)
+        runs_of_ways = bench_training(
+            *(stream_task, make, [transfer_named(name) for name in ways.split(",")]),
             *(_list(batches, "--batches"), parse_bytes(part, "--part"), repeats),
             pages=page_kind(pages),
             seed=seed,
-            told=told,
+            report_progress=report_progress,
         )
     after = machine_load()
     if json:
-        runs = [run.to_dict() for repeated in found for run in repeated]
-        about = {"ran": ran, "what": chosen.what, "load_before": before, "load_after": after}
+        runs = [run.to_dict() for repeated in runs_of_ways for run in repeated]
+        about = {"ran": ran, "what": stream_task.what, "load_before": before, "load_after": after}
         print_json(about | {"runs": runs})
         return
-    for one in training_tables(found, chosen.what):
+    for one in training_tables(runs_of_ways, stream_task.what):
         show_table(one)
     print_result(f"{ran}; before: {before}; after: {after}")

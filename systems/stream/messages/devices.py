@@ -65,7 +65,7 @@ class TransferDevice(ABC):
     torch_device: torch.device = torch.device("cpu")
 
     def __init__(self, memory_bytes: int | None = None) -> None:
-        self._memory_bytes, self._taken = memory_bytes, 0
+        self._memory_bytes, self._in_use = memory_bytes, 0
         self.busy_ns = 0
 
     def claim(self, count: int, what: str) -> None:
@@ -74,12 +74,12 @@ class TransferDevice(ABC):
         Raises:
             DeviceMemoryError: It exceeds the limit.
         """
-        if self._memory_bytes is not None and self._taken + count > self._memory_bytes:
+        if self._memory_bytes is not None and self._in_use + count > self._memory_bytes:
             raise DeviceMemoryError(
                 f"{what} of {count:,} bytes: the device may hold {self._memory_bytes:,} bytes, "
-                f"{self._taken:,} are in use; take fewer or smaller messages, or a smaller model"
+                f"{self._in_use:,} are in use; take fewer or smaller messages, or a smaller model"
             )
-        self._taken += count
+        self._in_use += count
 
     def place(self, module: torch.nn.Module) -> torch.nn.Module:
         """Move a module to the device, for inference.
@@ -87,8 +87,8 @@ class TransferDevice(ABC):
         Raises:
             DeviceMemoryError: It does not fit.
         """
-        held = (*module.parameters(), *module.buffers())
-        self.claim(sum(t.numel() * t.element_size() for t in held), "a model")
+        tensors = (*module.parameters(), *module.buffers())
+        self.claim(sum(t.numel() * t.element_size() for t in tensors), "a model")
         return self._fits(lambda: module.to(self.torch_device))
 
     def tensor(self, rows: int, row_bytes: int) -> Tensor:

@@ -46,13 +46,13 @@ class SendOrder(NamedTuple):
     ahead: int = 1
 
 
-def serve(orders: Connection, told: Any, window: int) -> None:
+def serve(orders: Connection, counters: Any, window: int) -> None:
     """Execute orders to send until they end.
 
     Args:
         orders: delivers payloads, a uint8 array with a row per message, and instances of
             :class:`SendOrder`. Gets the start times of an order's messages, in nanoseconds.
-        told: shared counters of what the receiver has seen.
+        counters: shared counters of what the receiver has seen.
         window: the most packets that are sent but not seen.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the receiver ends this process
@@ -64,7 +64,7 @@ def serve(orders: Connection, told: Any, window: int) -> None:
     def await_room(counter: int, least: int) -> bool:
         """Wait until a counter reaches ``least``, or give up; exit if the receiver has died."""
         end = time.monotonic() + _PATIENCE_S
-        while told[counter] < least and not told[STOP]:
+        while counters[counter] < least and not counters[STOP]:
             if time.monotonic() > end:
                 return False
             if os.getppid() != receiver:
@@ -76,7 +76,7 @@ def serve(orders: Connection, told: Any, window: int) -> None:
         nonlocal packets
         packets += count
         if not await_room(PACKETS, packets - window):
-            packets = told[PACKETS] + count
+            packets = counters[PACKETS] + count
 
     while True:
         try:
@@ -91,7 +91,7 @@ def serve(orders: Connection, told: Any, window: int) -> None:
         for i, row in enumerate(order.rows):
             messages += 1
             await_room(MESSAGES, messages - order.ahead)
-            if told[STOP]:
+            if counters[STOP]:
                 break
             begun.append(time.monotonic_ns())
             sender.send(order.first + i, payloads[row], room)
@@ -111,24 +111,26 @@ class LoopbackSender:
 
     def __init__(self, window: int) -> None:
         context = multiprocessing.get_context("spawn")
-        self._told = context.RawArray("Q", 3)
+        self._counters = context.RawArray("Q", 3)
         self._orders, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, self._told, window), daemon=True)
+        self.process = context.Process(
+            target=serve, args=(theirs, self._counters, window), daemon=True
+        )
         self.process.start()
         theirs.close()
 
     def load(self, payloads: NDArray[np.uint8]) -> None:
         """Hand over messages, one per row, and reset the counters; all orders must be done."""
-        self.tell(0, 0)
+        self.report_counts(0, 0)
         self._orders.send(payloads)
 
     def order(self, order: SendOrder) -> None:
         """Have messages sent."""
         self._orders.send(order)
 
-    def tell(self, packets: int, messages: int) -> None:
+    def report_counts(self, packets: int, messages: int) -> None:
         """Report how many packets of all orders were seen, and how many messages have ended."""
-        self._told[PACKETS], self._told[MESSAGES] = packets, messages
+        self._counters[PACKETS], self._counters[MESSAGES] = packets, messages
 
     def begun(self) -> list[int] | None:
         """When each message of the oldest order was started; None while it is being sent.
@@ -143,7 +145,7 @@ class LoopbackSender:
 
     def close(self) -> None:
         """End the process."""
-        self._told[STOP] = 1
+        self._counters[STOP] = 1
         self._orders.close()
         self.process.join(5)
         if self.process.is_alive():

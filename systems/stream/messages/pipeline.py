@@ -68,19 +68,19 @@ class MessagePipeline(MessageBatches):
         room = min(BURST, self._buffers.slots - self._in_use, self._buffers.slots - self._next)
         if room:
             wait_s = min(wait_s, _COMPUTING_WAIT_S) if self._computing else wait_s
-            found = self._receiver.receive(self._next, room, wait_s)
-            if found:
-                self._take(found)
+            count = self._receiver.receive(self._next, room, wait_s)
+            if count:
+                self._place_slots(count)
         else:  # all slots wait for the device; once the socket's buffer is full, the kernel counts
             self.release(block=True)
         self.expire(time.monotonic_ns())
         self.counts.kernel_refused = refused_by_kernel(self._sock) - self._refused_before
-        done = self.computed()
+        outcomes = self.computed()
         cost = time.thread_time_ns() - begin - (self.counts.transfer_cpu_ns - moved)
         self.counts.receive_cpu_ns += cost
-        return done
+        return outcomes
 
-    def _take(self, count: int) -> None:
+    def _place_slots(self, count: int) -> None:
         """Place the packets in the next ``count`` slots."""
         first = self._next
         slots = slice(first, first + count)

@@ -163,11 +163,11 @@ def faults_of(
     size, offset, number, packets = (
         headers[name].astype(np.int64) for name in ("size", "offset", "number", "packets")
     )
-    held = lengths - HEADER_BYTES
+    payload_bytes = lengths - HEADER_BYTES
     part = parts_of(headers, lengths)
     fits = (number < packets) & (packets > 0) & (size > 0) & (part > 0)
     fits &= (packets == 1) | ((part % PART_MULTIPLE == 0) & (part >= LEAST_PART))
-    fits &= (offset == number * part) & (held == np.minimum(part, size - offset))
+    fits &= (offset == number * part) & (payload_bytes == np.minimum(part, size - offset))
     fits &= ((packets - 1) * part < size) & (size <= packets * part)
     ours = (headers["magic"] == MAGIC) & (headers["version"] == VERSION)
     ours &= (headers["header"] == HEADER_BYTES) & (headers["zero"] == 0)

@@ -112,15 +112,17 @@ class PacketReceiver:
         part["name_size"] = _ADDRESS
         flags = socket.MSG_DONTWAIT
         address = ctypes.c_void_p(self._messages.ctypes.data + first * _MMSGHDR.itemsize)
-        found = self._libc.recvmmsg(self._sock.fileno(), address, count, flags, None)
-        if found < 0:
+        datagrams = self._libc.recvmmsg(self._sock.fileno(), address, count, flags, None)
+        if datagrams < 0:
             number = ctypes.get_errno()
             if number in (errno.EAGAIN, errno.EINTR, errno.ECONNREFUSED):
                 return 0
             raise N3icError(f"receiving: {os.strerror(number)}")
-        cut = (part["flags"][:found] & socket.MSG_TRUNC) != 0
-        self._buffers.lengths[first : first + found] = np.where(cut, 0, part["bytes"][:found])
-        return int(found)
+        cut = (part["flags"][:datagrams] & socket.MSG_TRUNC) != 0
+        self._buffers.lengths[first : first + datagrams] = np.where(
+            cut, 0, part["bytes"][:datagrams]
+        )
+        return int(datagrams)
 
     def senders(self, first: int, count: int) -> NDArray[np.uint64]:
         """The senders of slots, ``port << 32 | IPv4 address``, uint64, shape ``(count,)``."""

@@ -34,7 +34,7 @@ class BatchRows:
         """Number of rows that messages may take now."""
         return len(self._open) + self.rows * len(self._free)
 
-    def take(self) -> int | None:
+    def take_row(self) -> int | None:
         """Take a row for a new message; None if all are in use."""
         if not self._open:
             if not self._free:

@@ -77,9 +77,9 @@ def serve_model(
         DeviceMemoryError: The model or the messages do not fit the device.
     """
     way = transfer_named(options.way)
-    found = message_model(model, options.seed)
+    served = message_model(model, options.seed)
     limits = AssemblyLimits(
-        found.message_bytes, per_sender=max(1, options.rows - 1), timeout_s=options.timeout_s
+        served.message_bytes, per_sender=max(1, options.rows - 1), timeout_s=options.timeout_s
     )
     with (
         closing(make_device()) as device,
@@ -87,7 +87,7 @@ def serve_model(
         MessagePipeline(
             sock,
             PacketBuffers.allocate(options.slots, options.packet_bytes, options.pages),
-            *(device, way, found.on(device), limits),
+            *(device, way, served.on(device), limits),
             batches=options.rows,
         ) as pipeline,
     ):

@@ -100,12 +100,12 @@ def memory_tables(figures: Iterable[ForwardFigures], registered: bool) -> list[T
     return [TextTable(title, head, rows, 2), paper_table("memory")]
 
 
-def training_tables(found: Sequence[Sequence[TrainedStream]], what: str) -> list[TextTable]:
+def training_tables(runs_of_ways: Sequence[Sequence[TrainedStream]], what: str) -> list[TextTable]:
     """Tables for table III of the paper, from all repeats for each batch size and way."""
     head = ("batch", "way", "messages/s", "least", "most", "accuracy", "CPU µs a message", "lost",
             "weights")  # fmt: skip
     rows = []
-    for runs in found:
+    for runs in runs_of_ways:
         rates = [run.rate for run in runs]
         weights = {run.weights[:12] for run in runs}
         rows.append(
@@ -119,5 +119,5 @@ def training_tables(found: Sequence[Sequence[TrainedStream]], what: str) -> list
                 ", ".join(sorted(weights)),
             )
         )
-    title = f"one epoch: {what}; median, least and most of {len(found[0])}"
+    title = f"one epoch: {what}; median, least and most of {len(runs_of_ways[0])}"
     return [TextTable(title, head, tuple(rows), 2), paper_table("training")]

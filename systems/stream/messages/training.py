@@ -109,11 +109,11 @@ class StreamTrainer:
 
 def digest_of(network: nn.Module) -> str:
     """SHA-256 of a network's weights and buffers."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, tensor in sorted(network.state_dict().items()):
-        found.update(name.encode())
-        found.update(tensor.cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()
+        digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def train_on_stream(
@@ -166,30 +166,30 @@ def train_on_stream(
             sender.load(payloads)
             port = int(sock.getsockname()[1])
             sender.order(SendOrder(port, 1, range(count), part, batch * _IN_FLIGHT))
-            done: list[BatchOutcome] = []
+            outcomes: list[BatchOutcome] = []
             seen, end = -1, 0.0
             while counts.assembly.ended < count:
-                done += pipeline.step(0.02)
+                outcomes += pipeline.step(0.02)
                 if seen < pipeline.seen:
                     seen, end = pipeline.seen, time.monotonic() + _TIMEOUT_S
                 elif time.monotonic() > end:
                     break  # of some messages, not a single packet came
                 lost = counts.assembly.ended - counts.assembly.complete
                 ended = counts.computed + counts.device_memory + lost
-                sender.tell(pipeline.seen + counts.kernel_refused, ended)
-            done += pipeline.flush()
-            sender.tell(pipeline.seen + counts.kernel_refused, count)
+                sender.report_counts(pipeline.seen + counts.kernel_refused, ended)
+            outcomes += pipeline.flush()
+            sender.report_counts(pipeline.seen + counts.kernel_refused, count)
             while sender.begun() is None:
                 time.sleep(_PAUSE_S)
-        if not done:
+        if not outcomes:
             raise N3icError(f"no message of {size:,} bytes came in {_TIMEOUT_S:.0f} s")
-        first = min(m.first_ns for out in done for m in out.messages)
+        first = min(m.first_ns for out in outcomes for m in out.messages)
         figures = TrainedStream(
             way=way.name,
             batch=batch,
             messages=counts.computed,
             lost=count - counts.computed,
-            seconds=(done[-1].done_ns - first) / 1e9,
+            seconds=(outcomes[-1].done_ns - first) / 1e9,
             accuracy=task.accuracy(trainer.network),
             weights=digest_of(trainer.network),
             host_cpu_us=round(counts.transfer_cpu_ns / max(1, counts.computed) / 1e3, 2),
@@ -213,7 +213,7 @@ def bench_training(
     *,
     pages: Pages = "huge",
     seed: int = 0,
-    told: Callable[[float, str], None] = lambda share, said: None,
+    report_progress: Callable[[float, str], None] = lambda share, text: None,
 ) -> list[list[TrainedStream]]:
     """Train for one epoch by each way, with batches of each size; the ways take turns.
 
@@ -226,7 +226,7 @@ def bench_training(
         repeats: how often each is trained.
         pages: memory of the packet buffers.
         seed: seed of order, weights and dropout.
-        told: called with the progress.
+        report_progress: called with the progress.
 
     Returns:
         A list of all repeats for each size and way.
@@ -234,13 +234,13 @@ def bench_training(
     out = []
     with loopback_sender(_WINDOW) as sender:
         for i, batch in enumerate(batches):
-            found: dict[str, list[TrainedStream]] = {way.name: [] for way in ways}
+            runs_of: dict[str, list[TrainedStream]] = {way.name: [] for way in ways}
             for repeat in range(repeats):
-                told((i + repeat / repeats) / len(batches), f"batches of {batch}")
+                report_progress((i + repeat / repeats) / len(batches), f"batches of {batch}")
                 for way in ways:
                     figures, _ = train_on_stream(
                         task, make_device, way, batch, part, sender, pages=pages, seed=seed
                     )
-                    found[way.name].append(figures)
-            out += [*found.values()]
+                    runs_of[way.name].append(figures)
+            out += [*runs_of.values()]
     return out

@@ -80,7 +80,7 @@ def test_a_tenant_comes_with_its_own_networks_and_goes(card):
     assert change_of(card, "load", "beta/shared").networks == {}  # it is not beta's alone
     gone = change_of(card, "remove", "beta")
     assert (gone.graphs, gone.networks) == (("beta/own", "beta/shared"), {})
-    with pytest.raises(UsageError, match="'gamma' on the card, its graphs: alpha/all, beta/own"):
+    with pytest.raises(UsageError, match="'gamma' on the card; its graphs: alpha/all, beta/own"):
         change_of(card, "remove", "gamma")
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.model.random_models import random_model
-from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.convolution import Filters
 from n3ic.systems.cluster.coordinator import Coordinator, RingFlow, RowFlow
 from n3ic.systems.cluster.dense import GemmFlow
@@ -30,8 +30,8 @@ KERNELS = {
     "convolution": ConvolutionKernel(Filters(np.ones((2, 1, 3, 3), dtype=int), IMAGE, padding=1)),
     "binary": ConvolutionKernel(Filters(np.ones((2, 1, 3, 3), dtype=int), IMAGE, binary=True)),
 }
-NODES = {"model": lambda: Node(2, held_by(MODEL, PLACED, 2), MODEL.digest)} | {
-    name: lambda kernel=kernel: Node(2, kernel.held(2, 2), kernel.digest)
+NODES = {"model": lambda: Node(2, parts_of(MODEL, PLACED, 2), MODEL.digest)} | {
+    name: lambda kernel=kernel: Node(2, kernel.arrays_of(2, 2), kernel.digest)
     for name, kernel in KERNELS.items()
 }
 FLOWS: dict[str, Callable[[], RingFlow]] = {
@@ -84,7 +84,7 @@ def test_a_node_answers_or_refuses(name, sent):
 @given(sent=st.lists(packets(), max_size=25))
 def test_the_home_takes_or_refuses(name, sent):
     flow: RingFlow = FLOWS[name]()
-    home = Coordinator(2, MODEL.digest, flow.take)
+    home = Coordinator(2, MODEL.digest, flow.accept_data)
     for packet in sent:
         try:
             passed = home.handle(packet)

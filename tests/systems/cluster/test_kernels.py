@@ -134,12 +134,12 @@ def test_binary_convolution_counts_agreeing_bits_inside_of_the_image(padding):
 
 def test_a_task_waits_frozen_for_the_rows_of_another_node():
     kernel = SparseKernel((4, 4))
-    source, result = kernel.held(2, 2)
+    source, result = kernel.arrays_of(2, 2)
     (task,) = nonzero_packets(Elements.of(np.array([[0] * 4] * 3 + [[5, 0, 0, 0]])), 1)
-    (asked,) = result.take(task)
+    (asked,) = result.perform_task(task)
     assert (asked.type, asked.array, asked.start, asked.end) == (PacketType.RDMA, 0, 0, 1)
-    assert list(result.take(task)) == []  # the row is on its way
-    assert list(result.read(request(1, 2, 4, 0))) == []  # not yet
+    assert list(result.perform_task(task)) == []  # the row is on its way
+    assert list(result.answer_read(request(1, 2, 4, 0))) == []  # not yet
     (data,) = answer(0, 0, np.array([7]), 2)
     found = list(source.arrived(data))
     assert [(p.start, p.destination) for p in found] == [(2, 0), (3, 0)]
@@ -149,8 +149,8 @@ def test_a_task_waits_frozen_for_the_rows_of_another_node():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: GemmKernel(np.full((3, 2), 2**31)).held(1, 1), "less than 2.32"),
-        (lambda: GemmKernel(np.ones((3, 2))).held(1, 1), "matrix of integers"),
+        (lambda: GemmKernel(np.full((3, 2), 2**31)).arrays_of(1, 1), "less than 2.32"),
+        (lambda: GemmKernel(np.ones((3, 2))).arrays_of(1, 1), "matrix of integers"),
         (lambda: SparseKernel((1, 1), combine=Combine.MAX, sparse=True), "can only be summed"),
         (
             lambda: SparseKernel((1, 3)).job(1, np.full((1, 3), HIGH), np.ones((3, 1), int)),
@@ -168,7 +168,9 @@ def test_a_task_waits_frozen_for_the_rows_of_another_node():
         (lambda: Filters(np.ones((1, 1, 3), int), (5, 5, 1)), "of shape"),
         (lambda: Filters(np.full((1, 1, 3, 3), 2), (5, 5, 1), binary=True), "bits"),
         (
-            lambda: ConvolutionKernel(Filters(np.full((1, 1, 3, 3), HIGH), (5, 5, 1))).held(1, 1),
+            lambda: ConvolutionKernel(Filters(np.full((1, 1, 3, 3), HIGH), (5, 5, 1))).arrays_of(
+                1, 1
+            ),
             "beyond 64 bits",
         ),
         (
@@ -213,14 +215,17 @@ def in_slices(packet):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: list(held_rows().read(replace(SLICE, start=0, end=1))), "never written"),
+        (lambda: list(held_rows().answer_read(replace(SLICE, start=0, end=1))), "never written"),
         (lambda: list(held_rows().arrived(replace(SLICE, start=7, end=8))), "unrequested row"),
         (lambda: list(held_rows().arrived(replace(SLICE, end=3))), "not a slice"),
         (lambda: list(held_rows().arrived(replace(SLICE, count=7))), "not a slice"),
         (lambda: list(held_rows().arrived(replace(SLICE, offset=1))), "not a slice"),
         (lambda: in_slices(SLICE), "came twice"),
-        (lambda: held_rows().take(SLICE), "takes no task"),
-        (lambda: list(SparseKernel((4, 4)).held(1, 1)[1].take(task_of(0, 0))), "no whole"),
+        (lambda: held_rows().perform_task(SLICE), "takes no task"),
+        (
+            lambda: list(SparseKernel((4, 4)).arrays_of(1, 1)[1].perform_task(task_of(0, 0))),
+            "no whole",
+        ),
     ],
 )
 def test_data_that_cannot_be_is_an_error(wrong, message):
@@ -229,7 +234,7 @@ def test_data_that_cannot_be_is_an_error(wrong, message):
 
 
 def test_two_elements_of_one_row_in_a_task_are_refused():
-    source, result = SparseKernel((4, 4)).held(1, 1)
+    source, result = SparseKernel((4, 4)).arrays_of(1, 1)
     list(source.arrived(next(answer(0, 0, np.array([1]), 1))))
     with pytest.raises(ProtocolError, match="in the same row"):
-        list(result.take(task_of(1, 0, 5, 1, 0, 6)))
+        list(result.perform_task(task_of(1, 0, 5, 1, 0, 6)))

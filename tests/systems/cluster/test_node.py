@@ -8,7 +8,7 @@ import pytest
 
 from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
-from n3ic.systems.cluster.binary import NeuronShare, Reducer, held_by
+from n3ic.systems.cluster.binary import NeuronShare, Reducer, parts_of
 from n3ic.systems.cluster.node import Node, split
 from n3ic.systems.cluster.placement import LayerSplit, even_placement
 from n3ic.systems.cluster.protocol import (
@@ -30,7 +30,7 @@ ROWS = pack(BITS)
 
 def node(number, nodes=3, splits=None, model=MODEL):
     placed = even_placement(model, nodes, splits)
-    return Node(number, held_by(model, placed, number), model.digest)
+    return Node(number, parts_of(model, placed, number), model.digest)
 
 
 def task(row=0, start=0, end=96, destination=BY_RANGE):
@@ -119,14 +119,14 @@ def test_inputs_are_taken_by_those_who_hold_them_from_within_a_packet():
 def test_partial_popcounts_add_up_to_the_layer():
     splits = (LayerSplit.INPUT, LayerSplit.OUTPUT)
     placed = even_placement(MODEL, 3, splits)
-    (reducer,) = [h for h in held_by(MODEL, placed, 1) if isinstance(h, Reducer)]
+    (reducer,) = [h for h in parts_of(MODEL, placed, 1) if isinstance(h, Reducer)]
     layer = MODEL.hidden[0]
     out = []
     for share in placed.layers[0].shares:
         part = BITS[0, share.start : share.end] == layer.weights[:32, share.start : share.end]
         counts = part.sum(axis=1).astype(np.int32)
         for packet in sums_packets(counts, array=0, row=0, offset=share.start // 32):
-            out += reducer.take(packet)
+            out += reducer.perform_task(packet)
     assert out[0].words.tolist() == [int(layer.fire(ROWS[:1])[0][0])]
 
 
@@ -174,19 +174,19 @@ def sums(offset=0, row=0):
 )
 def test_sums_that_cannot_be(packets, message):
     placed = even_placement(MODEL, 3, (LayerSplit.INPUT, LayerSplit.OUTPUT))
-    (reducer,) = [h for h in held_by(MODEL, placed, 1) if isinstance(h, Reducer)]
+    (reducer,) = [h for h in parts_of(MODEL, placed, 1) if isinstance(h, Reducer)]
     with pytest.raises(ProtocolError, match=message):
         for packet in packets:
-            reducer.take(packet)
+            reducer.perform_task(packet)
 
 
 @pytest.mark.parametrize("change", [{"start": 8}, {"start": 0, "end": 800}])
 def test_inputs_that_cannot_be(change):
     placed = even_placement(MODEL, 1, (LayerSplit.INPUT, LayerSplit.OUTPUT))
     (packet,) = bits_packets(ROWS[0], task=TaskId.INPUTS, array=0, row=0, outputs=96)
-    share = held_by(MODEL, placed, 1)[0]
+    share = parts_of(MODEL, placed, 1)[0]
     with pytest.raises(ProtocolError):
-        share.take(replace(packet, **change))
+        share.perform_task(replace(packet, **change))
 
 
 def test_a_share_without_a_compiled_kernel_computes_the_same(monkeypatch):
@@ -194,9 +194,9 @@ def test_a_share_without_a_compiled_kernel_computes_the_same(monkeypatch):
     masked = random_model((70, 33, 3), np.random.default_rng(0), density=0.4)
     placed = even_placement(masked, 2)
     (share,) = [
-        h for h in held_by(masked, placed, 2) if isinstance(h, NeuronShare) and h.array == 0
+        h for h in parts_of(masked, placed, 2) if isinstance(h, NeuronShare) and h.array == 0
     ]
     x = pack(np.random.default_rng(1).random((1, 70)) < 0.5)
     packets = bits_packets(x[0], task=TaskId.BITS, array=0, row=0, outputs=33)
-    (found,) = [p for packet in packets for p in share.take(packet)]
+    (found,) = [p for packet in packets for p in share.perform_task(packet)]
     assert found.words[0] == masked.hidden[0].fire(x)[0][1]

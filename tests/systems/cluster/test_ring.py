@@ -195,7 +195,7 @@ def test_the_ring_ends_when_it_is_told_to(loss):
     ring.start()
     ring.station.send([TaskPacket(PacketType.CONTROL, ControlId.TERMINATE, BY_RANGE, 0, 0, 0)])
     stations = ring.network.stations.values()
-    assert ring.network.run(lambda: all(s.done for s in stations))
+    assert ring.network.run(lambda: all(s.finished for s in stations))
     assert ring.home.error is None
 
 

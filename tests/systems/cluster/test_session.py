@@ -12,7 +12,7 @@ from n3ic.model.bits import pack
 from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
-from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.endpoint import Endpoint
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.measurement import compare, rows_to_compare
@@ -44,7 +44,7 @@ class LoopbackRing:
         self.faults = FaultInjection(loss, 1)
         self.threads = []
         for n in numbers[1:]:
-            holds = (held or held_by)(model, placement, n)
+            holds = (held or parts_of)(model, placement, n)
             node = Node(n, holds, model.digest)
             near = neighbours(n, placement.nodes, self.addresses)
             wire = UdpEndpoint(socks[n], near, FaultInjection(loss, n + 2))
@@ -120,7 +120,7 @@ def test_a_ring_with_a_node_that_never_ran_does_not_start():
 
 def test_nodes_of_another_plan_are_refused():
     def other(model, placement, node):
-        return held_by(model, even_placement(model, 2, (LayerSplit.INPUT,) * 3), node)
+        return parts_of(model, even_placement(model, 2, (LayerSplit.INPUT,) * 3), node)
 
     with pytest.raises(ClusterError, match="unlike the plan"):
         LoopbackRing(MODEL, even_placement(MODEL, 2), held=other).session()

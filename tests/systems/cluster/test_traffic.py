@@ -9,7 +9,7 @@ import pytest
 
 from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
-from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.coordinator import Coordinator, RowFlow
 from n3ic.systems.cluster.node import Node
 from n3ic.systems.cluster.placement import (
@@ -28,9 +28,9 @@ def counted_by_nodes(model, placed, row_words):
     found = {}
     flow = RowFlow(placed, found.__setitem__)
     flow.slots = 1
-    home = Coordinator(placed.nodes, model.digest, flow.take)
+    home = Coordinator(placed.nodes, model.digest, flow.accept_data)
     nodes = {
-        n: Node(n, held_by(model, placed, n), model.digest) for n in range(1, placed.nodes + 1)
+        n: Node(n, parts_of(model, placed, n), model.digest) for n in range(1, placed.nodes + 1)
     }
     first = flow.submit(row_words[None])
     links = np.zeros(placed.nodes + 1)
@@ -65,7 +65,7 @@ def by_output(neurons, nodes):
 def test_input_packets_of_a_layer_split_by_output_pass_each_owner_and_end_at_the_last():
     layers = row_traffic(placement((4096, 2048), 4, by_output(2048, (1, 2, 3))))
     assert layers[0].inputs.links.tolist() == [11, 11, 11, 0, 0]  # 4096 bits: 11 packets of 384
-    assert layers[0].inputs.taken.tolist() == [0, 11, 11, 11, 0]
+    assert layers[0].inputs.consumed.tolist() == [0, 11, 11, 11, 0]
     assert layers[0].work == (
         NodeWork(1, 672, 4096),
         NodeWork(2, 672, 4096),
@@ -80,7 +80,7 @@ def test_a_task_that_begins_in_the_middle_of_the_owners_is_split_in_two():
     layers = row_traffic(placement((32, 32, 96), 3, first, by_output(96, (1, 2, 3))))
     # node 2 keeps its own; one rest goes to 3, the other through 3 and the coordinator to 1
     assert layers[1].inputs.links.tolist() == [1, 0, 2, 1]
-    assert layers[1].inputs.taken.tolist() == [0, 1, 1, 1]
+    assert layers[1].inputs.consumed.tolist() == [0, 1, 1, 1]
 
 
 def test_a_layer_split_by_the_inputs_that_its_nodes_have_takes_no_input_packets():
@@ -90,7 +90,7 @@ def test_a_layer_split_by_the_inputs_that_its_nodes_have_takes_no_input_packets(
     assert layers[1].inputs.packets == 0
     # 16 sums a packet: node 1 sends 4 to node 2, which adds its own
     assert layers[1].sums.links.tolist() == [0, 4, 0]
-    assert layers[1].sums.taken.tolist() == [0, 0, 8]
+    assert layers[1].sums.consumed.tolist() == [0, 0, 8]
 
 
 def test_a_packet_of_inputs_with_two_owners_is_split_between_them():

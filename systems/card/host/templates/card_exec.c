@@ -3,8 +3,8 @@
  * card-exec: a card of several tenants as a filter of captures.
  *
  * Reads a capture (pcap, Ethernet) from standard input, answers the frames that name a graph, and
- * writes all frames that are not dropped to standard output. Commands change networks: those of a
- * FIFO while frames flow, those of a file before. A line is one command: `load NETWORK FILE`,
+ * writes all frames that are not dropped to standard output. Commands change networks: a FIFO's run
+ * while frames flow, a file's before them. A line is one command: `load NETWORK FILE`,
  * `remove NETWORK`, or `tell FILE`, which writes the outcomes of the commands before it into an
  * existing file.
  */
@@ -32,11 +32,11 @@ struct frame {
 struct control {
     struct card *card;
     const char *path;
-    char said[8192]; /* outcomes of the commands since the last `tell` */
+    char outcomes[8192]; /* of the commands since the last `tell` */
     size_t length;
 };
 
-static int fail(const char *what, const char *why) {
+static int report_error(const char *what, const char *why) {
     fprintf(stderr, "card-exec: %s: %s\n", what, why);
     return 1;
 }
@@ -60,26 +60,28 @@ static void *read_file(const char *path, size_t *size) {
     return bytes;
 }
 
-/* Prints the outcome of a command, and keeps it for the next `tell`. */
-static void note(struct control *control, const char *verb, const char *name, const char *why) {
-    char *at = control->said + control->length;
-    size_t room = sizeof control->said - control->length;
+/* Prints the outcome of a command, and stores it for the next `tell`. */
+static void record_outcome(struct control *control, const char *verb, const char *name,
+                           const char *why) {
+    char *at = control->outcomes + control->length;
+    size_t room = sizeof control->outcomes - control->length;
     int written = snprintf(at, room, "%s %s: %s\n", verb, name, why);
     if (written > 0 && (size_t)written < room)
         control->length += (size_t)written;
     fprintf(stderr, "card-exec: %s %s: %s\n", verb, name, why);
 }
 
-static void tell(struct control *control, const char *path) {
+/* Runs `tell`: writes the stored outcomes into an existing file. */
+static void write_outcomes(struct control *control, const char *path) {
     int file = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    if (file < 0 || dprintf(file, "%.*send\n", (int)control->length, control->said) < 0)
-        fail(path, strerror(errno));
+    if (file < 0 || dprintf(file, "%.*send\n", (int)control->length, control->outcomes) < 0)
+        report_error(path, strerror(errno));
     if (file >= 0)
         close(file);
     control->length = 0;
 }
 
-static void change(struct control *control, char *line) {
+static void run_command(struct control *control, char *line) {
     char *rest = NULL, *verb = strtok_r(line, " \n", &rest);
     if (verb == NULL)
         return;
@@ -88,52 +90,55 @@ static void change(struct control *control, char *line) {
     char *path = strtok_r(NULL, "\n", &rest);
     int load = strcmp(verb, "load") == 0 && path != NULL;
     if (name == NULL || (!load && !is_tell && strcmp(verb, "remove") != 0)) {
-        note(control, verb, "?", "expected 'load NETWORK FILE', 'remove NETWORK' or 'tell FILE'");
+        record_outcome(control, verb, "?",
+                       "expected 'load NETWORK FILE', 'remove NETWORK' or 'tell FILE'");
         return;
     }
     if (is_tell) {
-        tell(control, name);
+        write_outcomes(control, name);
         return;
     }
     uint32_t network = 0;
     while (network < CARD_NETWORKS && strcmp(card_networks[network].name, name) != 0)
         network++;
     if (network == CARD_NETWORKS) {
-        note(control, verb, name, "no such network");
+        record_outcome(control, verb, name, "no such network");
         return;
     }
     size_t size = 0;
     void *weights = load ? read_file(path, &size) : NULL;
     if (load && weights == NULL) {
-        note(control, verb, name, "the file cannot be read");
+        record_outcome(control, verb, name,
+                       "the file of weights cannot be read, or its size is not 1 byte to 256 MiB");
         return;
     }
     int status = card_load(control->card, CARD_WIRE, network, weights, size);
-    note(control, verb, name, status ? card_strerror(status) : "done");
+    record_outcome(control, verb, name, status ? card_strerror(status) : "done");
     free(weights);
 }
 
-static int obey_once(struct control *control) {
+static int run_commands(struct control *control) {
     FILE *file = fopen(control->path, "r");
     if (file == NULL)
-        return fail(control->path, strerror(errno));
+        return report_error(control->path, strerror(errno));
     char line[4400];
     while (fgets(line, sizeof line, file) != NULL)
-        change(control, line);
+        run_command(control, line);
     fclose(file);
     return 0;
 }
 
 /* A FIFO ends when its last writer closes it, so it is opened again for the next one. */
-static void *obey(void *given) {
-    while (obey_once(given) == 0)
+static void *watch_commands(void *argument) {
+    while (run_commands(argument) == 0)
         ;
     return NULL;
 }
 
 /* --- frames ---------------------------------------------------------------------------- */
 
-static void leave(struct frame *frame, int dropped) {
+/* Writes a frame to standard output unless it is dropped, and frees it. */
+static void write_frame(struct frame *frame, int dropped) {
     if (!dropped) {
         fwrite(frame->header, sizeof frame->header, 1, stdout);
         fwrite(frame->bytes, 1, frame->header[2], stdout);
@@ -142,47 +147,50 @@ static void leave(struct frame *frame, int dropped) {
 }
 
 /* Writes the answers that are ready, each tenant's in its order. */
-static void drain(struct card *card) {
+static void write_answers(struct card *card) {
     struct card_answer answer;
     for (uint32_t t = 0; t < CARD_TENANTS; t++)
         while (card_next(card, t, &answer, NULL) == CARD_OK) {
             struct frame *frame = (struct frame *)(uintptr_t)answer.cookie;
             card_write(&answer, frame->bytes);
-            leave(frame, answer.action == CARD_DROP);
+            write_frame(frame, answer.action == CARD_DROP);
         }
 }
 
-static int run(struct card *card, uint32_t source) {
+static int process_capture(struct card *card, uint32_t source) {
     uint32_t head[6], record[4];
     if (fread(head, sizeof head, 1, stdin) != 1 ||
         (head[0] != 0xa1b2c3d4u && head[0] != 0xa1b23c4du) || (head[5] & 0xffff) != 1)
-        return fail("standard input", "no pcap capture of Ethernet in this machine's byte order");
+        return report_error("standard input",
+                            "expected a pcap capture of Ethernet in this machine's byte order");
     uint64_t unit = head[0] == 0xa1b2c3d4u ? 1000 : 1;
     fwrite(head, sizeof head, 1, stdout);
     while (fread(record, sizeof record, 1, stdin) == 1) {
         struct frame *frame = record[2] <= LONGEST ? malloc(sizeof *frame + record[2]) : NULL;
         if (frame == NULL || fread(frame->bytes, 1, record[2], stdin) != record[2]) {
             free(frame);
-            return fail("standard input", "the capture is damaged");
+            return report_error(
+                "standard input",
+                "expected whole frames of at most 65536 bytes; the capture is damaged");
         }
         memcpy(frame->header, record, sizeof record);
         uint64_t now_ns = record[0] * 1000000000ull + record[1] * unit;
         int status;
         while ((status = card_submit(card, source, frame->bytes, record[2], now_ns,
                                      (uintptr_t)frame)) == CARD_FULL) {
-            drain(card); /* a capture can wait, where a card would drop */
+            write_answers(card); /* a capture can wait, where a card would drop */
             nanosleep(&(struct timespec){0, 20000}, NULL);
         }
         if (status != CARD_OK) /* other traffic passes, refused requests are dropped */
-            leave(frame, status != CARD_OTHER && status != CARD_UNKNOWN);
-        drain(card);
+            write_frame(frame, status != CARD_OTHER && status != CARD_UNKNOWN);
+        write_answers(card);
     }
     card_wait(card);
-    drain(card);
-    return fflush(stdout) || ferror(stdout) ? fail("standard output", strerror(errno)) : 0;
+    write_answers(card);
+    return fflush(stdout) || ferror(stdout) ? report_error("standard output", strerror(errno)) : 0;
 }
 
-static void report(struct card *card) {
+static void print_counters(struct card *card) {
     fprintf(stderr, "tenant,admitted,answered,other,unknown,foreign,malformed,throttled,full,"
                     "absent\n");
     for (uint32_t t = 0; t <= CARD_TENANTS; t++) {
@@ -210,33 +218,36 @@ int main(int argc, char **argv) {
                 if (strcmp(card_tenants[source].name, optarg) == 0)
                     break;
             if (source == CARD_TENANTS)
-                return fail(optarg, "no such tenant");
+                return report_error(optarg, "the card has no tenant of this name");
             break;
         case 'c':
             control.path = optarg;
             break;
         default:
-            fprintf(stderr,
-                    "usage: card-exec [-t THREADS] [-s TENANT] [-c CONTROL] < IN.pcap > OUT.pcap\n"
-                    "-s: the tenant whose port the frames come from; else they are of the wire\n"
-                    "-c: commands: load NETWORK FILE, remove NETWORK, tell FILE; of a file before\n"
-                    "    the frames, of a FIFO among them\n");
+            fprintf(
+                stderr,
+                "usage: card-exec [-t THREADS] [-s TENANT] [-c CONTROL] < IN.pcap > OUT.pcap\n"
+                "-s: the tenant whose port the frames come from; without it, they come from the "
+                "wire\n"
+                "-c: a file or FIFO of commands: load NETWORK FILE, remove NETWORK, tell FILE;\n"
+                "    a file's run before the frames, a FIFO's among them\n");
             return 2;
         }
     int status = card_open(&control.card, threads ? threads : 1);
     if (status != CARD_OK)
-        return fail("the card", card_strerror(status));
-    struct stat told;
-    if (control.path != NULL && stat(control.path, &told) != 0)
-        return fail(control.path, strerror(errno));
+        return report_error("the card", card_strerror(status));
+    struct stat control_file;
+    if (control.path != NULL && stat(control.path, &control_file) != 0)
+        return report_error(control.path, strerror(errno));
     pthread_t thread;
-    if (control.path != NULL && !S_ISFIFO(told.st_mode)) {
-        if (obey_once(&control) != 0)
+    if (control.path != NULL && !S_ISFIFO(control_file.st_mode)) {
+        if (run_commands(&control) != 0)
             return 1;
-    } else if (control.path != NULL && pthread_create(&thread, NULL, obey, &control) != 0) {
-        return fail(control.path, "no thread");
+    } else if (control.path != NULL &&
+               pthread_create(&thread, NULL, watch_commands, &control) != 0) {
+        return report_error(control.path, "no thread could be started for its commands");
     }
-    int failed = run(control.card, source);
-    report(control.card);
-    exit(failed); /* the control thread may wait at its FIFO */
+    int status_of_run = process_capture(control.card, source);
+    print_counters(control.card);
+    exit(status_of_run); /* the control thread may wait at its FIFO */
 }

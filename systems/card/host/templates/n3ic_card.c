@@ -56,21 +56,21 @@ struct card {
 };
 
 const char *card_strerror(int status) {
-    static const char *const words[] = {
+    static const char *const texts[] = {
         "no error",
-        "a frame that asks nothing",
-        "no graph has the UID",
-        "it is another tenant's",
+        "the frame asks for no graph",
+        "no graph has the frame's UID",
+        "the graph or network belongs to another tenant",
         "the frame is too short",
-        "beyond the tenant's rate",
+        "the frame exceeds the tenant's rate",
         "the tenant's queue is full",
         "a network of the graph is removed",
         "no answer is ready",
-        "no weights of that input and number of classes",
+        "the weights do not have the network's inputs and classes",
         "out of memory",
     };
-    int known = status >= 0 && (size_t)status < sizeof words / sizeof *words;
-    return known ? words[status] : "unknown status";
+    int is_known = status >= 0 && (size_t)status < sizeof texts / sizeof *texts;
+    return is_known ? texts[status] : "unknown status";
 }
 
 /* --- networks -------------------------------------------------------------------------- */
@@ -83,11 +83,11 @@ static void free_model(struct model *model) {
 }
 
 /* Drops a reference, under the lock; returns the network if it was the last one. */
-static struct model *release(struct model *model) {
+static struct model *release_model(struct model *model) {
     return model != NULL && --model->users == 0 ? model : NULL;
 }
 
-static int fits(const struct bnn *net, const struct card_network *place) {
+static int fits_place(const struct bnn *net, const struct card_network *place) {
     if (bnn_inputs(net) != place->inputs || bnn_classes(net) != place->classes)
         return 0;
     if (place->features == 0)
@@ -100,7 +100,7 @@ static int fits(const struct bnn *net, const struct card_network *place) {
     return 1;
 }
 
-static uint32_t id_of(const struct bnn *net) {
+static uint32_t model_id(const struct bnn *net) {
     char digits[9] = {0};
     memcpy(digits, bnn_model(net), 8);
     return (uint32_t)strtoul(digits, NULL, 16);
@@ -112,13 +112,13 @@ static int open_model(struct model **out, const struct card_network *place, cons
     int status = bnn_load_blob(&net, weights, size);
     if (status != BNN_OK)
         return status == BNN_NO_MEMORY ? CARD_NO_MEMORY : CARD_BAD_MODEL;
-    struct model *model = fits(net, place) ? malloc(sizeof *model) : NULL;
+    struct model *model = fits_place(net, place) ? malloc(sizeof *model) : NULL;
     if (model == NULL) {
-        int bad = !fits(net, place);
+        int bad = !fits_place(net, place);
         bnn_free(net);
         return bad ? CARD_BAD_MODEL : CARD_NO_MEMORY;
     }
-    *model = (struct model){net, id_of(net), 1};
+    *model = (struct model){net, model_id(net), 1};
     *out = model;
     return CARD_OK;
 }
@@ -133,7 +133,7 @@ int card_load(struct card *card, uint32_t caller, uint32_t network, const void *
     if (status != CARD_OK)
         return status;
     pthread_mutex_lock(&card->lock);
-    struct model *old = release(card->models[network]);
+    struct model *old = release_model(card->models[network]);
     card->models[network] = model;
     pthread_mutex_unlock(&card->lock);
     free_model(old);
@@ -142,7 +142,7 @@ int card_load(struct card *card, uint32_t caller, uint32_t network, const void *
 
 /* --- ingress --------------------------------------------------------------------------- */
 
-static uint32_t half(const uint8_t *bytes) {
+static uint32_t read_u16(const uint8_t *bytes) {
     return (uint32_t)bytes[0] << 8 | bytes[1];
 }
 
@@ -150,20 +150,20 @@ static uint32_t half(const uint8_t *bytes) {
 static uint32_t uid_of(const uint8_t *frame, size_t size) {
     switch (CARD_CARRIER) {
     case 0:
-        return size >= 20 && half(frame + 12) == 0x2323 ? half(frame + 18) : UINT32_MAX;
+        return size >= 20 && read_u16(frame + 12) == 0x2323 ? read_u16(frame + 18) : UINT32_MAX;
     case 1:
-        return size >= 18 && half(frame + 12) == 0x8100 && half(frame + 16) == 0x2323
-                   ? half(frame + 14) & 0xfff
+        return size >= 18 && read_u16(frame + 12) == 0x8100 && read_u16(frame + 16) == 0x2323
+                   ? read_u16(frame + 14) & 0xfff
                    : UINT32_MAX;
     default: /* IPv4 without options, whole, UDP */
-        return size >= 38 && half(frame + 12) == 0x0800 && frame[14] == 0x45 &&
-                       (half(frame + 20) & 0xbfff) == 0 && frame[23] == 17
-                   ? half(frame + 36)
+        return size >= 38 && read_u16(frame + 12) == 0x0800 && frame[14] == 0x45 &&
+                       (read_u16(frame + 20) & 0xbfff) == 0 && frame[23] == 17
+                   ? read_u16(frame + 36)
                    : UINT32_MAX;
     }
 }
 
-static const struct card_graph *graph_of(uint32_t uid) {
+static const struct card_graph *find_graph(uint32_t uid) {
     size_t low = 0, high = CARD_GRAPHS;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -176,15 +176,15 @@ static const struct card_graph *graph_of(uint32_t uid) {
 }
 
 /* Fills a bucket up to now, and takes a frame's bytes from it if they are there. */
-static int pass(struct tenant *tenant, const struct card_tenant *share, size_t size,
-                uint64_t now_ns) {
-    uint64_t gone = now_ns - tenant->filled_ns;
+static int take_tokens(struct tenant *tenant, const struct card_tenant *share, size_t size,
+                       uint64_t now_ns) {
+    uint64_t elapsed_ns = now_ns - tenant->filled_ns;
     tenant->filled_ns = now_ns;
     /*
      * Whole seconds apart from the rest: rate * nanoseconds could exceed 64 bits. After a pause
      * that fills the bucket, no product is needed.
      */
-    uint64_t whole = gone / SECOND, rest = gone % SECOND;
+    uint64_t whole = elapsed_ns / SECOND, rest = elapsed_ns % SECOND;
     if (whole > share->burst / share->rate) {
         tenant->tokens = share->burst;
     } else {
@@ -202,8 +202,8 @@ static int pass(struct tenant *tenant, const struct card_tenant *share, size_t s
     return 1;
 }
 
-static int admit(struct card *card, const struct card_graph *graph, const uint8_t *frame,
-                 size_t size, uint64_t cookie) {
+static int admit_frame(struct card *card, const struct card_graph *graph, const uint8_t *frame,
+                       size_t size, uint64_t cookie) {
     struct tenant *tenant = &card->tenants[graph->tenant];
     struct card_counters *count = &tenant->count;
     if (size < CARD_OFFSET + graph->input_bytes) {
@@ -216,7 +216,7 @@ static int admit(struct card *card, const struct card_graph *graph, const uint8_
             count->absent++;
             return CARD_ABSENT;
         }
-    if (!pass(tenant, &card_tenants[graph->tenant], size, card->now_ns)) {
+    if (!take_tokens(tenant, &card_tenants[graph->tenant], size, card->now_ns)) {
         count->throttled++;
         return CARD_THROTTLED;
     }
@@ -245,7 +245,7 @@ static int admit(struct card *card, const struct card_graph *graph, const uint8_
 int card_submit(struct card *card, uint32_t source, const uint8_t *frame, size_t size,
                 uint64_t now_ns, uint64_t cookie) {
     uint32_t uid = uid_of(frame, size);
-    const struct card_graph *graph = uid == UINT32_MAX ? NULL : graph_of(uid);
+    const struct card_graph *graph = uid == UINT32_MAX ? NULL : find_graph(uid);
     int own = source < CARD_TENANTS, status;
     pthread_mutex_lock(&card->lock);
     if (!card->started || (int64_t)(now_ns - card->now_ns) > 0)
@@ -255,7 +255,7 @@ int card_submit(struct card *card, uint32_t source, const uint8_t *frame, size_t
     card->started = 1;
     struct card_counters *count = own ? &card->tenants[source].count : &card->wire;
     if (graph != NULL && (source == CARD_WIRE || source == graph->tenant)) {
-        status = admit(card, graph, frame, size, cookie);
+        status = admit_frame(card, graph, frame, size, cookie);
     } else if (graph != NULL) {
         count->foreign++;
         status = CARD_FOREIGN;
@@ -280,7 +280,7 @@ static void read_input(const struct job *job, const struct card_network *place,
     if (place->features) {
         uint32_t features[CARD_FIELD / 4 + 1];
         for (uint32_t i = 0; i < place->features; i++)
-            features[i] = half(field + 4 * i) << 16 | half(field + 4 * i + 2);
+            features[i] = read_u16(field + 4 * i) << 16 | read_u16(field + 4 * i + 2);
         bnn_encode(net, features, words);
         return;
     }
@@ -293,7 +293,7 @@ static void read_input(const struct job *job, const struct card_network *place,
 }
 
 /* The class of most branches; ties go to the lowest class. */
-static struct card_result vote(const struct card_result *results, uint32_t count) {
+static struct card_result majority_result(const struct card_result *results, uint32_t count) {
     uint32_t most = 0, second = 0;
     const struct card_result *winner = NULL;
     for (uint32_t i = 0; i < count; i++) {
@@ -317,18 +317,18 @@ static struct card_result vote(const struct card_result *results, uint32_t count
     return (struct card_result){winner->model, winner->verdict, (int32_t)(most - second)};
 }
 
-static void join(const struct card_graph *graph, struct card_answer *answer) {
+static void join_results(const struct card_graph *graph, struct card_answer *answer) {
     struct card_result *r = answer->result;
     answer->results = graph->join == 0 ? graph->branches : 1;
     if (graph->join == 1)
-        r[0] = graph->branches > 1 ? vote(r, graph->branches) : r[0];
+        r[0] = graph->branches > 1 ? majority_result(r, graph->branches) : r[0];
     if (graph->join == 2)
         for (uint32_t b = 1; b < graph->branches; b++)
             if (r[b].margin > r[0].margin)
                 r[0] = r[b];
 }
 
-static int is_about(const struct card_rule *rule, const struct card_result *result) {
+static int rule_matches(const struct card_rule *rule, const struct card_result *result) {
     if (result->margin < rule->margin ||
         (rule->below != INT32_MAX && result->margin >= rule->below))
         return 0;
@@ -338,7 +338,7 @@ static int is_about(const struct card_rule *rule, const struct card_result *resu
     return rule->n_classes == 0;
 }
 
-static void compute(struct job *job) {
+static void compute_job(struct job *job) {
     const struct card_graph *graph = job->graph;
     struct card_answer *answer = &job->answer;
     int32_t *scores = job->scores;
@@ -359,9 +359,9 @@ static void compute(struct job *job) {
     answer->graph = (uint32_t)(graph - card_graphs);
     answer->action = CARD_FORWARD;
     answer->value = 0;
-    join(graph, answer);
+    join_results(graph, answer);
     for (uint32_t i = 0; i < graph->rules; i++)
-        if (is_about(&graph->rule[i], &answer->result[0])) {
+        if (rule_matches(&graph->rule[i], &answer->result[0])) {
             answer->action = graph->rule[i].action;
             answer->value = graph->rule[i].value;
             break;
@@ -371,7 +371,7 @@ static void compute(struct job *job) {
 /* --- turns ----------------------------------------------------------------------------- */
 
 /* The tenant with waiting frames whose turn is due first. */
-static struct tenant *due(struct card *card) {
+static struct tenant *next_tenant(struct card *card) {
     struct tenant *best = NULL;
     for (uint32_t t = 0; t < CARD_TENANTS; t++) {
         struct tenant *tenant = &card->tenants[t];
@@ -383,7 +383,7 @@ static struct tenant *due(struct card *card) {
 }
 
 /* Computes one frame; the lock is held before and after, but not meanwhile. */
-static void run_one(struct card *card, struct tenant *tenant) {
+static void run_job(struct card *card, struct tenant *tenant) {
     struct job *job = &tenant->jobs[tenant->next++ % CARD_QUEUE];
     const struct card_graph *graph = job->graph;
     card->time = tenant->turn;
@@ -391,11 +391,11 @@ static void run_one(struct card *card, struct tenant *tenant) {
     tenant->turn += (graph->cost << 24) / card_tenants[graph->tenant].weight;
     job->state = RUNNING;
     pthread_mutex_unlock(&card->lock);
-    compute(job);
+    compute_job(job);
     struct model *unused[CARD_BRANCHES] = {NULL};
     pthread_mutex_lock(&card->lock);
     for (uint32_t b = 0; b < graph->branches; b++)
-        unused[b] = release(job->models[b]);
+        unused[b] = release_model(job->models[b]);
     job->state = DONE;
     if (--card->busy == 0)
         pthread_cond_broadcast(&card->idle);
@@ -408,21 +408,21 @@ static void run_one(struct card *card, struct tenant *tenant) {
 size_t card_work(struct card *card, size_t most) {
     size_t done = 0;
     pthread_mutex_lock(&card->lock);
-    for (struct tenant *tenant; done < most && (tenant = due(card)) != NULL; done++)
-        run_one(card, tenant);
+    for (struct tenant *tenant; done < most && (tenant = next_tenant(card)) != NULL; done++)
+        run_job(card, tenant);
     pthread_mutex_unlock(&card->lock);
     return done;
 }
 
-static void *work(void *given) {
-    struct card *card = given;
+static void *work(void *argument) {
+    struct card *card = argument;
     pthread_mutex_lock(&card->lock);
     while (!card->closing) {
-        struct tenant *tenant = due(card);
+        struct tenant *tenant = next_tenant(card);
         if (tenant == NULL)
             pthread_cond_wait(&card->work, &card->lock);
         else
-            run_one(card, tenant);
+            run_job(card, tenant);
     }
     pthread_mutex_unlock(&card->lock);
     return NULL;
@@ -456,7 +456,8 @@ int card_next(struct card *card, uint32_t tenant, struct card_answer *out, int32
     return status;
 }
 
-static void put(uint8_t *at, uint32_t value, int bytes) {
+/* Writes the low `bytes` bytes of a value, the highest first. */
+static void write_big_endian(uint8_t *at, uint32_t value, int bytes) {
     for (int i = 0; i < bytes; i++)
         at[i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
 }
@@ -465,20 +466,20 @@ void card_write(const struct card_answer *answer, uint8_t *frame) {
     memset(frame + CARD_RESULT_AT, 0, CARD_OFFSET - CARD_RESULT_AT);
     for (uint32_t i = 0; i < answer->results; i++) {
         uint8_t *at = frame + CARD_RESULT_AT + 10 * i;
-        put(at, answer->result[i].model, 4);
-        put(at + 4, answer->result[i].verdict, 2);
-        put(at + 6, (uint32_t)answer->result[i].margin, 4);
+        write_big_endian(at, answer->result[i].model, 4);
+        write_big_endian(at + 4, answer->result[i].verdict, 2);
+        write_big_endian(at + 6, (uint32_t)answer->result[i].margin, 4);
     }
     if (CARD_CARRIER == 2)
-        put(frame + 40, 0, 2); /* UDP without a checksum */
-    if (answer->action == CARD_MARK && half(frame + 12) == 0x0800) {
+        write_big_endian(frame + 40, 0, 2); /* UDP without a checksum */
+    if (answer->action == CARD_MARK && read_u16(frame + 12) == 0x0800) {
         /* RFC 1624: subtract the old word from the header's checksum, and add the new one. */
-        uint32_t old = half(frame + 14), sum = ~half(frame + 24) & 0xffff;
+        uint32_t old = read_u16(frame + 14), sum = ~read_u16(frame + 24) & 0xffff;
         frame[15] = (uint8_t)(answer->value << 2 | (frame[15] & 3));
-        sum += (~old & 0xffff) + half(frame + 14);
+        sum += (~old & 0xffff) + read_u16(frame + 14);
         sum = (sum & 0xffff) + (sum >> 16);
         sum = (sum & 0xffff) + (sum >> 16);
-        put(frame + 24, ~sum & 0xffff, 2);
+        write_big_endian(frame + 24, ~sum & 0xffff, 2);
     }
 }
 
@@ -534,11 +535,11 @@ void card_close(struct card *card) {
         for (; tenant->next != tenant->end; tenant->next++) {
             struct job *job = &tenant->jobs[tenant->next % CARD_QUEUE];
             for (uint32_t b = 0; b < job->graph->branches; b++)
-                free_model(release(job->models[b]));
+                free_model(release_model(job->models[b]));
         }
     }
     for (uint32_t n = 0; n < CARD_NETWORKS; n++)
-        free_model(release(card->models[n]));
+        free_model(release_model(card->models[n]));
     pthread_cond_destroy(&card->idle);
     pthread_cond_destroy(&card->work);
     pthread_mutex_destroy(&card->lock);

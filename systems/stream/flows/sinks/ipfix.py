@@ -256,8 +256,8 @@ def open_sink(text: str, model: StreamModel) -> StreamSink:
     """
     url = urlsplit(text if "://" in text else "")
     try:
-        said = parse_qsl(url.query, strict_parsing=bool(url.query))
-        options = {name: int(value) for name, value in said}
+        pairs = parse_qsl(url.query, strict_parsing=bool(url.query))
+        options = {name: int(value) for name, value in pairs}
         host, port = url.hostname, url.port
     except ValueError as error:
         raise UsageError(f"sink {text!r}: {error}") from error

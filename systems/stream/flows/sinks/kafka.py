@@ -102,10 +102,13 @@ class KafkaTopic(StreamSink):
         """See :meth:`StreamSink.flush`."""
         assert self._producer is not None  # noqa: S101 - it is open
         with self._errors():
-            left = self._producer.flush(SECONDS)
-            if left or self._refused:
-                said = [*self._refused, f"{left:,} flows without an answer within {SECONDS:g} s"]
-                raise N3icError(f"sink {self.name}: {said[0]}; {_AGAIN}")
+            unanswered = self._producer.flush(SECONDS)
+            if unanswered or self._refused:
+                failures = [
+                    *self._refused,
+                    f"{unanswered:,} flows without an answer within {SECONDS:g} s",
+                ]
+                raise N3icError(f"sink {self.name}: {failures[0]}; {_AGAIN}")
             if self._sending:
                 self._producer.commit_transaction(SECONDS)
                 self._sending = False
@@ -138,8 +141,8 @@ class KafkaTopic(StreamSink):
         """The topic's partitions, at the known offsets; empty if the topic does not exist yet."""
         from confluent_kafka import TopicPartition
 
-        found = reader.list_topics(self._topic, SECONDS).topics[self._topic].partitions
-        return [TopicPartition(self._topic, n, self._behind.get(str(n), 0)) for n in found]
+        partitions = reader.list_topics(self._topic, SECONDS).topics[self._topic].partitions
+        return [TopicPartition(self._topic, n, self._behind.get(str(n), 0)) for n in partitions]
 
     def _rows(self, reader: Consumer) -> Iterator[int]:
         """The numbers of this stream's flows after the known offsets."""
@@ -147,23 +150,23 @@ class KafkaTopic(StreamSink):
         reader.assign(where)
         ended: set[int] = set()
         while len(ended) < len(where):
-            found = reader.poll(SECONDS)
-            if found is None:
+            message = reader.poll(SECONDS)
+            if message is None:
                 raise N3icError(f"sink {self.name}: no answer within {SECONDS:g} s; {_AGAIN}")
-            if found.error() is not None:
-                ended.add(self._end_of(found))
+            if message.error() is not None:
+                ended.add(self._end_of(message))
                 continue
-            stream, _, number = (found.key() or b"").decode(errors="replace").partition(":")
+            stream, _, number = (message.key() or b"").decode(errors="replace").partition(":")
             if stream == self._stream:
                 yield int(number)
 
-    def _end_of(self, found: Message) -> int:
+    def _end_of(self, message: Message) -> int:
         from confluent_kafka import KafkaError, KafkaException
 
-        error = found.error()
+        error = message.error()
         if error is None or error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
-        return found.partition() or 0
+        return message.partition() or 0
 
     def _send(self, key: str, row: bytes) -> None:
         assert self._producer is not None  # noqa: S101 - it is open
@@ -189,12 +192,12 @@ class KafkaTopic(StreamSink):
         try:
             yield
         except KafkaException as error:
-            said = error.args[0] if error.args else None
-            if not isinstance(said, KafkaError):
+            reason = error.args[0] if error.args else None
+            if not isinstance(reason, KafkaError):
                 raise N3icError(f"sink {self.name}: {error}; {_AGAIN}") from error
-            if said.code() == KafkaError._INVALID_ARG:
-                raise UsageError(f"sink {self.name}: {said.str()}") from error
-            raise N3icError(f"sink {self.name}: {said.str()}; {_AGAIN}") from error
+            if reason.code() == KafkaError._INVALID_ARG:
+                raise UsageError(f"sink {self.name}: {reason.str()}") from error
+            raise N3icError(f"sink {self.name}: {reason.str()}; {_AGAIN}") from error
 
 
 def _quiet(error: object) -> None:

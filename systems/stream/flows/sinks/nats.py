@@ -75,9 +75,9 @@ class NatsSubject(StreamSink):
     def write(self, batch: FlowBatch, first: int) -> None:
         """See :meth:`StreamSink.write`; skips flows that the subject already has."""
         rows = enumerate(json_rows(self._model, batch, first), first)
-        left = [(number, row) for number, row in rows if number not in self._there]
-        for start in range(0, len(left), AT_ONCE):
-            self._done(self._publish(left[start : start + AT_ONCE]))
+        missing = [(number, row) for number, row in rows if number not in self._there]
+        for start in range(0, len(missing), AT_ONCE):
+            self._done(self._publish(missing[start : start + AT_ONCE]))
 
     def flush(self) -> Offset:
         """See :meth:`StreamSink.flush`; the server has already acknowledged every flow."""
@@ -135,7 +135,7 @@ class NatsSubject(StreamSink):
 
         assert self._jetstream is not None  # noqa: S101 - it is open
         name = await self._jetstream.find_stream_name_by_subject(self._subject)
-        found: list[int] = []
+        numbers: list[int] = []
         behind = self._sequence
         while True:
             try:
@@ -143,11 +143,11 @@ class NatsSubject(StreamSink):
                     name, behind + 1, subject=self._subject, next=True
                 )
             except NotFoundError:
-                return found
+                return numbers
             behind = message.seq or behind + 1
             stream, _, number = (message.headers or {}).get("Nats-Msg-Id", "").partition(":")
             if stream == self._stream:
-                found.append(int(number))
+                numbers.append(int(number))
 
     def _done(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the client, and return its result."""
@@ -163,10 +163,10 @@ class NatsSubject(StreamSink):
                 f"add --subjects {self._subject}"
             ) from error
         except (Error, OSError, TimeoutError) as error:
-            said = str(error) or type(error).__name__
+            reason = str(error) or type(error).__name__
             raise N3icError(
-                f"sink {self.name}: {said}; with --state, the same command goes on when the server "
-                "is back"
+                f"sink {self.name}: {reason}; with --state, the same command goes on when the "
+                "server is back"
             ) from error
 
 

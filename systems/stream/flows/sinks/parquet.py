@@ -36,7 +36,7 @@ class ParquetFile(StreamSink):
         self.rows = path.with_name(f".{path.name}.rows")
         self._model = model
         self._file = CutFile(self.rows)
-        self._made = False  # whether the Parquet file is complete, and the rows were removed
+        self._is_complete = False  # whether the Parquet file is complete, and the rows were removed
 
     def begin(self, replace: bool) -> Offset:
         """See :meth:`StreamSink.begin`; drops rows that a killed stream without a state left."""
@@ -45,13 +45,13 @@ class ParquetFile(StreamSink):
 
     def open(self, offset: Offset, first: int, stream: str) -> None:
         """See :meth:`StreamSink.open`."""
-        self._made = bool(offset["bytes"]) and self.path.exists() and not self.rows.exists()
-        if not self._made and self._file.open(offset) == 0:
+        self._is_complete = bool(offset["bytes"]) and self.path.exists() and not self.rows.exists()
+        if not self._is_complete and self._file.open(offset) == 0:
             self._file.write(self._model.schema.serialize().to_pybytes())
 
     def write(self, batch: FlowBatch, first: int) -> None:
         """See :meth:`StreamSink.write`."""
-        if self._made:
+        if self._is_complete:
             raise DataError(f"{self.rows} is gone: begin again with another --state and file")
         for part in self._model.table(batch, first).combine_chunks().to_batches():
             self._file.write(part.serialize().to_pybytes())
@@ -69,7 +69,7 @@ class ParquetFile(StreamSink):
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
 
-        if self._made:
+        if self._is_complete:
             return
         self._file.close()
         try:

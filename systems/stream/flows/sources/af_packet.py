@@ -64,7 +64,7 @@ class InterfaceSource:
     def __init__(self, interface: str) -> None:
         self.interface, self.name = interface, f"interface:{interface}"
         self._stopped = False
-        self._given = 0
+        self._passed_on = 0
         self._missed = 0  # packets that passed while nobody read
         self._before = self._counters()
         self._c = _declared()
@@ -86,9 +86,9 @@ class InterfaceSource:
         waits.register(handle, select.POLLIN)
         while not self._stopped:
             frames, quiet = gatherer.read(self._dispatch)
-            self._given += len(frames.time)
-            done = begun + self._given + self._statistics().dropped
-            at = {"boot": _boot(), "seen": done}
+            self._passed_on += len(frames.time)
+            count = begun + self._passed_on + self._statistics().dropped
+            at = {"boot": _boot(), "seen": count}
             # Only if the buffer is empty: a packet that waits there is older than the clock.
             until = time.time_ns() - GRACE_NS if quiet else 0
             yield FrameBatch(at, frames if len(frames.time) else None, quiet_ns=until)
@@ -102,10 +102,10 @@ class InterfaceSource:
     def lost(self) -> Mapping[str, int]:
         """Packets lost by the kernel's buffer, by the interface, and while nobody read."""
         after = self._counters()
-        said = self._statistics()
+        statistics = self._statistics()
         own = {name: after[name] - self._before[name] for name in _DROPPED}
         return {
-            f"{self.name}: buffer full": said.dropped,
+            f"{self.name}: buffer full": statistics.dropped,
             **{f"{self.name}: {name}": n for name, n in own.items()},
             f"{self.name}: while the stream was down": self._missed,
         }
@@ -117,16 +117,16 @@ class InterfaceSource:
             self._pcap = ctypes.c_void_p()
 
     def _dispatch(self, function: Any, argument: ctypes.c_void_p, packets: int) -> bool:
-        found = int(self._c.pcap_dispatch(self._pcap, packets, function, argument))
-        if found < 0:
-            raise DataError(f"{self.name}: {self._said()}; what came before it counts")
-        return found > 0
+        packets_read = int(self._c.pcap_dispatch(self._pcap, packets, function, argument))
+        if packets_read < 0:
+            raise DataError(f"{self.name}: {self._pcap_error()}; what came before it counts")
+        return packets_read > 0
 
     def _statistics(self) -> _Statistics:
-        found = _Statistics()
-        if self._pcap.value is None or self._c.pcap_stats(self._pcap, ctypes.byref(found)):
+        statistics = _Statistics()
+        if self._pcap.value is None or self._c.pcap_stats(self._pcap, ctypes.byref(statistics)):
             raise DataError(f"{self.name}: its statistics cannot be read")
-        return found
+        return statistics
 
     def _counters(self) -> dict[str, int]:
         for line in _COUNTERS.read_text().splitlines():
@@ -155,21 +155,21 @@ class InterfaceSource:
             ("pcap_set_tstamp_precision", _NANOSECONDS),
         ):
             if getattr(self._c, function)(pcap, value):
-                raise DataError(f"{self.name}: {self._said()}")
-        done = int(self._c.pcap_activate(pcap))
-        if done < 0:
-            said = self._said()
+                raise DataError(f"{self.name}: {self._pcap_error()}")
+        status = int(self._c.pcap_activate(pcap))
+        if status < 0:
+            reason = self._pcap_error()
             self.close()
-            if done == _NOT_PERMITTED:
+            if status == _NOT_PERMITTED:
                 raise UsageError(f"{self.name}: not permitted: run as root, or with CAP_NET_RAW")
-            if done == _NO_SUCH_DEVICE:
+            if status == _NO_SUCH_DEVICE:
                 raise UsageError(f"{self.name}: no such network interface")
-            raise DataError(f"{self.name}: {said}")
+            raise DataError(f"{self.name}: {reason}")
         if self._c.pcap_setnonblock(pcap, 1, error):
             raise DataError(f"{self.name}: {error.value.decode(errors='replace')}")
         return pcap
 
-    def _said(self) -> str:
+    def _pcap_error(self) -> str:
         return str(self._c.pcap_geterr(self._pcap).decode(errors="replace"))
 
 
@@ -186,8 +186,8 @@ def _declared() -> Any:
         ("pcap_get_selectable_fd", number, [pointer]),
         ("pcap_stats", number, [pointer, pointer]),
     ):
-        found = getattr(library, function)
-        found.restype, found.argtypes = result, arguments
+        symbol = getattr(library, function)
+        symbol.restype, symbol.argtypes = result, arguments
     return library
 
 

@@ -77,9 +77,9 @@ class CaptureFrames:
 
     def __init__(self, path: str) -> None:
         self._stopped = self._reading = False
-        self._given = StoppableInput(sys.stdin.fileno()) if path == STANDARD_INPUT else None
-        given = io.BufferedReader(self._given) if self._given else None
-        self._capture = Capture(path, self._damaged, given)
+        self._stoppable = StoppableInput(sys.stdin.fileno()) if path == STANDARD_INPUT else None
+        standard_input = io.BufferedReader(self._stoppable) if self._stoppable else None
+        self._capture = Capture(path, self._damaged, standard_input)
         self.name = f"capture:{path if path == STANDARD_INPUT else Path(path).absolute()}"
         self.link: int | None = self._capture.link
         if self._capture.link_type not in (*LINKS, LINK_EACH):
@@ -96,17 +96,17 @@ class CaptureFrames:
         target, packets, ended = int(position.get("packets", 0)), 0, False
         checksums = [0, 0, 0]
         while not ended and not self._stopped:
-            left = target - packets
+            room = target - packets
             self._reading = True
             frames, ended = gatherer.read(
                 self._capture.dispatch,
-                min(left, PACKETS) if left > 0 else PACKETS,
-                lambda: self._given is not None and self._given.waits,
+                min(room, PACKETS) if room > 0 else PACKETS,
+                lambda: self._stoppable is not None and self._stoppable.waits,
             )
             self._reading = False
             packets += len(frames.time)
             checksums = _added(frames, checksums)
-            if left > 0:
+            if room > 0:
                 if packets == target and checksums != [*position["checksums"]]:
                     raise DataError(f"{self.name}: {_OTHER}")
                 continue
@@ -120,8 +120,8 @@ class CaptureFrames:
     def stop(self) -> None:
         """End :meth:`batches` after its current batch, even if it waits for standard input."""
         self._stopped = True
-        if self._given:
-            self._given.stop()
+        if self._stoppable:
+            self._stoppable.stop()
 
     def lost(self) -> Mapping[str, int]:
         """Empty: a capture loses no packets."""

@@ -103,13 +103,13 @@ class DpdkSource:
                 f"{self.name}: DPDK reads a capture only from its start; give n3ic stream the file"
             )
         after = {} if self.live else {"begun": True}
-        told = False
+        end_sent = False
         try:
-            self._say("receive")
+            self._request("receive")
             while True:
-                if self._stopped and not told:
-                    self._say("end")
-                    told = True
+                if self._stopped and not end_sent:
+                    self._request("end")
+                    end_sent = True
                 ending = self._shared.stopping  # read first: once set, the ring holds all packets
                 with self._reading:
                     if self._closed:
@@ -135,11 +135,11 @@ class DpdkSource:
             self.status = self._manager.status()
         (port,), (function,) = self.status["ports"], self.status["functions"]
         unread = max(0, function["given"] - self._counted) if self._stopped else 0
-        found = {
+        losses = {
             name.replace("_", " "): n for name, n in port["losses"].items() if name not in _SENT
         }
-        found |= {"too long": self.status["too_long"], "ring full": function["full"]}
-        return {f"{self.name}: {what}": n for what, n in {**found, "not read": unread}.items()}
+        losses |= {"too long": self.status["too_long"], "ring full": function["full"]}
+        return {f"{self.name}: {what}": n for what, n in {**losses, "not read": unread}.items()}
 
     def close(self) -> None:
         """End the manager, which releases the device."""
@@ -148,20 +148,22 @@ class DpdkSource:
                 return
             self._closed = True
             with suppress(N3icError):
-                self._say("end")
+                self._request("end")
             self._shared.__exit__()
             select.select([self._manager.output], [], [], _END_S)
             self._stack.close()
 
-    def _say(self, word: str) -> None:
+    def _request(self, word: str) -> None:
         with self._asking:
-            self._manager.say(word)
+            self._manager.request(word)
 
     def _batch(self, view: PacketView, after: Position) -> FrameBatch:
         if not len(view):
             return FrameBatch(after, quiet_ns=time.time_ns() - GRACE_NS)
-        found = view.frames(1)
-        frames = type(found)(found.data, *(column.copy() for column in found.columns))
+        frames_in_place = view.frames(1)
+        frames = type(frames_in_place)(
+            frames_in_place.data, *(column.copy() for column in frames_in_place.columns)
+        )
         return FrameBatch(after, frames, counted=partial(self._return, view.descriptors.copy()))
 
     def _return(self, descriptors: NDArray[np.uint64]) -> None:

@@ -88,8 +88,8 @@ class TopicSource:
             "auto.offset.reset": "error",
             "isolation.level": "read_committed",
         }
-        given = {"log_level": 0, **settings, **own}
-        self._reader: Consumer = self._answer(partial(Consumer, given, error_cb=_quiet))
+        configuration = {"log_level": 0, **settings, **own}
+        self._reader: Consumer = self._answer(partial(Consumer, configuration, error_cb=_quiet))
         try:
             there = sorted(self._answer(self._list_partitions))
             if missing := sorted({*partitions} - {*there}):
@@ -153,10 +153,10 @@ class TopicSource:
                 at[str(where.partition)] = max(at[str(where.partition)], where.offset)
 
     def _list_partitions(self) -> list[int]:
-        found = self._reader.list_topics(self._topic, _SECONDS).topics[self._topic]
-        if found.error is not None or not found.partitions:
+        topic = self._reader.list_topics(self._topic, _SECONDS).topics[self._topic]
+        if topic.error is not None or not topic.partitions:
             raise DataError(f"{self.name}: no such topic")
-        return list(found.partitions)
+        return list(topic.partitions)
 
     def _bounds(self, number: int) -> tuple[int, int]:
         from confluent_kafka import TopicPartition
@@ -165,14 +165,14 @@ class TopicSource:
         begin, end = self._reader.get_watermark_offsets(where, _SECONDS)
         return int(begin), int(end)
 
-    def _answer(self, function: Any, *given: Any) -> Any:
+    def _answer(self, function: Any, *arguments: Any) -> Any:
         from confluent_kafka import KafkaException
 
         try:
-            return function(*given)
+            return function(*arguments)
         except KafkaException as error:
-            said = error.args[0] if error.args else None
-            text = said.str() if said is not None and hasattr(said, "str") else str(error)
+            reason = error.args[0] if error.args else None
+            text = reason.str() if reason is not None and hasattr(reason, "str") else str(error)
             raise DataError(f"{self.name}: {text}") from error
 
     def _records(self, messages: list[Message]) -> Records:
@@ -187,8 +187,8 @@ class TopicSource:
                 self._refused[str(refused)] += 1
         features = np.array([f for f, _ in flows], dtype=np.uint32)
         records = row_records(self._model, features.reshape(len(flows), len(self._features)))
-        for record, (_, told) in zip(records, flows, strict=True):
-            for name, value in told.items():
+        for record, (_, fields) in zip(records, flows, strict=True):
+            for name, value in fields.items():
                 record[name] = value
         return records
 
@@ -206,18 +206,20 @@ class TopicSource:
             raise _NotAFlowError("a feature is missing")
         features = [_number(row[name], UINT32_MAX) for name in self._features]
         ends = {name: _packed(row.get(name)) for name in ("source", "destination")}
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             name: np.frombuffer(packed.ljust(16, b"\0"), np.uint8) for name, packed in ends.items()
         }
         if len(sizes := {len(packed) for packed in ends.values() if packed}) > 1:
             raise _NotAFlowError("an address is wrong")
-        told["address_bytes"] = max(sizes, default=4)
+        fields["address_bytes"] = max(sizes, default=4)
         for name, most in _MOST.items():
             value = _number(row.get(name, 0), most)
-            told[name.removesuffix("_us")] = round(value * self._ticks) if "_us" in name else value
+            fields[name.removesuffix("_us")] = (
+                round(value * self._ticks) if "_us" in name else value
+            )
         why = row.get("decided")
-        told["why"] = ENDS.index(why) if why in ENDS else 0
-        return features, told
+        fields["why"] = ENDS.index(why) if why in ENDS else 0
+        return features, fields
 
 
 class _NotAFlowError(Exception):
@@ -256,9 +258,9 @@ def open_source(rest: str, model: Classifier) -> TopicSource:
     if not url.netloc or not topic or "/" in topic:
         raise UsageError(f"source 'kafka:{rest}': expected kafka://HOST:PORT/TOPIC")
     settings = dict(parse_qsl(url.query))
-    said, until = settings.pop("partitions", ""), settings.pop("until", "")
-    if said and not re.fullmatch(r"\d{1,5}(,\d{1,5})*", said, re.ASCII):
-        raise UsageError(f"partitions: expected numbers such as 0,3, got {said!r:.80}")
+    numbers, until = settings.pop("partitions", ""), settings.pop("until", "")
+    if numbers and not re.fullmatch(r"\d{1,5}(,\d{1,5})*", numbers, re.ASCII):
+        raise UsageError(f"partitions: expected numbers such as 0,3, got {numbers!r:.80}")
     if until not in ("", "now"):
         raise UsageError(f"until: expected now, got {until!r:.80}")
     settings["bootstrap.servers"] = url.netloc
@@ -266,7 +268,7 @@ def open_source(rest: str, model: Classifier) -> TopicSource:
         f"kafka://{url.netloc}/{topic}",
         topic,
         settings,
-        tuple(sorted({int(number) for number in said.split(",")} if said else ())),
+        tuple(sorted({int(number) for number in numbers.split(",")} if numbers else ())),
         ends=until == "now",
         model=model,
     )

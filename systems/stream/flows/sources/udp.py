@@ -76,10 +76,10 @@ class DatagramSource:
         while not self._stopped:
             rows: list[Records] = []
             count = 0
-            while count < ROWS and (found := self._next(wait=not rows)) is not None:
-                if len(found):
-                    rows.append(found)
-                    count += len(found)
+            while count < ROWS and (records := self._next(wait=not rows)) is not None:
+                if len(records):
+                    rows.append(records)
+                    count += len(records)
             if rows:
                 yield FrameBatch({}, rows=np.concatenate(rows))
 
@@ -107,9 +107,9 @@ class DatagramSource:
             return None
         except OSError as error:
             raise DataError(f"{self.name}: {error.strerror or error}") from error
-        for level, kind, said in about:
+        for level, kind, value in about:
             if level == socket.SOL_SOCKET and kind == _OVERFLOW:
-                (self._overflow,) = struct.unpack("=I", said[:4])
+                (self._overflow,) = struct.unpack("=I", value[:4])
         try:
             message = read_message(data)
         except MessageError:

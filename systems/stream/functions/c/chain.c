@@ -5,7 +5,7 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf_dyn.h>
 
-static void send_out(struct device *d) {
+static void send_burst(struct device *d) {
     const uint16_t sent = d->n_out ? rte_eth_tx_burst(d->number, 0, d->out, d->n_out) : 0;
     d->sent += sent;
     d->full += d->n_out - sent;
@@ -39,12 +39,12 @@ void chain_send(struct manager *m, struct rte_mbuf *packet, struct hop to) {
     struct device *d = &m->devices[to.index];
     d->out[d->n_out++] = packet;
     if (d->n_out == BURST) {
-        send_out(d);
+        send_burst(d);
     }
 }
 
 /* The fewest free tickets of the running ones of these functions; a burst if losses are allowed. */
-static unsigned room(const struct manager *m, uint32_t functions) {
+static unsigned free_tickets(const struct manager *m, uint32_t functions) {
     unsigned least = BURST;
     for (unsigned i = 0; m->settings.until_end && i < m->settings.n_functions; i++) {
         const struct function *f = &m->functions[i];
@@ -56,11 +56,12 @@ static unsigned room(const struct manager *m, uint32_t functions) {
 }
 
 unsigned chain_room(const struct manager *m) {
-    const unsigned least = room(m, UINT32_MAX), copies = m->settings.n_entries;
+    const unsigned least = free_tickets(m, UINT32_MAX), copies = m->settings.n_entries;
     return m->settings.until_end ? RTE_MIN(least / copies, (unsigned)BURST) : least;
 }
 
-static void act(struct manager *m, struct function *f, struct rte_mbuf *packet, uint8_t action) {
+static void apply_action(struct manager *m, struct function *f, struct rte_mbuf *packet,
+                         uint8_t action) {
     const unsigned route = action - FIRST_ROUTE;
     if (action == PASS) {
         f->tally.passed++;
@@ -74,7 +75,7 @@ static void act(struct manager *m, struct function *f, struct rte_mbuf *packet, 
     }
 }
 
-static unsigned collect(struct manager *m, struct function *f, unsigned most) {
+static unsigned collect_packets(struct manager *m, struct function *f, unsigned most) {
     struct rte_mbuf *packets[BURST];
     uint8_t actions[BURST];
     const unsigned n = function_take(f, most, packets, actions);
@@ -82,20 +83,20 @@ static unsigned collect(struct manager *m, struct function *f, unsigned most) {
         rte_prefetch0(packets[i]);
     }
     for (unsigned i = 0; i < n; i++) {
-        act(m, f, packets[i], actions[i]);
+        apply_action(m, f, packets[i], actions[i]);
     }
     return n;
 }
 
 /* Takes what a process gave back before it ended, as far as there is room, then frees the rest. */
-static unsigned finish(struct manager *m, struct function *f) {
+static unsigned finish_function(struct manager *m, struct function *f) {
     unsigned n = 0;
     while (function_pending(f)) {
-        const unsigned most = room(m, f->downstream);
+        const unsigned most = free_tickets(m, f->downstream);
         if (!most) {
             return n;
         }
-        n += collect(m, f, most);
+        n += collect_packets(m, f, most);
         f->left -= RTE_MIN(most, f->left);
     }
     function_reclaim(f);
@@ -107,10 +108,10 @@ unsigned chain_collect(struct manager *m) {
     for (unsigned i = 0; i < m->settings.n_functions; i++) {
         struct function *f = &m->functions[i];
         if (f->state == GONE) {
-            n += finish(m, f);
+            n += finish_function(m, f);
         } else if (f->state != ABSENT) {
-            const unsigned most = room(m, f->downstream);
-            n += most ? collect(m, f, most) : 0;
+            const unsigned most = free_tickets(m, f->downstream);
+            n += most ? collect_packets(m, f, most) : 0;
         }
     }
     return n;
@@ -123,11 +124,11 @@ void chain_flush(struct manager *m) {
         }
     }
     for (unsigned i = 0; i < m->settings.n_ports; i++) {
-        send_out(&m->devices[i]);
+        send_burst(&m->devices[i]);
     }
 }
 
-void chain_gone(struct manager *m, struct function *f) {
-    function_gone(f);
-    finish(m, f);
+void chain_function_ended(struct manager *m, struct function *f) {
+    function_ended(f);
+    finish_function(m, f);
 }

@@ -15,7 +15,7 @@
 
 enum { WORD = 128, PEERS = sizeof((struct manager *)0)->peers / sizeof(struct peer) };
 
-static void watch(struct manager *m, int fd, uint32_t key) {
+static void watch_descriptor(struct manager *m, int fd, uint32_t key) {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = key};
     if (epoll_ctl(m->polling, EPOLL_CTL_ADD, fd, &event)) {
         fail(EXIT_FAILED, "epoll: %s", strerror(errno));
@@ -25,7 +25,8 @@ static void watch(struct manager *m, int fd, uint32_t key) {
 void control_open(struct manager *m) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(m->settings.socket) >= sizeof address.sun_path) {
-        fail(EXIT_USAGE, "--socket %s: the name is too long", m->settings.socket);
+        fail(EXIT_USAGE, "--socket %s: expected a name of at most %zu bytes", m->settings.socket,
+             sizeof address.sun_path - 1);
     }
     strcpy(address.sun_path, m->settings.socket);
     m->polling = epoll_create1(EPOLL_CLOEXEC);
@@ -38,7 +39,7 @@ void control_open(struct manager *m) {
     for (unsigned i = 0; i < PEERS; i++) {
         m->peers[i].fd = -1;
     }
-    watch(m, m->listening, PEERS);
+    watch_descriptor(m, m->listening, PEERS);
 }
 
 void control_close(struct manager *m) {
@@ -52,13 +53,13 @@ void control_close(struct manager *m) {
     unlink(m->settings.socket);
 }
 
-static void say(const struct peer *p, const char *text, size_t bytes) {
+static void send_answer(const struct peer *p, const char *text, size_t bytes) {
     /* never wait for a peer that does not read its answer: it loses the answer */
     (void)!send(p->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void say_text(const struct peer *p, const char *text) {
-    say(p, text, strlen(text));
+static void answer_text(const struct peer *p, const char *text) {
+    send_answer(p, text, strlen(text));
 }
 
 static struct function *function_of(struct manager *m, const char *name) {
@@ -70,8 +71,8 @@ static struct function *function_of(struct manager *m, const char *name) {
     return NULL;
 }
 
-/* The answer to a function, with the files that it maps. */
-static void say_memory(const struct manager *m, const struct peer *p) {
+/* Answers a function with the files that it maps. */
+static void answer_memory(const struct manager *m, const struct peer *p) {
     const struct shared_memory *own = &p->function->memory;
     const int files[2] = {m->packets.readable, own->file};
     char text[2 * WORD];
@@ -92,83 +93,83 @@ static void say_memory(const struct manager *m, const struct peer *p) {
     (void)!sendmsg(p->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void attach(struct manager *m, struct peer *p, const char *name) {
+static void attach_function(struct manager *m, struct peer *p, const char *name) {
     struct function *f = function_of(m, name);
-    struct ucred who = {0};
-    socklen_t size = sizeof who;
+    struct ucred credentials = {0};
+    socklen_t size = sizeof credentials;
     if (!f || p->function || p->controls || m->phase > RECEIVING) {
-        say_text(p, !f ? "error no such function" : "error no function can come any more");
+        answer_text(p, !f ? "error no such function" : "error functions can no longer attach");
         return;
     }
     if (f->state != ABSENT) {
-        say_text(p, f->state == GONE ? "busy" : "error the function runs already");
+        answer_text(p, f->state == GONE ? "busy" : "error the function runs already");
         return;
     }
-    if (getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &who, &size)) {
-        say_text(p, "error the process is unknown");
+    if (getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size)) {
+        answer_text(p, "error the kernel does not name the process");
         return;
     }
-    const int process = (int)syscall(SYS_pidfd_open, who.pid, 0);
+    const int process = (int)syscall(SYS_pidfd_open, credentials.pid, 0);
     if (process < 0) {
-        say_text(p, "error the process cannot be watched");
+        answer_text(p, "error the process cannot be watched");
         return;
     }
-    function_attach(f, m->settings.memory, p->fd, process, (int)who.pid);
+    function_attach(f, m->settings.memory, p->fd, process, (int)credentials.pid);
     p->function = f;
-    say_memory(m, p);
+    answer_memory(m, p);
 }
 
-static void stop(struct manager *m, const struct peer *p, const char *name) {
+static void stop_function(struct manager *m, const struct peer *p, const char *name) {
     struct function *f = function_of(m, name);
     if (!f || f->state != ATTACHED) {
-        say_text(p, "error the function does not run");
+        answer_text(p, "error the function does not run");
         return;
     }
     function_stop(f);
-    say_text(p, "ok");
+    answer_text(p, "ok");
 }
 
-static void say_status(struct manager *m, const struct peer *p) {
+static void answer_status(struct manager *m, const struct peer *p) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
     if (to) {
         statistics_write(m, to);
         fclose(to);
-        say(p, text, bytes);
+        send_answer(p, text, bytes);
         free(text);
     }
 }
 
-static void drain(struct manager *m) {
+static void start_draining(struct manager *m) {
     m->ending = 1;
     m->phase = m->phase == WAITING ? DRAINING : m->phase;
 }
 
-static void answer(struct manager *m, struct peer *p, char *word) {
+static void handle_request(struct manager *m, struct peer *p, char *word) {
     char *name = strchr(word, ' ');
     if (name) {
         *name++ = '\0';
     }
     if (name && strcmp(word, "attach") == 0) {
-        attach(m, p, name);
+        attach_function(m, p, name);
     } else if (strcmp(word, "control") == 0) {
         p->controls = p->function == NULL;
-        say_text(p, "ok");
+        answer_text(p, "ok");
     } else if (!p->controls) {
-        say_text(p, "error no such word");
+        answer_text(p, "error no such request");
     } else if (strcmp(word, "status") == 0) {
-        say_status(m, p);
+        answer_status(m, p);
     } else if (name && strcmp(word, "stop") == 0) {
-        stop(m, p, name);
+        stop_function(m, p, name);
     } else if (strcmp(word, "receive") == 0) {
         m->phase = m->phase == WAITING ? RECEIVING : m->phase;
-        say_text(p, "ok");
+        answer_text(p, "ok");
     } else if (strcmp(word, "end") == 0) {
-        drain(m);
-        say_text(p, "ok");
+        start_draining(m);
+        answer_text(p, "ok");
     } else {
-        say_text(p, "error no such word");
+        answer_text(p, "error no such request");
     }
 }
 
@@ -177,7 +178,7 @@ static void accept_peer(struct manager *m) {
     for (unsigned i = 0; fd >= 0 && i < PEERS; i++) {
         if (m->peers[i].fd < 0) {
             m->peers[i] = (struct peer){.fd = fd};
-            watch(m, fd, i);
+            watch_descriptor(m, fd, i);
             return;
         }
     }
@@ -186,20 +187,20 @@ static void accept_peer(struct manager *m) {
     }
 }
 
-static void hear(struct manager *m, struct peer *p) {
+static void read_request(struct manager *m, struct peer *p) {
     char word[WORD];
-    const ssize_t got = recv(p->fd, word, sizeof word - 1, 0);
-    if (got > 0) {
-        word[got] = '\0';
-        answer(m, p, word);
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+    const ssize_t bytes = recv(p->fd, word, sizeof word - 1, 0);
+    if (bytes > 0) {
+        word[bytes] = '\0';
+        handle_request(m, p, word);
+    } else if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) {
         if (p->function) {
-            chain_gone(m, p->function); /* closes the socket too */
+            chain_function_ended(m, p->function); /* closes the socket too */
         } else {
             close(p->fd);
         }
         if (p->controls) { /* nobody else could end the manager */
-            drain(m);
+            start_draining(m);
         }
         p->fd = -1;
     }
@@ -212,7 +213,7 @@ void control_poll(struct manager *m) {
         if (events[i].data.u32 == PEERS) {
             accept_peer(m);
         } else if (m->peers[events[i].data.u32].fd >= 0) {
-            hear(m, &m->peers[events[i].data.u32]);
+            read_request(m, &m->peers[events[i].data.u32]);
         }
     }
 }

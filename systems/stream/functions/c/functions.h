@@ -74,7 +74,7 @@ unsigned function_take(struct function *f, unsigned most, struct rte_mbuf **pack
 void function_stop(struct function *f);
 
 /* The process has ended: it gets no more packets, but what it gave back can still be taken. */
-void function_gone(struct function *f);
+void function_ended(struct function *f);
 
 /* Whether it gave back something that has not been taken yet. */
 int function_pending(const struct function *f);

@@ -27,38 +27,39 @@ static struct manager manager; /* too large for the stack */
 
 /* --- ports ------------------------------------------------------------------------------- */
 
-static void check(const char *name, const char *what, int status) {
+static void check_step(const char *name, const char *action, int status) {
     if (status) {
-        fail(EXIT_FAILED, "port %s: %s: %s", name, what, rte_strerror(-status));
+        fail(EXIT_FAILED, "port %s: cannot %s: %s", name, action, rte_strerror(-status));
     }
 }
 
 /* Whether a kernel interface is promiscuous; drivers switch this on, and do not switch it off. */
 static int is_promiscuous(const char *interface) {
-    struct ifreq found = {0};
+    struct ifreq request = {0};
     const int fd = interface[0] ? socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
     if (fd < 0) {
         return 0;
     }
-    snprintf(found.ifr_name, sizeof found.ifr_name, "%s", interface);
-    const int failed = ioctl(fd, SIOCGIFFLAGS, &found);
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", interface);
+    const int failed = ioctl(fd, SIOCGIFFLAGS, &request);
     close(fd);
-    return !failed && (found.ifr_flags & IFF_PROMISC);
+    return !failed && (request.ifr_flags & IFF_PROMISC);
 }
 
 static void open_device(struct manager *m, struct device *d, const char *name) {
     struct rte_eth_conf conf = {0};
     uint16_t rx = DESCRIPTORS, tx = DESCRIPTORS;
     if (rte_eth_dev_get_port_by_name(name, &d->number)) {
-        fail(EXIT_USAGE, "port %s: EAL knows no device of that name", name);
+        fail(EXIT_USAGE, "port %s: expected a device of EAL, which knows none of this name", name);
     }
-    check(name, "its queues", rte_eth_dev_configure(d->number, 1, 1, &conf));
-    check(name, "its descriptors", rte_eth_dev_adjust_nb_rx_tx_desc(d->number, &rx, &tx));
-    check(name, "its queue for receiving",
-          rte_eth_rx_queue_setup(d->number, 0, rx, SOCKET_ID_ANY, NULL, m->pool));
-    check(name, "its queue for sending",
-          rte_eth_tx_queue_setup(d->number, 0, tx, SOCKET_ID_ANY, NULL));
-    check(name, "its description", losses_begin(&d->losses, d->number));
+    check_step(name, "configure its queues", rte_eth_dev_configure(d->number, 1, 1, &conf));
+    check_step(name, "set its number of descriptors",
+               rte_eth_dev_adjust_nb_rx_tx_desc(d->number, &rx, &tx));
+    check_step(name, "set up its receiving queue",
+               rte_eth_rx_queue_setup(d->number, 0, rx, SOCKET_ID_ANY, NULL, m->pool));
+    check_step(name, "set up its sending queue",
+               rte_eth_tx_queue_setup(d->number, 0, tx, SOCKET_ID_ANY, NULL));
+    check_step(name, "read its description", losses_begin(&d->losses, d->number));
     if (!has_ethernet(&d->losses)) {
         fail(EXIT_USAGE,
              "port %s: packets of %s have no Ethernet header, which is expected (tun, PPP, GRE and "
@@ -66,9 +67,9 @@ static void open_device(struct manager *m, struct device *d, const char *name) {
              name, d->losses.interface);
     }
     d->promiscuous = is_promiscuous(d->losses.interface); /* before starting, which changes it */
-    check(name, "its start", rte_eth_dev_start(d->number));
+    check_step(name, "start it", rte_eth_dev_start(d->number));
     const int promiscuous = rte_eth_promiscuous_enable(d->number);
-    check(name, "promiscuous mode", promiscuous == -ENOTSUP ? 0 : promiscuous);
+    check_step(name, "switch promiscuous mode on", promiscuous == -ENOTSUP ? 0 : promiscuous);
     /* net_pcap stamps packets in microseconds since 1970; other drivers use units of their own. */
     d->stamped = strcmp(d->losses.driver, "net_pcap") == 0;
 }
@@ -81,7 +82,7 @@ static void close_devices(struct manager *m) {
         if (!d->promiscuous) {
             rte_eth_promiscuous_disable(d->number); /* may fail: such a device never was */
         }
-        check(m->settings.ports[i], "its end", rte_eth_dev_stop(d->number));
+        check_step(m->settings.ports[i], "stop it", rte_eth_dev_stop(d->number));
         rte_eth_dev_close(d->number);
     }
 }
@@ -106,8 +107,8 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void enter(struct manager *m, const struct device *d, struct rte_mbuf *packet,
-                  uint64_t now) {
+static void enter_chain(struct manager *m, const struct device *d, struct rte_mbuf *packet,
+                        uint64_t now) {
     const int stamped = d->stamped && (packet->ol_flags & m->stamp_flag);
     const unsigned n = m->settings.n_entries;
     if (packet->nb_segs != 1) {
@@ -127,7 +128,7 @@ static void enter(struct manager *m, const struct device *d, struct rte_mbuf *pa
 }
 
 /* Receives from all ports; returns how many packets came. */
-static unsigned receive(struct manager *m) {
+static unsigned receive_packets(struct manager *m) {
     const struct settings *s = &m->settings;
     unsigned n = 0, polled = 0;
     for (unsigned i = 0; i < s->n_ports; i++) {
@@ -147,7 +148,7 @@ static unsigned receive(struct manager *m) {
         d->received += got;
         m->received += got;
         for (uint16_t j = 0; j < got; j++) {
-            enter(m, d, packets[j], now);
+            enter_chain(m, d, packets[j], now);
         }
     }
     /* net_pcap also returns nothing if it gets no buffer, so this is the end only with free ones */
@@ -172,7 +173,7 @@ static void kill_function(struct function *f, enum function_end why) {
     syscall(SYS_pidfd_send_signal, f->process, SIGKILL, NULL, 0);
 }
 
-static void look_after(struct function *f) {
+static void check_heartbeat(struct function *f) {
     const uint64_t now = rte_rdtsc(), hang = f->settings->hang_ms * (rte_get_tsc_hz() / PER_SECOND);
     if (f->state != ATTACHED && f->state != STOPPING) {
         return;
@@ -191,7 +192,7 @@ static void look_after(struct function *f) {
 }
 
 /* Stops functions to which no other can still send; returns whether all have ended. */
-static int drained(struct manager *m) {
+static int stop_unfed(struct manager *m) {
     uint32_t fed = 0, present = 0;
     for (unsigned i = 0; i < m->settings.n_functions; i++) {
         if (m->functions[i].state != ABSENT) {
@@ -231,7 +232,7 @@ static void run(struct manager *m) {
     uint64_t last = 0;
     unsigned idle = 0;
     while (m->phase != DONE) {
-        unsigned n = m->phase == RECEIVING ? receive(m) : 0;
+        unsigned n = m->phase == RECEIVING ? receive_packets(m) : 0;
         n += chain_collect(m);
         chain_flush(m);
         idle = n ? 0 : idle + 1;
@@ -239,9 +240,9 @@ static void run(struct manager *m) {
             last = rte_rdtsc();
             control_poll(m);
             for (unsigned i = 0; i < m->settings.n_functions; i++) {
-                look_after(&m->functions[i]);
+                check_heartbeat(&m->functions[i]);
             }
-            if (m->phase == DRAINING && drained(m)) {
+            if (m->phase == DRAINING && stop_unfed(m)) {
                 m->phase = DONE;
             }
         }

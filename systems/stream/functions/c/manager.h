@@ -69,7 +69,7 @@ unsigned chain_room(const struct manager *m);
 void chain_flush(struct manager *m);
 
 /* The process of a function has ended. */
-void chain_gone(struct manager *m, struct function *f);
+void chain_function_ended(struct manager *m, struct function *f);
 
 /* --- statistics.c ------------------------------------------------------------------------ */
 

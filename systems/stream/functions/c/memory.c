@@ -90,12 +90,12 @@ struct rte_mempool *memory_pool(const struct settings *s, struct shared_memory *
         fail(EXIT_FAILED, "no pool of packet buffers: %s", rte_strerror((int)-bytes));
     }
     *m = memory_new(s->memory, "packets", (size_t)bytes + HUGE_PAGE);
-    const int got =
+    const int count =
         s->memory == MEMORY_DPDK
             ? rte_mempool_populate_virt(pool, m->base, m->bytes, HUGE_PAGE, NULL, NULL)
             : rte_mempool_populate_iova(pool, m->base, RTE_BAD_IOVA, m->bytes, NULL, NULL);
-    if (got < 0 || (unsigned)got < s->buffers) {
-        fail(EXIT_FAILED, "a pool of %u packet buffers got %d", s->buffers, got);
+    if (count < 0 || (unsigned)count < s->buffers) {
+        fail(EXIT_FAILED, "expected a pool of %u packet buffers, got %d", s->buffers, count);
     }
     rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
     return pool;

@@ -17,14 +17,15 @@ struct payload {
 };
 
 /* Whether the checksum of a datagram and its pseudo-header is right; 0 means that there is none. */
-static int sum_holds(const struct rte_ipv4_hdr *ip, const struct rte_udp_hdr *udp, uint32_t bytes) {
+static int checksum_is_right(const struct rte_ipv4_hdr *ip, const struct rte_udp_hdr *udp,
+                             uint32_t bytes) {
     const uint32_t sum = (uint32_t)rte_raw_cksum(&ip->src_addr, 2 * sizeof ip->src_addr) +
                          rte_cpu_to_be_16(IPPROTO_UDP) + udp->dgram_len + rte_raw_cksum(udp, bytes);
     return !udp->dgram_cksum || __rte_raw_cksum_reduce(sum) == ALL_ONES;
 }
 
-static enum payload_kind find(const uint8_t *at, uint32_t left, int cut, uint16_t port,
-                              struct payload *found) {
+static enum payload_kind find_payload(const uint8_t *at, uint32_t left, int cut, uint16_t port,
+                                      struct payload *payload) {
     const struct rte_ether_hdr *ether = (const void *)at;
     if (left < sizeof *ether) {
         return PAYLOAD_OTHER;
@@ -64,12 +65,13 @@ static enum payload_kind find(const uint8_t *at, uint32_t left, int cut, uint16_
         return PAYLOAD_OTHER;
     }
     const uint32_t bytes = rte_be_to_cpu_16(udp->dgram_len);
-    if (cut || bytes < sizeof *udp || bytes > total - header || !sum_holds(ip, udp, bytes)) {
+    if (cut || bytes < sizeof *udp || bytes > total - header ||
+        !checksum_is_right(ip, udp, bytes)) {
         return PAYLOAD_DAMAGED;
     }
-    found->start = (const uint8_t *)(udp + 1);
-    found->bytes = bytes - (uint32_t)sizeof *udp;
-    found->sender =
+    payload->start = (const uint8_t *)(udp + 1);
+    payload->bytes = bytes - (uint32_t)sizeof *udp;
+    payload->sender =
         (uint64_t)rte_be_to_cpu_16(udp->src_port) << 32 | rte_be_to_cpu_32(ip->src_addr);
     return PAYLOAD_WHOLE;
 }
@@ -79,7 +81,8 @@ void payloads_find(const uint8_t *data, size_t n, const uint64_t *offset, const 
                    int64_t *bytes, uint64_t *sender) {
     for (size_t i = 0; i < n; i++) {
         struct payload p = {data, 0, 0};
-        kind[i] = (uint8_t)find(data + offset[i], captured[i], captured[i] < length[i], port, &p);
+        kind[i] =
+            (uint8_t)find_payload(data + offset[i], captured[i], captured[i] < length[i], port, &p);
         start[i] = p.start - data;
         bytes[i] = p.bytes;
         sender[i] = p.sender;

@@ -85,7 +85,7 @@ def test_a_network_is_replaced(tmp_path: Path) -> None:
     replaced = mine(image, packets, [1])
     others = [n for n in range(len(packets)) if n not in replaced]
     assert log.latencies(others) == quiet.latencies(others)
-    seen = {p.number: p.data for p in log.left}
+    seen = {p.number: p.data for p in log.departures}
     assert len(seen) == len(packets)
     assert all(seen[n] == outcome(image, packets[n]).data for n in others)
     by_new = []
@@ -149,7 +149,7 @@ def test_the_file_of_a_change_changes_the_card(tmp_path: Path) -> None:
     write_card(image, tmp_path)
     program = [simulation.wait_sent(20), *cards.read_change(path)]
     log = simulation.run(tmp_path, image, packets, program, trace=False)
-    seen = {p.number: p.data for p in log.left}
+    seen = {p.number: p.data for p in log.departures}
     digests = {int(model.digest[:8], 16): model for model in (new,)}
     replaced = mine(image, packets, [1])
     for n in range(len(packets)):
@@ -202,7 +202,7 @@ def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
         two,
         tenants=(*two.tenants, CardTenant("gamma")),
         graphs=(*two.graphs, third),
-        regions=(*two.regions, CardRegion((cards.core(cards.net((32, 8, 2), 5)),), held=True)),
+        regions=(*two.regions, CardRegion((cards.core(cards.net((32, 8, 2), 5)),), in_reset=True)),
     )
     rng = np.random.default_rng(4)
     packets = [cards.ask(image, int(rng.integers(5)), rng, gap=14) for _ in range(200)]
@@ -216,14 +216,14 @@ def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
     quiet, log = run_both(tmp_path, image, packets, program)
     late_ones = mine(image, packets, [4])
     others = [n for n in range(len(packets)) if n not in late_ones]
-    seen = {p.number: p.data for p in log.left}
+    seen = {p.number: p.data for p in log.departures}
     assert len(seen) == len(packets)
     assert all(seen[n] == outcome(image, packets[n]).data for n in others)
     bound = max(added_latency(image, graph, longest=2) for graph in two.graphs)
     pairs = zip(quiet.latencies(others), log.latencies(others), strict=True)
     assert max(after - before for before, after in pairs) <= bound
     for tenant in range(2):
-        ours = [p.number for p in log.left if p.number in others]
+        ours = [p.number for p in log.departures if p.number in others]
         ours = [n for n in ours if outcome(image, packets[n]).tenant == tenant]
         assert ours == sorted(ours)
         assert quiet.counters[tenant] == log.counters[tenant]
@@ -254,7 +254,7 @@ def test_who_shares_a_region_goes_and_comes_without_the_others_noticing(tmp_path
         *control.bring_graphs(image, [3], [], clocks=400),
     ]
     quiet, log = run_both(tmp_path, image, packets, program)
-    seen = {p.number: p.data for p in log.left}
+    seen = {p.number: p.data for p in log.departures}
     assert len(seen) == len(packets)
     others = mine(image, packets, [0, 1, 2])
     assert all(seen[n] == outcome(image, packets[n]).data for n in others)
@@ -288,7 +288,7 @@ def test_a_stuck_task_is_cut_off(tmp_path: Path) -> None:
     program = [simulation.wait_sent(users[40]), restart]
     write_card(image, tmp_path)
     log = simulation.run(tmp_path, image, packets, program, trace=False)
-    seen = {p.number: p.data for p in log.left}
+    seen = {p.number: p.data for p in log.departures}
     assert len(seen) == len(packets)
     failed = []
     for n in users:

@@ -81,11 +81,11 @@ def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
         for each in (closed, program)
     )
 
-    seen = {p.number: p.data for p in log.left}
-    assert len(seen) == len(packets) == len(log.left)
+    seen = {p.number: p.data for p in log.departures}
+    assert len(seen) == len(packets) == len(log.departures)
     for tenant in range(2):
         mine = [n for n, graph in enumerate(order) if graph == tenant]
-        assert [p.number for p in log.left if p.number in mine] == mine
+        assert [p.number for p in log.departures if p.number in mine] == mine
         assert all(seen[n] == outcome(image, packets[n]).data for n in mine)
         assert log.counters[tenant] == quiet.counters[tenant]
         assert log.counters[tenant]["left"] == len(mine)

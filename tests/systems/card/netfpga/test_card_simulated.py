@@ -113,7 +113,7 @@ def test_latency_and_losses_are_the_verilog_s(
     assert len(set(alone[1])) == 1  # every packet alone takes the same
     assert alone[0][0] - alone[1][0] == (HEAD if side is branches else 0)
     log, _ = run([0] * 40, [1] * 40)
-    interval = round(float(np.mean(np.diff([p.clock for p in log.left]))))
+    interval = round(float(np.mean(np.diff([p.clock for p in log.departures]))))
 
     seconds = 500 / (first + second) / HZ
     task = SimTask("", int(alone[1][0]) - SCHEDULE - FIXED, interval, credits=8)
@@ -142,7 +142,7 @@ def test_latency_and_losses_are_the_verilog_s(
     log, found = run(gaps, [i for _, i in arrivals])
     for i, tenant in enumerate(NAMES):
         served = trace.served[tenant]
-        ours = np.asarray(served.left) - np.asarray(served.arrived)
+        ours = np.asarray(served.departures) - np.asarray(served.arrived)
         lost = trace.counts[tenant].dropped.get("ingress", 0)
         said = (tenant, found[i].mean(), ours.mean(), np.percentile(found[i], 99),
                 np.percentile(ours, 99), log.counters[i]["overflow"], lost)  # fmt: skip

@@ -22,7 +22,7 @@ def test_two_tenants_at_random(tmp_path: Path) -> None:
     packets = cards.mixed(image, 80, gap=30)
     log = simulation.run(tmp_path, image, packets)
     cards.check(image, packets, log)
-    assert len(log.left) == len(packets)
+    assert len(log.departures) == len(packets)
     assert len({p.model for p in log.inferred}) == 4
 
 
@@ -51,7 +51,7 @@ def test_verification_of_chains(
     image = cards.chains(credit_w=credit_w)
     write_card(image, tmp_path)
     seen = verify_card(tmp_path, image, 16, simulator)
-    assert seen.asked == (16, 16, 16, 16)
+    assert seen.requests == (16, 16, 16, 16)
     assert seen.inferences == 16 * (2 + 3 + 1 + 1)
 
 

@@ -44,7 +44,7 @@ def one_chain(*tasks, gbps=1.0, region_area=9.0, placed=None, board=None, **chan
 
 def latencies(trace, name):
     served = trace.served[name]
-    return np.asarray(served.left) - np.asarray(served.admitted)
+    return np.asarray(served.departures) - np.asarray(served.admitted)
 
 
 @pytest.mark.parametrize("length", [1, 4])
@@ -79,7 +79,7 @@ def test_throughput_is_the_slowest_task_s():
     slow = one_chain(SimTask("a", 10, 2), SimTask("b", 10, 100), gbps=50, seconds=1e-3)
     trace = simulate(replace(slow, graphs=(replace(slow.graphs[0], entitled=1e9),)), CHAINS)
     served = trace.served["u/g"]
-    gaps = np.diff(served.left)
+    gaps = np.diff(served.departures)
     assert np.median(gaps) == 100
     assert gaps.min() >= 100 - 10
 
@@ -100,14 +100,14 @@ def test_packets_are_conserved_in_order_and_queues_bounded(policy, kind, first, 
     trace = simulate(failing, POLICIES[policy], seed)
     for name, count in trace.counts.items():
         served = trace.served[name]
-        gone = len(served.left) + sum(count.dropped.values())
+        gone = len(served.departures) + sum(count.dropped.values())
         assert count.arrived == gone + count.queued + count.inside
         assert served.number == sorted(served.number)
-        assert served.left == sorted(served.left)
+        assert served.departures == sorted(served.departures)
         assert count.most_queued <= scenario.board.ingress_queue
         assert count.most_inside <= scenario.board.store
-        assert all(a <= b <= c for a, b, c in zip(served.arrived, served.admitted, served.left,
-                                                  strict=True))  # fmt: skip
+        times = zip(served.arrived, served.admitted, served.departures, strict=True)
+        assert all(a <= b <= c for a, b, c in times)
     assert np.all(trace.utilisation >= 0)
 
 
@@ -139,7 +139,7 @@ def test_a_flood_leaves_others_within_their_bound():
         loud = graph("u2", ("t2", "t4"), gbps, 12.72, "constant", 7)
         trace = simulate(replace(calm, graphs=(modest, loud), seconds=kind), CHAINS)
         found[gbps] = latencies(trace, "u1/g") * 4
-        assert len(trace.served["u1/g"].left) >= 0.97 * trace.counts["u1/g"].arrived
+        assert len(trace.served["u1/g"].departures) >= 0.97 * trace.counts["u1/g"].arrived
         assert not trace.counts["u1/g"].dropped
     bound = latency_bound(calm, modest, 512)
     assert found[90].max() <= bound
@@ -171,7 +171,7 @@ def test_a_stuck_task_is_cut_off_and_the_others_go_on():
     assert latencies(trace, "u1/g").max() < 1000
     dropped = trace.counts["u2/g"].dropped
     assert dropped["cut-off"] >= 1
-    left = np.asarray(trace.served["u2/g"].left) / 250e6
+    left = np.asarray(trace.served["u2/g"].departures) / 250e6
     assert np.any(left > 6.5e-3)  # after the region was loaded again
     assert not np.any((left > 1.1e-3) & (left < 6e-3))
 
@@ -181,10 +181,10 @@ def test_a_lost_region_s_chain_is_launched_elsewhere():
     spare = replace(scenario, regions=2, failures=(Failure(2e-3, 0, "lost"),))
     trace = simulate(spare, CHAINS)
     assert [e.what for e in trace.events] == ["lost", "free"]
-    left = np.asarray(trace.served["u/g"].left) / 250e6
+    left = np.asarray(trace.served["u/g"].departures) / 250e6
     assert np.any(left > 8e-3)
     kept = simulate(spare, POLICIES["per-task"])
-    assert max(kept.served["u/g"].left) / 250e6 < 3e-3
+    assert max(kept.served["u/g"].departures) / 250e6 < 3e-3
 
 
 def test_a_tenant_comes_and_goes_while_another_s_packets_flow():
@@ -204,7 +204,7 @@ def test_a_tenant_comes_and_goes_while_another_s_packets_flow():
     alone = simulate(base, CHAINS)
     assert not trace.counts["u/g"].dropped
     assert latencies(trace, "u/g").max() <= latencies(alone, "u/g").max() + 16
-    first = min(trace.served["guest/g"].left) / 250e6
+    first = min(trace.served["guest/g"].departures) / 250e6
     assert 9e-3 <= first - 1.2e-3 < 9.1e-3  # 5 ms after it came
     assert trace.counts["guest/g"].inside == 0
 
@@ -224,7 +224,7 @@ def two_of_one_region(second, **change):
 def test_who_uses_a_task_that_runs_and_has_time_left_is_served_at_once():
     trace = simulate(two_of_one_region("a", seconds=2e-3, regions=2), CHAINS)
     assert trace.events == ()
-    assert min(trace.served["guest/g"].left) < 1.01e-3 * 250e6
+    assert min(trace.served["guest/g"].departures) < 1.01e-3 * 250e6
 
 
 def test_a_task_without_time_left_is_launched_again_where_a_region_is_free():
@@ -242,7 +242,7 @@ def test_a_context_switch_is_the_last_resort_and_nobody_waits_for_ever():
     assert len(times) >= 2
     assert np.diff(times).min() >= 20e-3  # a chain serves for so long before it is stopped
     for name in ("u/g", "guest/g"):
-        left = np.asarray(trace.served[name].left) / 250e6
+        left = np.asarray(trace.served[name].departures) / 250e6
         assert left.max() > 40e-3
         assert trace.counts[name].most_inside <= 64  # buffered while the other's chain serves
 

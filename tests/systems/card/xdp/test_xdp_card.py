@@ -269,9 +269,9 @@ def test_branches_are_joined(branches, tmp_path, carrier, policy):
         ("vote", "margin = most - second", "margin = most"),
         ("vote", "c <= NETWORK_CLASSES", "c < NETWORK_CLASSES"),  # the host has no vote
         ("vote", "verdict == winner", "verdict != winner"),
-        ("most-certain", "[b].margin > asked", "[b].margin >= asked"),  # the last of a tie
-        ("most-certain", "[b].margin > asked", "[b].margin < asked"),
-        ("most-certain", "most_certain(branches);", "vote(branches);"),
+        ("most-certain", "[b].margin > request", "[b].margin >= request"),  # the last of a tie
+        ("most-certain", "[b].margin > request", "[b].margin < request"),
+        ("most-certain", "put_most_certain_first(branches);", "put_majority_first(branches);"),
     ],
 )
 def test_a_wrong_join_is_found(branches, tmp_path, join, old, new):

@@ -208,6 +208,6 @@ def test_a_terminal_sees_the_figures_live(path, model, monkeypatch):
 
     shown = Console(force_terminal=True, width=200, record=True)
     monkeypatch.setattr(terminal, "console", lambda *, stderr: shown)
-    with terminal.live_view(wanted=True) as watch:
+    with terminal.live_view(enabled=True) as watch:
         watch(stream(path, model, path.parent / "out.jsonl"))
     assert "flows 60" in shown.export_text()

@@ -50,7 +50,7 @@ def captured(path, **more):
 def attached(manager, name="one", batch=64):
     """A function in this process; the manager begins to receive."""
     with SharedPackets(str(manager.path), name, batch, manager.prefix) as shared:
-        manager.say("receive")
+        manager.request("receive")
         yield shared
 
 
@@ -248,10 +248,10 @@ def test_a_long_name_of_the_folder_for_temporary_files_is_no_hindrance(tmp_path,
 @pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.slow)])
 def test_no_buffer_leaks_after_many_kills(kills):
     with FunctionManager(NULL) as manager:
-        manager.say("receive")
+        manager.request("receive")
         deaths(manager, kills)
         before = manager.status()
-        manager.say("end")
+        manager.request("end")
         last = manager.last_status()
     (one,) = last["functions"]
     assert before["functions"][0]["state"] == "absent"
@@ -279,7 +279,7 @@ def test_a_function_that_hangs_or_writes_over_its_rings_is_killed(how, why):
                 os._exit(0)
         deaths(manager, 2, how)
         shared.__exit__()
-        manager.say("end")
+        manager.request("end")
         os.waitpid(child, 0)
         last = manager.last_status()
     one, other = last["functions"]
@@ -322,9 +322,9 @@ def huge_pages(tmp_path_factory):
 def test_functions_map_huge_pages(memory, huge_pages):
     """By DPDK's own multi-process support, where memory is DPDK's."""
     with FunctionManager(replace(NULL, memory=memory)) as manager:
-        manager.say("receive")
+        manager.request("receive")
         deaths(manager, 20)
-        manager.say("end")
+        manager.request("end")
         last = manager.last_status()
     (one,) = last["functions"]
     assert last["memory"] == memory

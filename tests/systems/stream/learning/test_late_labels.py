@@ -67,7 +67,7 @@ def test_a_label_holds_for_its_time_and_contradictions_for_nothing(model):
         "labels of unknown classes": 1,
         "flows left unlabelled": 0,
     }
-    back = batch.take(slice(2, 3))
+    back = batch.select(slice(2, 3))
     back.records["source"], back.records["destination"] = (
         back.records["destination"].copy(), back.records["source"].copy()
     )  # fmt: skip
@@ -120,7 +120,7 @@ def test_what_follows_a_block_of_unreadable_lines_is_read(model, tmp_path, monke
     path.write_text(label_lines(FLOWS, [0]) + garbage + label_lines(FLOWS, [1]) + garbage)
     taken, feed = [], LabelFile(path)
     running = SimpleNamespace(running=SimpleNamespace(digest=""))
-    folder = SimpleNamespace(decisions=[], take=taken.append, learner=running)
+    folder = SimpleNamespace(decisions=[], add_rows=taken.append, learner=running)
     learner = LiveLearner(feed, folder, LabelJoin(model))
     learner.learn(FLOWS.batch(model, slice(0, 2)))
     assert learner.finish().labelled == 2

@@ -31,7 +31,7 @@ def learning(model, settings=SETTINGS, push=lambda model: ""):
         settings,
         train=lambda *rows: refreshed(*rows),
         push=push,
-        tell=lambda what, **facts: told.append({"what": what, **facts}),
+        record_decision=lambda what, **facts: told.append({"what": what, **facts}),
     )
     return learner, told
 
@@ -42,7 +42,7 @@ def feed(learner, batches, *, changed=False, lie=None, seed=0):
         rows = labelled(traffic(BATCH, seed + i, changed=changed), seed + i)
         if lie is not None:
             rows = replace(rows, label=lie(rows.label, np.random.default_rng(seed + i)))
-        learner.take(rows)
+        learner.add_rows(rows)
 
 
 def accuracy(model, flows):
@@ -167,7 +167,7 @@ def test_a_reservoir_is_bounded_recent_and_the_same_again():
     one, other = Reservoir(200, 1, 2, seed=3), Reservoir(200, 1, 2, seed=3)
     one.add(rows)
     for start in range(0, 5000, 130):
-        other.add(rows.take(slice(start, start + 130)))
+        other.add(rows.select(slice(start, start + 130)))
     features, label, weight = one.rows()
     assert all(np.array_equal(a, b) for a, b in zip(one.rows(), other.rows(), strict=True))
     assert np.bincount(label).tolist() == [100, 100]  # the rare class has as much room

@@ -39,7 +39,7 @@ def opened(folder, where=None, **how):
 def learned(folder, where=None, **how):
     learning = opened(folder, where, **how)
     for rows in BATCHES:
-        learning.take(rows)
+        learning.add_rows(rows)
     return learning
 
 
@@ -144,18 +144,18 @@ def full_disk(most):
 def test_a_full_disk_promotes_nothing_and_leaves_a_whole_log(folder, tmp_path, model):
     where = tmp_path / "running.n3ic"
     learning = opened(folder, where)
-    learning.take(BATCHES[0])
+    learning.add_rows(BATCHES[0])
     size = (folder / LOG).stat().st_size
     row = len(json.dumps(BATCHES[1].to_dict(), separators=(",", ":")))
     for room in (100, row + 300):  # no room for the rows, or none for what they decide
         with full_disk(size + room), pytest.raises(N3icError, match="cannot write"):
-            learning.take(BATCHES[1])
+            learning.add_rows(BATCHES[1])
         assert (folder / LOG).read_bytes().endswith(b"}\n")
         assert not where.exists()
         size = (folder / LOG).stat().st_size
     with learning.up_to_date():  # what the rows decide is decided now
         assert next(each["what"] for each in learning.decisions) == "candidate"
-    learning.take(BATCHES[2])
+    learning.add_rows(BATCHES[2])
     assert learning.learner.running != model and where.exists()
 
 
@@ -170,7 +170,7 @@ def test_an_order_to_roll_back_reaches_a_learner_that_runs(folder, tmp_path, mod
         other.roll_back()
     other.close()
     assert load_model(where).digest == model.digest
-    learning.take(labelled(traffic(1, 5), 5))
+    learning.add_rows(labelled(traffic(1, 5), 5))
     assert learning.learner.running == model
     assert json.loads((folder / LOG).read_bytes().splitlines()[-1])["what"] == "rows"
 
@@ -183,7 +183,7 @@ def test_a_host_export_is_swapped_by_one_link(folder, tmp_path, model):
     before = str(link.readlink())
     learning = LearningFolder(folder, push)
     for rows in BATCHES:
-        learning.take(rows)
+        learning.add_rows(rows)
     now = learning.learner.running
     assert str(link.readlink()) == now.digest[:16] != before
     assert load_model(link / "model.n3ic").digest == now.digest

@@ -36,7 +36,7 @@ class Receiving:
         limits = {"message_bytes": MOST, "exact": False} | limits
         self.rows = BatchRows(rows, 1)
         self.assembly = MessageAssembly(
-            AssemblyLimits(**limits), self.rows.take, self.rows.give_back
+            AssemblyLimits(**limits), self.rows.take_row, self.rows.give_back
         )
         self.memory = np.zeros((rows, MOST), dtype=np.uint8)
         self.complete = []
@@ -270,24 +270,24 @@ def test_fields_are_where_the_table_has_them():
 class TestBatchRows:
     def test_batches_are_filled_one_after_the_other(self):
         rows = BatchRows(2, 2)
-        assert [rows.take() for _ in range(5)] == [0, 1, 2, 3, None]
+        assert [rows.take_row() for _ in range(5)] == [0, 1, 2, 3, None]
         assert rows.complete(1) is None
         assert rows.complete(0) == [0, 1]
         rows.release(0)
-        assert rows.take() == 0
+        assert rows.take_row() == 0
 
     def test_a_row_given_back_goes_to_the_oldest_batch(self):
         rows = BatchRows(3, 2)
-        taken = [rows.take() for _ in range(3)]
+        taken = [rows.take_row() for _ in range(3)]
         rows.give_back(1)
         assert taken == [0, 1, 2]
-        assert rows.take() == 1
-        assert rows.take() == 3
+        assert rows.take_row() == 1
+        assert rows.take_row() == 3
 
     def test_what_is_complete_is_flushed(self):
         rows = BatchRows(2, 3)
         for _ in range(4):
-            rows.take()
+            rows.take_row()
         for row in (3, 2, 0):
             rows.complete(row)
         assert rows.flush() == [[0, 2], [3]]

@@ -110,7 +110,12 @@ def test_the_transfers_of_all_ways_are_measured_and_compared(sender, monkeypatch
     monkeypatch.setattr(bench, "loopback_sender", lambda _: as_it_is(sender))
     told = []
     found = bench.bench_transfer(
-        CPU, [*TRANSFERS.values()], [3001], [256], 2, told=lambda share, said: told.append(said)
+        CPU,
+        [*TRANSFERS.values()],
+        [3001],
+        [256],
+        2,
+        report_progress=lambda share, said: told.append(said),
     )
     assert [f.way for f in found] == ["copy", "gather", "pull"]
     for f in found:
