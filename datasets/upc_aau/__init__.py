@@ -101,12 +101,13 @@ class UpcAau(DataSet):
 
     @property
     def generator_options(self) -> tuple[Option, ...]:
-        """Options for the number of conversations and the seed."""
+        """Options for the number of conversations, the seed and the frames."""
         from n3ic.datasets.upc_aau import synthetic
 
         return (
             Option("flows", "conversations to make", synthetic.FLOWS, minimum=1, maximum=10**7),
             Option("seed", "seed of the generator", synthetic.SEED, minimum=0),
+            Option("whole", "whole frames, not only the first 96 bytes of each", False),
         )
 
     def generate_file(
@@ -121,7 +122,7 @@ class UpcAau(DataSet):
 
         Args:
             out: the folder; None for ``upc-aau-synthetic``.
-            options: ``flows`` and ``seed``.
+            options: ``flows``, ``seed`` and ``whole``.
             note: called with a progress message.
             replace: whether a folder that this method wrote may be replaced.
 
@@ -136,7 +137,8 @@ class UpcAau(DataSet):
         target = Path(out or "upc-aau-synthetic")
         if note is not None:
             note(f"generating {flows:,} synthetic conversations from seed {seed}")
-        return synthetic.write_data(target, flows, seed, replace=replace)
+        whole = bool(values["whole"])
+        return synthetic.write_data(target, flows, seed, whole=whole, replace=replace)
 
 
 class UpcAauSynthetic(UpcAau):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from n3ic.meter.packet import SYN, TCP, UDP
 
 SNAP = 96  # bytes that are kept of a frame
+WHOLE = 1 << 16  # more bytes than a frame has
 _CHUNK = 1 << 17
 _RECORD, _ETHERNET, _IP4, _IP6 = 16, 14, 20, 40
 _SHORTEST = 60  # least bytes of an inbound frame; a host's own frames are captured before padding
@@ -84,23 +85,25 @@ def host(flows: Conversations, i: int, *, local: bool) -> str:
     return str(IPv4Address((_LOCAL_4 if local else _REMOTE_4) + number))
 
 
-def write_pcap(stream: IO[bytes], flows: Conversations, packets: Packets) -> None:
-    """Write packets as a pcap file in microseconds, with the first 96 bytes of each frame."""
-    stream.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, SNAP, 1))
-    for start in range(0, len(packets.time), _CHUNK):
-        part = slice(start, start + _CHUNK)
+def write_pcap(stream: IO[bytes], flows: Conversations, packets: Packets, snap: int = SNAP) -> None:
+    """Write packets as a pcap file in microseconds, with the first ``snap`` bytes of each frame."""
+    stream.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, snap, 1))
+    chunk = _CHUNK if snap <= SNAP else max(1, _CHUNK // 16)  # whole frames are that much longer
+    for start in range(0, len(packets.time), chunk):
+        part = slice(start, start + chunk)
         chosen = Packets(*(column[part] for column in vars(packets).values()))
-        stream.write(_records(flows, chosen, start))
+        stream.write(_records(flows, chosen, start, snap))
 
 
-def _records(flows: Conversations, p: Packets, number: int) -> bytes:
+def _records(flows: Conversations, p: Packets, number: int, snap: int) -> bytes:
     """Records of packets, one after the other."""
-    rows = np.zeros((len(p.time), _RECORD + SNAP), dtype=np.uint8)
     udp, six, syn = flows.udp[p.flow], flows.version_6[p.flow], (p.flags & SYN) != 0
     transport = np.where(udp, 8, np.where(syn, 24, 20))  # a SYN has the option of the MSS
     length = _ETHERNET + np.where(six, _IP6, _IP4) + transport + p.payload
     length = np.where(p.outbound, length, np.maximum(length, _SHORTEST))
-    captured = np.minimum(length, SNAP)
+    captured = np.minimum(length, snap)
+    width = _RECORD + max(SNAP, int(captured.max()))
+    rows = np.zeros((len(p.time), width), dtype=np.uint8)
     header = np.stack([p.time // 10**6, p.time % 10**6, captured, length], axis=1)
     rows[:, :_RECORD] = header.astype("<u4").view(np.uint8)
     frames = rows[:, _RECORD:]
@@ -117,7 +120,7 @@ def _records(flows: Conversations, p: Packets, number: int) -> bytes:
             pseudo += size + (UDP if is_udp else TCP)
             _put(frame, at + (6 if is_udp else 16), _checksum(frame[:, at : at + 24], pseudo), 2)
             frames[i] = frame
-    kept = np.arange(_RECORD + SNAP) < (_RECORD + captured)[:, None]
+    kept = np.arange(width) < (_RECORD + captured)[:, None]
     return rows[kept].tobytes()
 
 

@@ -22,7 +22,7 @@ from n3ic.datasets.upc_aau.behaviours import (
     SizeDistribution,
 )
 from n3ic.datasets.upc_aau.classes import CLASSES
-from n3ic.datasets.upc_aau.frames import Conversations, Packets, host, write_pcap
+from n3ic.datasets.upc_aau.frames import SNAP, WHOLE, Conversations, Packets, host, write_pcap
 from n3ic.meter.info_labels import SYNTHETIC_MARK
 from n3ic.meter.packet import ACK, FIN, PUSH, RST, SYN
 from n3ic.util.files import new_directory
@@ -63,13 +63,16 @@ class _Part:
     end: Ints
 
 
-def write_data(out: str | Path, flows: int, seed: int, *, replace: bool = False) -> Path:
+def write_data(
+    out: str | Path, flows: int, seed: int, *, whole: bool = False, replace: bool = False
+) -> Path:
     """Write a folder with a capture and its ``.info``; the same arguments give the same bytes.
 
     Args:
         out: the folder.
         flows: conversations to make.
         seed: seed of the generator.
+        whole: whether the capture holds whole frames, and not only the first 96 bytes of each.
         replace: whether a folder that this function wrote may be replaced.
 
     Raises:
@@ -79,7 +82,7 @@ def write_data(out: str | Path, flows: int, seed: int, *, replace: bool = False)
     with new_directory(out, replace=replace, written=(CAPTURE, INFO, README)) as folder:
         made, packets, labels = generate(flows, seed)
         with (folder / CAPTURE).open("wb") as stream:
-            write_pcap(stream, made, packets)
+            write_pcap(stream, made, packets, WHOLE if whole else SNAP)
         (folder / INFO).write_text("".join(_info_lines(made, packets, labels)), "utf-8")
         (folder / README).write_text(_readme(flows, seed, len(packets.time)), "utf-8")
     return Path(out)

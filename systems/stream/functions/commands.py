@@ -27,13 +27,19 @@ def run(
     socket: SocketPath = None,
     json: JsonFlag = False,
 ) -> None:
-    """Run a chain until its captures end, `end` or Ctrl-C; print where each packet went."""
+    """Run a chain until its captures end, `end` or Ctrl-C; print where each packet went.
+
+    The exit code is 1 if a function fell and lost packets or did not finish.
+    """
+    from n3ic.errors import N3icError
     from n3ic.systems.stream.functions.chain import read_chain
     from n3ic.systems.stream.functions.supervisor import ChainSupervisor
 
     supervisor = ChainSupervisor(read_chain(chain), _path(socket), print_note)
     status = supervisor.run(lambda: print_note("all functions are attached; receiving"))
     _show(status, json)
+    if failures := supervisor.failures(status):
+        raise N3icError("; ".join(failures))
 
 
 @FUNCTIONS.command()

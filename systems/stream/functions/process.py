@@ -27,6 +27,8 @@ READY = {
     "second-stage": f"{_LEARNING}.second_stage_function:SecondStageFunction",
 }
 """The classes of the ready functions, by name."""
+METERS = ("learner", "meter", "second-stage")
+"""Those of them that meter flows."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ def function_class(use: str) -> type[PacketFunction]:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if path.suffix != ".py" or not path.is_file() or spec is None or spec.loader is None:
         raise UsageError(f"use: {file}: expected a Python file")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # last, so that its files hide no module of the libraries
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     function = getattr(module, name, None)

@@ -10,21 +10,28 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from n3ic.errors import N3icError, UsageError
+from n3ic.systems.stream.functions.capture_ports import check_whole_frames
 from n3ic.systems.stream.functions.chain import FunctionChain
 from n3ic.systems.stream.functions.manager import ANSWER_BYTES, FunctionManager
 from n3ic.systems.stream.functions.native import function_library
-from n3ic.systems.stream.functions.process import READY, FunctionTask, function_class
+from n3ic.systems.stream.functions.process import (
+    METERS,
+    READY,
+    FunctionTask,
+    function_class,
+)
 
 _REQUEST_BYTES = 256
 _ANSWER_S = 60
 _STARTING_S = 0.02  # between two checks whether all functions are attached
+_ENDING_S = 5.0  # for the exit of a function that has left the manager
 
 
 class ChainSupervisor:
@@ -45,6 +52,7 @@ class ChainSupervisor:
         self._starts: Counter[str] = Counter()
         self._stop_requested: set[str] = set()
         self._to_start: set[str] = set()  # to be started once their processes have ended
+        self._exit_codes: dict[str, int] = {}  # of functions that fell, whoever started them again
 
     def run(self, started: Callable[[], object] = lambda: None) -> dict[str, Any]:
         """Run until the manager ends; return its last statistics.
@@ -53,13 +61,17 @@ class ChainSupervisor:
             started: called when reception of packets begins.
 
         Raises:
-            UsageError: The socket cannot be made, or a function's class does not exist.
+            UsageError: The socket cannot be made, a function's class does not exist, or a capture
+                of cut frames is to be metered.
             MissingDependencyError: DPDK or a C compiler is missing.
             N3icError: The manager or a function does not start, or the manager fails.
         """
         for function in self._chain.function:
             if function.use not in READY:  # ready ones surely exist, and may import a lot
                 function_class(function.use)
+        if any(function.use in METERS for function in self._chain.function):
+            for port in self._chain.ports:
+                check_whole_frames(port)
         function_library(secondary=self._chain.memory == "dpdk")  # built once, for all of them
         with ExitStack() as stack:
             listener = stack.enter_context(_listening(self._path))
@@ -73,13 +85,38 @@ class ChainSupervisor:
             self._selector.register(self._manager.output, selectors.EVENT_READ, None)
             self._manager.request("receive")
             started()
-            return self._serve()
+            status = self._serve()
+            self._wait_for_exits()
+            return status
+
+    def failures(self, status: Mapping[str, Any]) -> list[str]:
+        """A line for each function that fell by itself, and so lost packets or did not finish.
+
+        A function that was started again and lost nothing is no failure, nor is one that the user
+        stopped or killed.
+
+        Args:
+            status: the last statistics, as :meth:`run` returns them.
+        """
+        lines = []
+        for function in status["functions"]:
+            name, lost = function["name"], sum(function["lost"].values())
+            if name not in self._exit_codes:
+                continue
+            again = self._starts[name] > 1 and not self._processes[name].returncode
+            if not again or lost or function["absent"]:
+                lines.append(
+                    f"function {name} ended {self._exit_codes[name]}: {lost:,} packets were lost "
+                    f"with it, and {function['absent']:,} came while it did not run"
+                )
+        return lines
 
     # --- processes ------------------------------------------------------------------------
 
     def _start(self, name: str) -> None:
         task = FunctionTask(str(self._manager.path), self._manager.prefix, self._functions[name])
-        command = [sys.executable, "-m", "n3ic.systems.stream.functions.process"]
+        # -P: no file of the working folder takes the place of a module that n3ic imports.
+        command = [sys.executable, "-P", "-m", "n3ic.systems.stream.functions.process"]
         process = subprocess.Popen(
             [*command, json.dumps(asdict(task))],
             env=self._manager.environment,
@@ -111,9 +148,17 @@ class ChainSupervisor:
             self._stop_requested.discard(name)
             self._start(name)
         elif code and name not in self._stop_requested:
+            self._exit_codes[name] = code
             self._note(f"function {name} ended {code}")
             if self._starts[name] <= self._functions[name].restarts:
                 self._start(name)
+
+    def _wait_for_exits(self) -> None:
+        """Take the exit codes of functions that end with the manager."""
+        for name, process in self._processes.items():
+            with suppress(subprocess.TimeoutExpired):
+                if process.wait(_ENDING_S) and name not in self._stop_requested:
+                    self._exit_codes.setdefault(name, process.returncode)
 
     def _kill(self) -> None:
         """Kill functions that still run after the manager has ended, and close all handles."""

@@ -34,23 +34,25 @@ def checksum(data):
     return total
 
 
-def test_frames_are_sound(tmp_path):
+@pytest.mark.parametrize("whole", [False, True])
+def test_frames_are_sound(tmp_path, whole):
     """Lengths, checksums, and no packet that a meter puts aside."""
     kinds = set()
-    write_data(tmp_path / "made", FLOWS, 3)
+    write_data(tmp_path / "made", FLOWS, 3, whole=whole)
     with Capture(tmp_path / "made" / CAPTURE) as capture:
         for frame, length, time in capture.packets():
             packet = parse(capture.link, frame, length, time)
             assert not isinstance(packet, str)
-            whole = frame + bytes(length - len(frame))
+            assert len(frame) == (length if whole else min(length, 96))
+            sent = frame + bytes(length - len(frame))
             six = len(packet.source) == 16
-            assert six or checksum(whole[14:34]) == 0xFFFF
-            ip = whole[14 : 14 + packet.ip_length]
+            assert six or checksum(sent[14:34]) == 0xFFFF
+            ip = sent[14 : 14 + packet.ip_length]
             transport = ip[40 if six else 20 :]
             pseudo = packet.source + packet.destination
             pseudo += struct.pack(">HH", packet.protocol, len(transport))
             assert checksum(pseudo + transport) == 0xFFFF
-            assert len(whole) == 14 + len(ip) or len(whole) == 60
+            assert len(sent) == 14 + len(ip) or len(sent) == 60
             kinds.add((six, packet.protocol))
     assert len(kinds) == 4
 

@@ -25,6 +25,7 @@ from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.flows.source import FrameBatch, Position
+from n3ic.systems.stream.functions.capture_ports import check_whole_frames
 from n3ic.systems.stream.functions.chain import ChainFunction, FunctionChain, is_device
 from n3ic.systems.stream.functions.manager import FunctionManager
 from n3ic.systems.stream.functions.packets import PASS, PacketView, SharedPackets
@@ -54,7 +55,7 @@ class DpdkSource:
             :func:`n3ic.systems.stream.functions.manager.with_balance`.
 
     Raises:
-        UsageError: The text names no device.
+        UsageError: The text names no device, or one that replays a capture of cut frames.
         MissingDependencyError: DPDK or a C compiler is missing.
         DataError: DPDK cannot open the device.
     """
@@ -71,6 +72,7 @@ class DpdkSource:
             )
         ends = ",rx_pcap=" in device and ",infinite_rx=1" not in device
         self.live = not ends
+        check_whole_frames(device)
         self._stopped = False
         self._asking, self._reading, self._returning = (threading.Lock() for _ in range(3))
         self._closed = False

@@ -24,9 +24,9 @@ from n3ic.meter.capture import Capture
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import features_of
-from n3ic.systems.stream.functions.chain import read_chain
+from n3ic.systems.stream.functions.chain import ChainFunction, FunctionChain, read_chain
 from n3ic.systems.stream.functions.process import READY
-from n3ic.systems.stream.functions.supervisor import ask
+from n3ic.systems.stream.functions.supervisor import ChainSupervisor, ask
 from n3ic.targets.fuzz_traffic import fuzz_frames, pcap
 from tests.support.bursts import in_bursts
 from tests.support.command_line import N3IC
@@ -276,14 +276,52 @@ def wait_until(folder, true):
     pytest.fail(f"it never came to that: {status}")
 
 
-def ended(process, folder):
+def ended(process, folder, code=0):
     ask(folder / "here", "end")
     out, said = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0 and not (folder / "here").exists(), said
+    assert process.returncode == code and not (folder / "here").exists(), said
     status = json.loads(out)
     assert status["balance"]["unaccounted"] == status["balance"]["in_functions"] == 0
     assert status["buffers"]["free"] == status["buffers"]["all"]
     return status, said
+
+
+FAILING = """
+from n3ic.errors import DataError
+from n3ic.systems.stream.functions.packets import PacketFunction
+from words import MESSAGE
+
+
+class Failing(PacketFunction):
+    def on_end(self):
+        raise DataError(MESSAGE)
+"""
+
+
+@pytest.mark.slow
+def test_a_function_that_cannot_finish_is_a_failure(n3ic, tmp_path, dpdk):
+    """It finds modules beside its file, and none of them hides one of Python's or n3ic itself."""
+    (tmp_path / "failing.py").write_text(FAILING)
+    (tmp_path / "words.py").write_text("MESSAGE = 'the disk is full'")
+    (tmp_path / "queue.py").write_text("raise RuntimeError('not the queue of Python')")
+    (tmp_path / "n3ic").mkdir()
+    with running(tmp_path, use="failing.py:Failing") as process:
+        _, said = ended(process, tmp_path, code=1)
+    assert "function one: the disk is full" in said
+    assert re.search(r"error: function one ended \d+: [\d,]+ packets were lost with it", said)
+
+
+@pytest.mark.parametrize("use", ["meter", "count"])
+def test_cut_frames_are_not_metered(use, tmp_path):
+    frames = [(bytes(60), 60, 10), (bytes(96), 400, 20)]
+    (tmp_path / "in.pcap").write_bytes(pcap(LINK_ETHERNET, frames, 1000, "<"))
+    chain = FunctionChain(
+        (f"net_pcap0,rx_pcap={tmp_path / 'in.pcap'}",), ("one",), (ChainFunction("one", use),)
+    )
+    supervisor = ChainSupervisor(chain, tmp_path / "nowhere" / "here", print)
+    expected = r"in.pcap: frame 2 is cut: 96 of 400 bytes" if use == "meter" else "nowhere"
+    with pytest.raises(UsageError, match=expected):
+        supervisor.run()
 
 
 @pytest.mark.slow
@@ -294,10 +332,12 @@ def test_a_function_that_falls_is_started_again_and_costs_its_own_packets(by, wh
     use = "falling.py:Falling"
     with running(tmp_path, use=use, restarts=1, hang_s=0.5, options=options) as process:
         wait_until(tmp_path, lambda one, _: one["ends"][why] == 2)
-        status, said = ended(process, tmp_path)
+        status, said = ended(process, tmp_path, code=1)
     one, count = status["functions"]
+    lost = f"{one['lost'][why]:,} packets were lost with it"
+    assert f"function one ended -9: {lost}, and {one['absent']:,} came while it" in said
     assert (tmp_path / "starts").read_text() == "xx" and one["starts"] == 2
-    assert said.count("function one ended") == 2
+    assert said.count("function one ended -9\n") == 2
     assert one["lost"][why] + one["passed"] == one["given"] and one["lost"][why] >= 2
     assert one["passed"] > 0 and one["absent"] > 0
     assert count["passed"] == count["given"] and not sum(count["lost"].values())
