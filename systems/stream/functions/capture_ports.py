@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from n3ic.errors import UsageError
 from n3ic.meter.capture import Capture
-from n3ic.systems.stream.flows.gather import PacketGatherer
 
 _KEY = "rx_pcap="
 
@@ -32,17 +29,11 @@ def check_whole_frames(device: str) -> None:
     """
     for path in captures_of(device):
         with Capture(path) as capture:
-            gatherer, frames_before, ended = PacketGatherer(), 0, False
-            while not ended:
-                frames, ended = gatherer.read(capture.dispatch)
-                cut = np.flatnonzero(frames.captured < frames.length)
-                if len(cut):
-                    first = int(cut[0])
+            for number, (frame, length, _) in enumerate(capture.packets(), 1):
+                if len(frame) < length:
                     raise UsageError(
-                        f"{path}: frame {frames_before + first + 1:,} is cut: "
-                        f"{frames.captured[first]:,} of {frames.length[first]:,} bytes. "
+                        f"{path}: frame {number:,} is cut: {len(frame):,} of {length:,} bytes. "
                         "DPDK's port takes a frame to be as long as its bytes, so verdicts would "
                         "not be those of n3ic predict: expected whole frames; n3ic stream run "
                         f"capture:{path} reads lengths from the file"
                     )
-                frames_before += len(frames.time)

@@ -293,6 +293,9 @@ from words import MESSAGE
 
 
 class Failing(PacketFunction):
+    def on_batch(self, view):
+        return None
+
     def on_end(self):
         raise DataError(MESSAGE)
 """
