@@ -139,7 +139,7 @@ def test_a_fault_of_the_learner_ends_the_function(options, tmp_path):
     while not function.join.counts["flows labelled"]:
         function._thread.join(0.01)
     (tmp_path / "labels.jsonl").write_text("")
-    with pytest.raises(DataError, match="it has become shorter"):
+    with pytest.raises(DataError, match="has become shorter"):
         function.on_end()
 
 
