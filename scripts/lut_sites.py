@@ -168,7 +168,7 @@ def points(
 def _recipe(case: UseCase, name: str) -> Recipe:
     which, _, options = name.partition(":")
     if which not in case.recipes:
-        raise UsageError(f"{which!r} is no recipe; there are {', '.join(case.recipes)}")
+        raise UsageError(f"no recipe {which!r}, expected one of {', '.join(case.recipes)}")
     typed = dict(pair.split("=", 1) for pair in options.split(",") if "=" in pair)
     return case.recipes[which].with_options(recipe_overrides(typed))
 

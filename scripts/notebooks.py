@@ -158,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(available))
     names = parser.parse_args(arguments).names or available
     if unknown := sorted(set(names) - set(available)):
-        parser.error(f"no notebook {', '.join(unknown)}; there are {', '.join(available)}")
+        parser.error(f"no notebook {', '.join(unknown)}; expected one of {', '.join(available)}")
     for name in names:
         path = FOLDER / f"{name}.ipynb"
         with tempfile.TemporaryDirectory(prefix="n3ic-notebook-") as folder:

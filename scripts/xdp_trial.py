@@ -345,7 +345,7 @@ class Unit:
                 break
             time.sleep(0.05)
         raise SystemExit(
-            f"n3icd never said {text!r}: {(self.site.folder / 'n3icd.log').read_text()}"
+            f"n3icd did not report {text!r}: {(self.site.folder / 'n3icd.log').read_text()}"
         )
 
     def reload(self) -> None:

@@ -106,8 +106,8 @@ def workload(problem: KernelProblem, nodes: int) -> Workload:
         UsageError: The kernel is unknown.
     """
     if problem.kernel not in KERNELS:
-        known = ", ".join(KERNELS)
-        raise UsageError(f"--kernel: expected one of {known}, got {problem.kernel!r}")
+        names = ", ".join(KERNELS)
+        raise UsageError(f"--kernel: expected one of {names}, got {problem.kernel!r}")
     return Workload(problem.kernel, KERNELS[problem.kernel](problem, nodes))
 
 

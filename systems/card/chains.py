@@ -29,7 +29,7 @@ _NODES = 2_000  # branch-and-bound nodes: unlike a time limit, the same on every
 _NODES_FOR_LATENCY = 50  # many placements are equal in latency, so a long search gains little
 _GAP = 1e-6
 _GAP_IN_LATENCY = 0.02
-_NOT_FOUND = "HiGHS found no placement: fewer tasks, graphs or regions are needed"
+_NOT_FOUND = "no placement by HiGHS: expected fewer tasks, graphs or regions"
 
 
 @dataclass(frozen=True, eq=False)

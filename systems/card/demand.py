@@ -133,7 +133,7 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
     space = tuple(r for r in resources if r.per == "instance" and r.within == "region")
     time = tuple(r for r in resources if r.per == "packet" and r.within == "region")
     common = tuple(r for r in resources if r.within == "card")
-    wanted = np.array([g.wanted for g in graphs])
+    rates = np.array([g.wanted for g in graphs])
     members = [set(g.flow.tasks()) for g in graphs]
     uses = np.array([[name in m for name in tasks] for m in members])
     occupancy = np.zeros(uses.shape)
@@ -142,8 +142,8 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
         graph, cost = graphs[i], costs[tasks[j]]
         ratio = graph.inferences_per_packet
         if cost.rate is not None:
-            occupancy[i, j] = wanted[i] / cost.rate.packets(graph.packet_bytes, ratio)
-        visits = wanted[i] * (1.0 if of_every_packet(card.tasks[tasks[j]]) else ratio)
+            occupancy[i, j] = rates[i] / cost.rate.packets(graph.packet_bytes, ratio)
+        visits = rates[i] * (1.0 if of_every_packet(card.tasks[tasks[j]]) else ratio)
         work[i, j] = [visits * _value(cost, r) for r in time]
     # These tasks have no rate that could fill them, so their graphs divide one instance.
     endless = uses & (occupancy == 0) & ~(work > 0).any(axis=2)
@@ -153,7 +153,7 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
         owner=np.array([i for i, t in enumerate(card.tenants) for _ in t.graphs]),
         tasks=tasks,
         regions=budget.regions - budget.spare,
-        wanted=wanted,
+        wanted=rates,
         uses=uses,
         occupancy=occupancy,
         whole=endless / np.maximum(uses.sum(axis=0), 1),

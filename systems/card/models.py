@@ -99,7 +99,7 @@ def _check_classes(card: Card, flow: list[Task]) -> None:
                 card,
                 policy,
                 f"no network before it has a class {min(in_rules - classes)!r}, expected one of "
-                f"{', '.join(sorted(classes)) or '(there is no network)'}",
+                f"{', '.join(sorted(classes)) or '(no network precedes it)'}",
             )
 
 

@@ -118,9 +118,9 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
     for g, graph in enumerate(demand.graphs):
         paths = paths_of(demand, g, flows, [r.chain for r in regions], float(rates[g]))
         # One unknown task makes the sum of a path meaningless, so no latency is stated at all.
-        known = not any(t in unknown for t in graph.flow.tasks())
+        is_known = not any(t in unknown for t in graph.flow.tasks())
         slowest = max(
-            (latency_of(p.stages, latency, budget.scheduling_ns) for p in paths if known),
+            (latency_of(p.stages, latency, budget.scheduling_ns) for p in paths if is_known),
             default=None,
         )
         graphs.append(
@@ -251,7 +251,7 @@ def _problems(
         here = placement.instances.sum(axis=1) > 0
         missing = [demand.tasks[s] for s in scarce[g] if isinstance(s, int) and not here[s]]
         too_small = (_too_small(demand, placement.instances, s) for s in scarce[g])
-        why = f"there is no room for {', '.join(missing)}" if missing else "; ".join(too_small)
+        why = f"no room for {', '.join(missing)}" if missing else "; ".join(too_small)
         entitled = " (which is beyond its share)" if graph.entitled < graph.wanted * 0.9999 else ""
         yield (
             f"{graph.tenant}/{graph.graph} wants {rate_text(graph, graph.wanted)}{entitled}, "

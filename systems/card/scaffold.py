@@ -50,11 +50,11 @@ def tenant_models(sources: Sequence[str]) -> tuple[TenantModels, ...]:
         source = Path(path)
         label = source.stem if source.suffix == ".n3ic" else source.resolve().name
         # 63 is the longest name that card.toml accepts.
-        chosen = path_component(name if equals else label)[:63]
-        if any(o.name == chosen for o in out):
-            raise UsageError(f"two tenants named {chosen}: name one of them, NAME={path}")
+        tenant = path_component(name if equals else label)[:63]
+        if any(o.name == tenant for o in out):
+            raise UsageError(f"two tenants named {tenant}: name one of them, NAME={path}")
         models = {task: BinaryModel.load(p) for task, p in models_of(source).items()}
-        out.append(TenantModels(chosen, source, models))
+        out.append(TenantModels(tenant, source, models))
     return tuple(out)
 
 

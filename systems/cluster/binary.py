@@ -280,7 +280,7 @@ class Reducer(ArrayPart):
         total, parts = self._rows[packet.row]
         here = slice(packet.start - self.start, packet.end - self.start)
         if parts[part, here].any():
-            raise ProtocolError(f"row {packet.row}: a partial popcount came twice")
+            raise ProtocolError(f"row {packet.row}: a partial popcount arrived twice")
         # Parts may arrive in any order. Addition is not idempotent, so `seen` catches a part that
         # would be counted twice.
         total[here] += packet.sums

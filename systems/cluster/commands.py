@@ -260,7 +260,7 @@ def _targets(words: Sequence[str]) -> dict[int, str]:
     for word in words:
         number, _, target = word.partition("=")
         if not (number.isascii() and number.isdecimal() and target):
-            raise UsageError(f"--simulate: NODE=TARGET expected, such as 2=netfpga; got {word!r}")
+            raise UsageError(f"--simulate: expected NODE=TARGET, such as 2=netfpga; got {word!r}")
         targets[int(number)] = target
     return targets
 
@@ -271,7 +271,7 @@ def _addresses(words: Sequence[str], option: str) -> dict[int, Address]:
         number, _, place = word.partition("=")
         host, _, port = place.rpartition(":")
         if not (number.isdecimal() and host and port.isdecimal() and int(port) < 1 << 16):
-            raise UsageError(f"{option}: NODE=HOST:PORT expected, such as 2=10.0.0.2:9000")
+            raise UsageError(f"{option}: expected NODE=HOST:PORT, such as 2=10.0.0.2:9000")
         addresses[int(number)] = (host, int(port))
     return addresses
 

@@ -118,7 +118,7 @@ class PendingRows:
         key = packet.start, packet.row
         slices = self._slices.setdefault(key, {})
         if packet.offset in slices:
-            raise ProtocolError(f"a slice of row {packet.start} came twice")
+            raise ProtocolError(f"a slice of row {packet.start} arrived twice")
         numbers = np.frombuffer(packet.body, dtype=">i8", count=packet.count)
         slices[packet.offset] = numbers.astype(np.int64)
         if len(slices) < packet.row:

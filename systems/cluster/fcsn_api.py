@@ -146,8 +146,8 @@ class RingCluster:
         try:
             return self._rings[task_id]
         except KeyError:
-            known = ", ".join(sorted(self._rings)) or "none"
-            raise ClusterError(f"task id {task_id!r} is not loaded; loaded: {known}") from None
+            loaded = ", ".join(sorted(self._rings)) or "none"
+            raise ClusterError(f"task id {task_id!r} is not loaded; loaded: {loaded}") from None
 
 
 def check_computable(kernel: object) -> None:

@@ -112,9 +112,9 @@ def place(
         if layer is None:
             return None
         for node, size in weight_bytes(layer, inputs, neurons).items():
-            left = room[node]
-            shares = None if left.shares is None else left.shares - 1
-            room[node] = _Room(left.bytes - size, shares)
+            space = room[node]
+            shares = None if space.shares is None else space.shares - 1
+            room[node] = _Room(space.bytes - size, shares)
         # Reducers and thresholds count only now, after the shares were chosen.
         if any(r.bytes < 0 for r in room.values()):
             return None

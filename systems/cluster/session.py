@@ -156,12 +156,12 @@ class _Batch(Generic[Row]):
         self.future: Future[NDArray[Row]] = Future()
         self.future.set_running_or_notify_cancel()  # rows in flight cannot be cancelled
         self.results: NDArray[Row] = np.zeros((rows, width), dtype=kind)
-        self.left = rows
+        self.missing = rows
 
     def set_result(self, index: int, result: NDArray[Row]) -> None:
         self.results[index] = result
-        self.left -= 1
-        if not self.left:
+        self.missing -= 1
+        if not self.missing:
             self.future.set_result(self.results)
 
 

@@ -210,7 +210,7 @@ def _model(path: Path) -> Classifier:
 
     models = models_of(path)
     if len(models) != 1:
-        raise UsageError(f"{path} holds {len(models)} models; name one's file")
+        raise UsageError(f"{path} holds {len(models)} models; name the file of one")
     return load_model(next(iter(models.values())))
 
 

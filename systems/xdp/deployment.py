@@ -241,7 +241,7 @@ def _query(interface: Interface) -> AttachedProgram | None:
         if isinstance(error, BpfError) and error.number != errno.ENODEV:
             raise
         raise UsageError(
-            f"{interface.name}: the interface is gone, and its program with it"
+            f"{interface.name}: the interface was removed, and its program with it"
         ) from error
     return attached
 
@@ -343,7 +343,7 @@ def update(
         classes = models[record.otherwise].classes
         if record.policies and model.classes != classes:
             raise ExportError(
-                f"{model.name} tells {', '.join(model.classes)}, but the policies of "
+                f"{model.name} decides among {', '.join(model.classes)}, but the policies of "
                 f"{interface.name} are for the classes {', '.join(classes)}: load an export instead"
             )
         place = record.otherwise if slot is None else slot
@@ -462,7 +462,7 @@ def unload(interface: Interface) -> bool:
                 if program.name not in METERS:
                     raise UsageError(
                         f"{interface.name}: program {attached.program_id} ({program.name}) is not "
-                        f"n3ic's: ip link set dev {interface.name} xdp off takes it away"
+                        f"n3ic's; detach it with ip link set dev {interface.name} xdp off"
                     )
                 daemon = daemon_record(interface, attached.program_id)
                 if daemon is not None:
@@ -593,8 +593,8 @@ def _check_free(interface: Interface, mode: AttachMode | None) -> None:
     if name == dispatcher.NAME:
         dispatcher.needed()
     raise UsageError(
-        f"{interface.name}: program {attached.program_id} ({name}) is attached: somebody else's; "
-        f"ip link set dev {interface.name} xdp off takes it away, or load it by libxdp "
+        f"{interface.name}: program {attached.program_id} ({name}) of another tool is attached; "
+        f"detach it with ip link set dev {interface.name} xdp off, or load it by libxdp "
         "(xdp-loader), whose dispatcher runs several"
     )
 
@@ -606,9 +606,9 @@ def _name_of(program_id: int) -> str:
 
 def _of_daemon(interface: Interface, program_id: int) -> str:
     return (
-        f"{interface.name}: program {program_id} there is n3icd's, and there is no record of it: "
-        "is n3icd older, or are its records elsewhere (records = in its configuration; N3IC_RUN "
-        "names the folder above)? n3icd list, status and unload work there"
+        f"{interface.name}: program {program_id} there is n3icd's, and has no record: either "
+        "n3icd is older, or its records are elsewhere (records = in its configuration; N3IC_RUN "
+        "names the folder above); n3icd list, status and unload work there"
     )
 
 

@@ -72,8 +72,8 @@ def check_hook(interface: str, acts: Sequence[VerdictPolicy], mode: AttachMode |
             and index_of(one.argument) == index_of(interface)
         ):
             raise UsageError(
-                f"{one.action}:{one.argument}: what leaves {interface} would come by the program "
-                "again, without end: expected another interface"
+                f"{one.action}:{one.argument}: packets that leave {interface} would pass the "
+                "program again, without end: expected another interface"
             )
         if (
             mode != "tcx"

@@ -59,7 +59,7 @@ class Interface:
             return cls(name, socket.if_nametoindex(name))
         except OSError as error:
             names = ", ".join(sorted(n for _, n in socket.if_nameindex()))
-            raise UsageError(f"there is no interface {name!r}: there are {names}") from error
+            raise UsageError(f"no interface {name!r}, expected one of {names}") from error
 
     @property
     def folder(self) -> Path:
@@ -297,15 +297,16 @@ def watching(interface: Interface) -> Iterator[None]:
     try:
         place = os.open(interface.folder / _WATCH, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError as error:
-        raise UsageError(f"{interface.name}: n3ic has loaded nothing there any more") from error
+        raise UsageError(f"{interface.name}: n3ic's program is no longer loaded there") from error
     try:
         try:
             fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             who = os.read(place, 20).decode(errors="replace")
             raise UsageError(
-                f"{interface.name}: process {who} runs n3ic xdp watch there, and a decided flow is "
-                "told once: end that one first; n3ic xdp status and serve may run beside it"
+                f"{interface.name}: process {who} runs n3ic xdp watch there, and each decided flow "
+                "is reported once: end that process first; n3ic xdp status and serve may run "
+                "beside it"
             ) from error
         os.truncate(place, 0)
         os.pwrite(place, str(os.getpid()).encode(), 0)

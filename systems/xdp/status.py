@@ -204,7 +204,7 @@ def alarms(status: ProgramStatus) -> Iterator[tuple[str, str]]:
         )
     if status.aside.get("flow cache full"):
         full = status.aside["flow cache full"]
-        yield "full", f"{full:,} packets found no room in the flow table: load with more --flows"
+        yield "full", f"no room in the flow table for {full:,} packets: load with more --flows"
     if status.excess:
         yield (
             "excess",

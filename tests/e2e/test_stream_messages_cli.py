@@ -68,7 +68,7 @@ def test_what_is_sent_is_received_and_ctrl_c_ends_it(tmp_path):
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in said
-    assert "1 messages computed, 9 packets came" in said
+    assert "1 messages computed, 9 packets received" in said
     assert "lost packets: of a message whose size the receiver does not take: 1" in said
 
 

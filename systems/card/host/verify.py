@@ -92,7 +92,7 @@ def _collect(
             check_answer(card, requests[number], answer)
         queue.clear()
         if running.next(tenant) is not None:
-            raise VerifyError(f"the card: tenant {tenant} has a superfluous answer")
+            raise VerifyError(f"the card: tenant {tenant} has more answers than requests")
 
 
 def check_answer(card: SoftwareCard, request: RequestFrame, answer: CardAnswer) -> None:

@@ -115,7 +115,9 @@ def _check_changes(
         raise VerifyError(f"the card: {graph.name} answers after graphs/{remove}")
     switch.load(changes[come])
     if _entries(switch) != before:
-        raise VerifyError(f"the card: {graph.name} differs from before after graphs/{come}")
+        raise VerifyError(
+            f"the card: {graph.name} answers otherwise than before after graphs/{come}"
+        )
     return 1
 
 

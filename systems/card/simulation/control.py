@@ -178,7 +178,9 @@ class ControlPlane:
             new = scaled(state, load_wanted, due, rules)
             self._scaling[chain] = replace(new, instances=len(where))
             if new.instances > len(where):
-                self._take(*self._held().another(chain, self._now, self._busy(), switch=False))
+                self._take(
+                    *self._pinned_early().another(chain, self._now, self._busy(), switch=False)
+                )
                 self._scaling[chain] = Scaling(len(where))
             elif new.instances < len(where) and (others or len(where) > 1 or not users):
                 self._deschedule(where[-1])
@@ -227,7 +229,7 @@ class ControlPlane:
         for serving in self._regions.serving.values():
             for task in serving:
                 spare[task] = spare.get(task, -filled.get(task, 0.0)) + 1
-        self._take(*self._held().use(chain, self._now, spare, self._busy()))
+        self._take(*self._pinned_early().use(chain, self._now, spare, self._busy()))
 
     def _runs(self, chain: Chain) -> bool:
         return set(chain) <= {t for c in self._regions.serving.values() for t in c}
@@ -240,7 +242,7 @@ class ControlPlane:
             for i, c in self._regions.serving.items()
         }
 
-    def _held(self) -> SimRegions:
+    def _pinned_early(self) -> SimRegions:
         """Return the regions, pinning those that have not yet served for the minimum time."""
         hold = self._scenario.board.hold
         pinned = (

@@ -163,7 +163,7 @@ class _Simulation:
                     # At most until the next monitoring, which may change the rate.
                     yield self.env.timeout(min(wait, self._cycles(board.monitor)))
                     continue
-                lane.watched.bucket.take(cost, int(self.env.now))
+                lane.watched.bucket.spend(cost, int(self.env.now))
             lane.queue.popleft()
             counts.queued -= 1
             counts.inside += 1

@@ -50,7 +50,7 @@ class TokenBucket:
         # 1 << 40 cycles outlast any simulation but still add to a time without overflow.
         return max(1, int(missing / self._rate) + 1) if self._rate else 1 << 40
 
-    def take(self, cost: float, now: int) -> None:
+    def spend(self, cost: float, now: int) -> None:
         """Take a packet's tokens; the balance may become negative."""
         self._fill(now)
         self._tokens -= cost

@@ -162,9 +162,9 @@ def one_cpu() -> Iterator[int]:
     """Keep this thread on one CPU, and return its number."""
     # The scores are in a per-CPU map, so the run and the read must happen on one CPU.
     allowed = os.sched_getaffinity(0)
-    chosen = max(allowed)
-    os.sched_setaffinity(0, {chosen})
+    cpu = max(allowed)
+    os.sched_setaffinity(0, {cpu})
     try:
-        yield chosen
+        yield cpu
     finally:
         os.sched_setaffinity(0, allowed)

@@ -58,15 +58,15 @@ def flows(rng: np.random.Generator, start: int, count: int, *, changed: bool) ->
 
     Before the change, an attack has a large question; after it, a large answer.
     """
-    made = []
+    demo_flows = []
     for number in range(start, start + count):
         client = struct.pack(">I", (10 << 24) + number)
         sizes = rng.integers(30, 1250, 4)
         mark = sizes[2:] if changed else sizes[:2]
         frames = [_frame(client, _SERVER, _PORTS, int(size)) for size in sizes[:2]]
         frames += [_frame(_SERVER, client, _PORTS[::-1], int(size)) for size in sizes[2:]]
-        made.append(DemoFlow(frames, int(mark.max() > _LARGE)))
-    return made
+        demo_flows.append(DemoFlow(frames, int(mark.max() > _LARGE)))
+    return demo_flows
 
 
 def _frame(source: bytes, destination: bytes, ports: tuple[int, int], size: int) -> bytes:

@@ -236,10 +236,10 @@ class FlowStream:
         """Wait for threads to end, for at most ``seconds``."""
         end = None if seconds is None else time.monotonic() + seconds
         while alive := [thread for thread in threads if thread.is_alive()]:
-            left = _POLL_S if end is None else min(_POLL_S, end - time.monotonic())
-            if left <= 0:
+            wait_s = _POLL_S if end is None else min(_POLL_S, end - time.monotonic())
+            if wait_s <= 0:
                 return
-            alive[0].join(left)
+            alive[0].join(wait_s)
             self.figures.waiting = {
                 name: (len(c), c.highest, c.room)
                 for name, c in (("packets", self._frames), ("flows", self._flows))
@@ -314,10 +314,10 @@ class FlowStream:
             commit_in_time()
         if meter and (self._ended or not self._folder):
             point = replace(point, ending=True)
-            left = True
-            while left:
+            more = True
+            while more:
                 came_ns = time.monotonic_ns()
-                left = meter.end(END_FLOWS)
+                more = meter.end(END_FLOWS)
                 give(meter.records(), came_ns)
                 commit_in_time()
             f.meter = meter.counters()

@@ -44,12 +44,14 @@ def run_stream(
     places = [sink for sink in sinks if isinstance(sink, str)]
     if len({*places}) < len(places):
         raise UsageError("--sink: the same place is named twice")
-    chosen = StreamModel(model, features)
+    stream_model = StreamModel(model, features)
     with ExitStack() as stack:
         opened = open_source(source, model)
         stack.callback(opened.close)
-        writers = [open_sink(sink, chosen) if isinstance(sink, str) else sink for sink in sinks]
-        stream = FlowStream(opened, chosen, writers, settings)
+        writers = [
+            open_sink(sink, stream_model) if isinstance(sink, str) else sink for sink in sinks
+        ]
+        stream = FlowStream(opened, stream_model, writers, settings)
         if metrics:
             from n3ic.systems.stream.flows.metrics import serving
 

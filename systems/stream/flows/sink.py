@@ -170,9 +170,9 @@ def open_sink(text: str, model: StreamModel) -> StreamSink:
     """
     name, scheme, _ = text.partition("://")
     if scheme:
-        known = (*SCHEMES, *plugins.names(GROUP))
-        if name not in known:
-            raise UsageError(f"sink {text!r}: {did_you_mean(name, known)}known: {', '.join(known)}")
+        kinds = (*SCHEMES, *plugins.names(GROUP))
+        if name not in kinds:
+            raise UsageError(f"sink {text!r}: {did_you_mean(name, kinds)}known: {', '.join(kinds)}")
         module = import_module(f"{_HERE}.{name}") if name in SCHEMES else plugins.load(GROUP, name)
     else:
         suffix = Path(text).suffix.lower()

@@ -101,8 +101,8 @@ def open_source(text: str, model: Classifier) -> Source:
         DataError: The source cannot be opened.
     """
     name, _, rest = text.partition(":")
-    known = {*OWN, *plugins.names(GROUP)}
-    if name in known and _:
+    kinds = {*OWN, *plugins.names(GROUP)}
+    if name in kinds and _:
         opener = import_module(OWN[name]) if name in OWN else plugins.load(GROUP, name)
         source: Source = opener.open_source(rest, model)
         return source
@@ -110,8 +110,8 @@ def open_source(text: str, model: Classifier) -> Source:
         return open_source(f"capture:{text}", model)
     if text in {interface for _, interface in socket.if_nameindex()}:
         return open_source(f"interface:{text}", model)
-    hint = did_you_mean(name, known) if _ else ""
+    hint = did_you_mean(name, kinds) if _ else ""
     raise UsageError(
         f"source {text!r}: {hint}no such file or network interface; expected a capture, - for "
-        f"standard input, an interface, or one of {', '.join(f'{n}:...' for n in sorted(known))}"
+        f"standard input, an interface, or one of {', '.join(f'{n}:...' for n in sorted(kinds))}"
     )

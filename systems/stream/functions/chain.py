@@ -123,7 +123,9 @@ def _problems(chain: FunctionChain) -> list[str]:
     problems += [
         f"function {n!r}: a name is a-z, 0-9, _, -" for n in names if not _NAME.fullmatch(n)
     ]
-    problems += [f"{n} is there twice" for n in dict.fromkeys(places) if places.count(n) > 1]
+    problems += [
+        f"{n} is named twice, expected once" for n in dict.fromkeys(places) if places.count(n) > 1
+    ]
     problems += [
         f"{what}: expected {least} to {most}, got {count}"
         for what, count, least, most in (
@@ -144,11 +146,13 @@ def _problems(chain: FunctionChain) -> list[str]:
     ends = [("receive", n) for n in chain.receive]
     ends += [(f.name, n) for f in chain.function for n in (f.next, *f.routes) if n]
     problems += [
-        f"{of}: there is no function or port {name!r}; {did_you_mean(name, places)}".rstrip("; ")
+        f"{of}: no function or port {name!r}; {did_you_mean(name, places)}".rstrip("; ")
         for of, name in ends
         if name not in places
     ]
-    return problems or [f"packets of {n} come back to it" for n in _circle(chain)]
+    return problems or [
+        f"packets of {n} come back to it, expected a chain without a circle" for n in _circle(chain)
+    ]
 
 
 def _circle(chain: FunctionChain) -> list[str]:

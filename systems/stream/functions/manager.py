@@ -74,7 +74,7 @@ class FunctionManager:
             assert self._process.stdout is not None  # noqa: S101 - it is a pipe
             self.output = self._process.stdout
             if self.output.readline() != b"ready\n":
-                raise N3icError(f"the manager ended {self._process.wait(_ANSWER_S)}")
+                raise N3icError(f"the manager ended with {self._process.wait(_ANSWER_S)}")
             self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             stack.enter_context(self._control)
             self._control.settimeout(_ANSWER_S)
@@ -117,7 +117,7 @@ class FunctionManager:
         statistics = self.output.read()
         code = self._process.wait(_ANSWER_S)
         if code:
-            raise N3icError(f"the manager ended {code}; packets that it had are lost")
+            raise N3icError(f"the manager ended with {code}; the packets that it held are lost")
         return with_balance(json.loads(statistics))
 
     def _kill(self) -> None:

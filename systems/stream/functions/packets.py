@@ -163,7 +163,10 @@ class SharedPackets:
         self._area = pieces[1]
         self._at = ctypes.c_void_p(self._area.ctypes.data)
         if not self._library.function_check(self._at, len(self._area)):
-            raise N3icError("the manager's memory has another layout than expected")
+            raise N3icError(
+                "the manager's memory has an unexpected layout: start the manager and the function "
+                "with the same version of n3ic"
+            )
         self._columns: tuple[NDArray[Any], ...] = tuple(
             np.zeros(batch, dtype=t)
             for t in (np.uint64, np.uint64, np.uint32, np.uint32, np.uint64, np.uint32)
@@ -325,6 +328,6 @@ def _zone(library: ctypes.CDLL, name: str) -> NDArray[np.uint8]:
     size = ctypes.c_size_t()
     start = library.secondary_zone(name.encode(), ctypes.byref(size))
     if not start:
-        raise N3icError(f"the manager's memory zone {name} is not there")
+        raise N3icError(f"the manager's memory zone {name} is missing")
     memory = (ctypes.c_uint8 * size.value).from_address(start)
     return np.frombuffer(memoryview(memory), dtype=np.uint8)

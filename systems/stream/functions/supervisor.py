@@ -139,7 +139,7 @@ class ChainSupervisor:
             for name, process in self._processes.items():
                 with suppress(subprocess.TimeoutExpired):
                     code = process.wait(_STARTING_S)
-                    raise N3icError(f"function {name} ended {code} before the first packet")
+                    raise N3icError(f"function {name} ended with {code} before the first packet")
 
     def _gone(self, name: str, process: subprocess.Popen[bytes]) -> None:
         code = process.wait()
@@ -213,7 +213,7 @@ class ChainSupervisor:
                 self._change(what, name)
             case ["start" | "stop" | "kill", name]:
                 names = ", ".join(self._functions)
-                raise UsageError(f"there is no function {name!r}, expected one of {names}")
+                raise UsageError(f"no function {name!r}, expected one of {names}")
             case _:
                 raise UsageError("expected status, end, start NAME, stop NAME or kill NAME")
         return {}

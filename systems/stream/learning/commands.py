@@ -245,7 +245,7 @@ def second_stage(
 
     kinds = KINDS if kind == "both" else tuple(k for k in KINDS if k == kind)
     if not kinds:
-        raise UsageError(f"--kind is trees, mlp or both, not {kind!r}")
+        raise UsageError(f"--kind: expected trees, mlp or both, got {kind!r}")
     if write is not None:
         if len(kinds) > 1:
             raise UsageError("--write writes one second stage: add --kind trees or --kind mlp")

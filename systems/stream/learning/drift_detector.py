@@ -128,7 +128,7 @@ class DriftDetector:
         seed: int = 0,
     ) -> None:
         if len(reference) < _FEWEST:
-            raise UsageError(f"{len(reference)} reference flows: {_FEWEST} or more are expected")
+            raise UsageError(f"expected {_FEWEST} reference flows or more, got {len(reference)}")
         self._statistics = FlowStatistics(model, reference[::2])
         # Flows that chose the cells are distributed over them differently from new flows.
         own = self._statistics.of(reference[1::2])

@@ -119,7 +119,7 @@ def _agent(model: Classifier, reference: ReplayedFlows, seed: int) -> HostTrees:
     from n3ic.training.input_bits import boosted_trees
 
     if len(np.unique(reference.label)) < 2:
-        raise UsageError("the reference has flows of one class: labels of two are expected")
+        raise UsageError("expected reference flows of two classes, got one")
     columns = columns_of(model, reference.features)
     trees = boosted_trees(columns, reference.label, rounds=_PROXY_ROUNDS, seed=seed)
     return HostTrees.of_boosted(trees, model.input.features, model.classes)
@@ -149,8 +149,8 @@ def _ours(
 def _adwin(values: NDArray[np.float64], delta: float) -> list[int]:
     with needed("comparing with ADWIN"):
         from river.drift import ADWIN
-    made: Any = ADWIN  # river has no types
-    detector, out = made(delta=delta), []
+    detector_class: Any = ADWIN  # river has no types
+    detector, out = detector_class(delta=delta), []
     for number, value in enumerate(values.tolist(), 1):
         detector.update(value)
         if detector.drift_detected:

@@ -67,7 +67,9 @@ class LabelFile:
         try:
             with self.path.open("rb") as stream:
                 if stream.seek(0, io.SEEK_END) < self._at:
-                    raise DataError(f"{self.path}: it has become shorter: labels are only added")
+                    raise DataError(
+                        f"{self.path}: the file has become shorter, expected only new labels"
+                    )
                 stream.seek(self._at)
                 data = stream.read(_READ)
         except FileNotFoundError:
@@ -81,7 +83,9 @@ class LabelFile:
         """The labels of the lines that end in some data; the last line may wait for its end."""
         *lines, self._partial_line = (self._partial_line + data).split(b"\n")
         if max(map(len, [*lines, self._partial_line])) > MAX_LINE:
-            raise DataError(f"{self.path}: a line of more than {MAX_LINE:,} bytes; no labels")
+            raise DataError(
+                f"{self.path}: expected lines of at most {MAX_LINE:,} bytes, got a longer one"
+            )
         labels = []
         for line in lines:
             self._line += 1

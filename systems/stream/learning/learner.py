@@ -172,7 +172,7 @@ class OnlineLearner:
             UsageError: No model ran before.
         """
         if not self.former:
-            raise UsageError("there is no former model to go back to")
+            raise UsageError("no former model to go back to")
         self._swap_in(self.former[-1], reason, back=True)
 
     # --- decisions -------------------------------------------------------------------------

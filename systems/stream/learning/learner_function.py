@@ -104,9 +104,14 @@ class LearnerFunction(MeterFunction):
             LearningFolder.begin(folder, self.model, settings)
         opened = LearningFolder(folder, push, now=_now)
         if not opened.model_file(self.model.digest).exists():
-            raise UsageError(f"options.folder: {folder} learns from another model")
+            raise UsageError(
+                f"options.folder: {folder} learns from another model, "
+                f"expected {self.model.digest[:12]}"
+            )
         if opened.learner.settings != settings:
-            raise UsageError(f"options.folder: {folder} has {opened.learner.settings}")
+            raise UsageError(
+                f"options.folder: {folder}: expected {settings}, got {opened.learner.settings}"
+            )
         return opened
 
     def _handle_records(self, records: Records) -> NDArray[np.int64]:

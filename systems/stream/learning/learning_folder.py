@@ -91,7 +91,7 @@ class LearningFolder:
     def learner(self) -> OnlineLearner:
         """The learner; after an error, :meth:`up_to_date` must restore it first."""
         if self._learner is None:
-            raise DataError(f"{self._log.path}: it begins without a model")
+            raise DataError(f"{self._log.path}: expected a log that begins with a model")
         return self._learner
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class LearningFolder:
         """
         with self.up_to_date():
             if not self.learner.former:
-                raise UsageError(f"{self.folder}: there is no former model to go back to")
+                raise UsageError(f"{self.folder}: no former model to go back to")
             self._note("rollback", {"reason": reason})
             self.learner.roll_back(reason)
             if push_error := self.decisions[-1]["error"]:
@@ -160,7 +160,7 @@ class LearningFolder:
         what = entry["what"]
         where = f"{self._log.path}, line {entry['n'] + 1}"
         if what not in _GIVEN or (what == "begin") != (self._learner is None):
-            raise DataError(f"{where}: {what!r} was not decided again")
+            raise DataError(f"{where}: {what!r} does not follow from the lines before it")
         if what == "begin":
             self._begin(entry, where)
         elif what == "rollback":

@@ -65,7 +65,7 @@ class ChainedLog:
         """
         size = os.fstat(self._handle).st_size
         if size < self._end:
-            raise DataError(f"{self.path}: it has become shorter: expected a log that only grows")
+            raise DataError(f"{self.path}: the log has become shorter, expected it only to grow")
         data = os.pread(self._handle, size - self._end, self._end)
         for line in data.splitlines(keepends=True):
             if not line.endswith(b"\n"):

@@ -93,7 +93,7 @@ def flows_of(path: str | Path, model: Classifier, dataset: str | None = None) ->
         raise UsageError(f"{path}: {model.name} has no meter: give a table of flows")
     parts = [records for records, _ in meter_capture(path, model.meter) if len(records)]
     if not parts:
-        raise DataError(f"{path}: no flow in it")
+        raise DataError(f"{path}: expected flows, got none")
     records = np.concatenate(parts)
     features = features_read(model, model.meter.feature_names, records)
     return ReplayedFlows(features, np.full(len(features), -1, np.int64), records)

@@ -55,7 +55,7 @@ class PartialMessage:
         row: row of the tensor that it fills.
         size: its size in bytes.
         part: bytes of the message in each packet but the last.
-        seen: which packets have come, bool, shape ``(packets,)``.
+        received: which packets have come, bool, shape ``(packets,)``.
         missing: how many packets have not come.
         first_ns: when the first packet came, by :func:`time.monotonic_ns`.
         last_ns: when the last packet came; 0 until then.
@@ -66,7 +66,7 @@ class PartialMessage:
     row: int
     size: int
     part: int
-    seen: NDArray[np.bool_]
+    received: NDArray[np.bool_]
     missing: int
     first_ns: int
     last_ns: int = 0
@@ -201,7 +201,7 @@ class MessageAssembly:
             self._end(message, PacketFault.EXPIRED)
             self._give_back(message.row)
             self.counts.expired += 1
-            self.counts.refused[PacketFault.EXPIRED] += len(message.seen) - message.missing
+            self.counts.refused[PacketFault.EXPIRED] += len(message.received) - message.missing
         return over
 
     def _run(
@@ -230,13 +230,13 @@ class MessageAssembly:
         same = (headers["size"][run] == message.size) & (part[run] == message.part)
         fault[run[~same]] = PacketFault.CONFLICTING
         run, number = run[same], number[same]
-        fresh = ~message.seen[number]
+        fresh = ~message.received[number]
         if (np.diff(number) <= 0).any():  # a packet may have come twice in this run
             only = np.zeros(len(number), dtype=np.bool_)
             only[np.unique(number, return_index=True)[1]] = True
             fresh &= only
         fault[run[~fresh]] = PacketFault.DOUBLED
-        message.seen[number[fresh]] = True
+        message.received[number[fresh]] = True
         message.missing -= int(fresh.sum())
         rows[run] = message.row
         if not message.missing:
@@ -257,7 +257,7 @@ class MessageAssembly:
         packets = int(header["packets"])
         message = PartialMessage(
             *(key[0], key[1], row, int(header["size"]), part),
-            seen=np.zeros(packets, dtype=np.bool_),
+            received=np.zeros(packets, dtype=np.bool_),
             missing=packets,
             first_ns=now_ns,
         )

@@ -186,7 +186,7 @@ class MessageBatches:
                 burst.mark.result()
 
     @property
-    def seen(self) -> int:
+    def received(self) -> int:
         """Number of packets that came, refused ones included."""
         return self.counts.assembly.packets
 

@@ -176,7 +176,7 @@ class _Lane:
     @property
     def settled(self) -> int:
         """Number of packets that are no longer on their way."""
-        return self.pipeline.seen + self.pipeline.counts.kernel_refused
+        return self.pipeline.received + self.pipeline.counts.kernel_refused
 
 
 def _exchange(

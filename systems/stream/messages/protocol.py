@@ -72,7 +72,7 @@ FAULT_TEXTS = {
     PacketFault.MALFORMED: "size, offset, number and count contradict one another",
     PacketFault.WRONG_SIZE: "of a message whose size the receiver does not take",
     PacketFault.CONFLICTING: "contradicts an earlier packet of its message",
-    PacketFault.DOUBLED: "came before",
+    PacketFault.DOUBLED: "received before",
     PacketFault.LATE: "of a message that is complete or expired",
     PacketFault.NO_ROOM: "no room for another message",
     PacketFault.EXPIRED: "of a message that stayed incomplete",

@@ -101,7 +101,10 @@ def serve_model(
             for outcome in pipeline.flush():
                 line(json.dumps(described(outcome)))
         finally:
-            note(f"{counts.computed:,} messages computed, {counts.assembly.packets:,} packets came")
+            note(
+                f"{counts.computed:,} messages computed, "
+                f"{counts.assembly.packets:,} packets received"
+            )
             for reason, count in counts.lines():
                 note(f"lost {reason}: {count:,}")
 

@@ -144,7 +144,7 @@ def train_on_stream(
 
     Raises:
         DeviceMemoryError: The network or the messages do not fit the device.
-        N3icError: No message came in time.
+        N3icError: No message arrived in time.
     """
     order = np.random.default_rng(seed).permutation(len(task.payloads))
     payloads = task.payloads[order[: len(order) // batch * batch]]
@@ -167,22 +167,22 @@ def train_on_stream(
             port = int(sock.getsockname()[1])
             sender.order(SendOrder(port, 1, range(count), part, batch * _IN_FLIGHT))
             outcomes: list[BatchOutcome] = []
-            seen, end = -1, 0.0
+            received, end = -1, 0.0
             while counts.assembly.ended < count:
                 outcomes += pipeline.step(0.02)
-                if seen < pipeline.seen:
-                    seen, end = pipeline.seen, time.monotonic() + _TIMEOUT_S
+                if received < pipeline.received:
+                    received, end = pipeline.received, time.monotonic() + _TIMEOUT_S
                 elif time.monotonic() > end:
                     break  # of some messages, not a single packet came
                 lost = counts.assembly.ended - counts.assembly.complete
                 ended = counts.computed + counts.device_memory + lost
-                sender.report_counts(pipeline.seen + counts.kernel_refused, ended)
+                sender.report_counts(pipeline.received + counts.kernel_refused, ended)
             outcomes += pipeline.flush()
-            sender.report_counts(pipeline.seen + counts.kernel_refused, count)
+            sender.report_counts(pipeline.received + counts.kernel_refused, count)
             while sender.begun() is None:
                 time.sleep(_PAUSE_S)
         if not outcomes:
-            raise N3icError(f"no message of {size:,} bytes came in {_TIMEOUT_S:.0f} s")
+            raise N3icError(f"no message of {size:,} bytes arrived within {_TIMEOUT_S:.0f} s")
         first = min(m.first_ns for out in outcomes for m in out.messages)
         figures = TrainedStream(
             way=way.name,

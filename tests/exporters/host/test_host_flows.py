@@ -175,7 +175,9 @@ def test_every_link_type(small: Path, tmp_path: Path, link: int) -> None:
     frames = list(fuzz_frames(r, 200, [0, 1, 100]))
     (tmp_path / "c.pcap").write_bytes(pcap(link, frames, 1000, "<"))
     check_capture(small, SMALL, tmp_path / "c.pcap", tmp_path)
-    assert ("its link type, 7, is not known" in run(small, tmp_path / "c.pcap")[2]) == (link == 7)
+    assert ("its link type is 7, which is unknown" in run(small, tmp_path / "c.pcap")[2]) == (
+        link == 7
+    )
     bare = [(f[14:], max(0, n - 14), t) for f, n, t in frames]
     (tmp_path / "c.pcap").write_bytes(pcap(link, bare, 1000, ">"))
     check_capture(small, SMALL, tmp_path / "c.pcap", tmp_path)

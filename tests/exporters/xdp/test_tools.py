@@ -364,7 +364,7 @@ def test_who_watches_an_interface_that_goes_is_told_in_a_line(link, exported, co
         subprocess.run(["ip", "link", "del", extra], check=True)
     _, error = watch.communicate(timeout=600)
     assert error.strip().splitlines()[-1] == (
-        f"n3ic: error: {extra}: the interface is gone, and its program with it"
+        f"n3ic: error: {extra}: the interface was removed, and its program with it"
     )
     assert "Traceback" not in error
     assert watch.returncode == 2
@@ -672,7 +672,7 @@ def test_a_second_load_and_somebody_elses_program_are_refused(
         program = foreign.programs["foreign"]
         libbpf.attach(index, program, "native")
         try:
-            with pytest.raises(UsageError, match="somebody else's"):
+            with pytest.raises(UsageError, match="of another tool"):
                 n3ic("load", one, exported)
             with pytest.raises(UsageError, match="not n3ic's"):
                 n3ic("unload", one)
@@ -898,8 +898,8 @@ def test_policies_that_hold_for_later_packets(text, expected):
         ("benign=block:prefix:0", "0 bits"),
         ("benign=block:prefix:33", "not a number below 33"),
         ("benign=block:host,ttl=x", "expected seconds"),
-        ("benign=drop,ttl=5", "for what"),
-        ("benign=rate-limit:5", "for what"),
+        ("benign=drop,ttl=5", "expected ,for=flow"),
+        ("benign=rate-limit:5", "expected ,for=flow"),
         ("benign=rate-limit:0,for=host", "a rate is 1 to"),
         ("benign=drop,near=5", "no option 'near=5'"),
         ("undecided=block:host", "only decisions"),

@@ -328,8 +328,8 @@ def check(case: Case) -> bool:
 def scarce_of(case: Case, stands: np.ndarray, g: int, why: str) -> set[str | int]:
     """What is said to be scarce; it is of the graph's own. Nothing where there is no instance."""
     flow = case.graphs[g][2]
-    if why.startswith("there is no room for "):
-        missing = why.removeprefix("there is no room for ").split(", ")
+    if why.startswith("no room for "):
+        missing = why.removeprefix("no room for ").split(", ")
         assert missing == [f"a{t}" for t in sorted(flow) if not stands[t].any()]
         return set()
     names = {part.split(" (")[0] for part in why.split("; ")}

@@ -54,7 +54,7 @@ def test_a_mistake_is_one_line(tmp_path):
 def test_a_simulated_card_that_cannot_be_is_one_line(tmp_path):
     random_model((64, 40, 3), np.random.default_rng(0)).save(tmp_path / "model.n3ic")
     for simulate, said, code in (
-        (("2",), "NODE=TARGET expected", 2),
+        (("2",), "expected NODE=TARGET", 2),
         (("2=p4",), "unknown simulated card 'p4'", 2),
         (("9=netfpga",), "the ring has nodes 1 to 4", 1),
         (("2=netfpga", "3=netfpga"), "no network connects", 1),

@@ -58,7 +58,7 @@ def test_the_rows_of_a_table_are_computed(n3ic, tmp_path):
     [
         ("run m.n3ic --split half", 2, "expected output, input, replicated"),
         ("run m.n3ic --split output,input,output", 2, "expected one or 2 of them"),
-        ("run m.n3ic --card 3=here", 2, "NODE=HOST:PORT expected"),
+        ("run m.n3ic --card 3=here", 2, "expected NODE=HOST:PORT"),
         ("run m.n3ic --card 9=127.0.0.1:9", 1, "node 9: expected a node of the ring, 1 to"),
         ("run m.n3ic --plan m.n3ic", 1, "not a JSON file"),
         ("run m.n3ic --plan plan.json --nodes 4", 2, "the plan plan.json has 2"),

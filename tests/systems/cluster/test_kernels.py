@@ -220,7 +220,7 @@ def in_slices(packet):
         (lambda: list(held_rows().arrived(replace(SLICE, end=3))), "not a slice"),
         (lambda: list(held_rows().arrived(replace(SLICE, count=7))), "not a slice"),
         (lambda: list(held_rows().arrived(replace(SLICE, offset=1))), "not a slice"),
-        (lambda: in_slices(SLICE), "came twice"),
+        (lambda: in_slices(SLICE), "arrived twice"),
         (lambda: held_rows().perform_task(SLICE), "takes no task"),
         (
             lambda: list(SparseKernel((4, 4)).arrays_of(1, 1)[1].perform_task(task_of(0, 0))),

@@ -168,7 +168,7 @@ def sums(offset=0, row=0):
     ("packets", "message"),
     [
         ([sums(offset=7)], "no part at word 7"),
-        ([sums(), sums()], "came twice"),
+        ([sums(), sums()], "arrived twice"),
         ([sums(row=r) for r in range(65)], "more than 64 rows"),
     ],
 )

@@ -251,7 +251,8 @@ static void meter_capture(struct output *o, const char *path, uint64_t limit) {
     }
     if (is_unread) {
         char why[96];
-        snprintf(why, sizeof why, "no packet can be read: the link type %" PRIu32 " is unknown",
+        snprintf(why, sizeof why,
+                 "nothing can be read, because its link type is %" PRIu32 ", which is unknown",
                  link);
         fail(name, why);
     }

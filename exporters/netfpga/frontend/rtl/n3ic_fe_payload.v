@@ -49,15 +49,15 @@ module n3ic_fe_payload #(
     wire           go   = valid && meta_valid;
     // A frame for the card leaves; without the bypass, only after it is known to be sound.
     wire           lost = kind == 3'd0 || (BYPASS == 0 && sound_valid && !sound);
-    wire           held = !lost && BYPASS == 0 && !sound_valid;
+    wire           stall = !lost && BYPASS == 0 && !sound_valid;
     wire [15:0]    now  = begun ? left : length;
-    wire           emit = go && !lost && !held && !done && (begun || index == skip);
+    wire           emit = go && !lost && !stall && !done && (begun || index == skip);
     wire           more = !last && now > W - turn;  // it needs the next beat, too
     wire           ends = now <= W || last;
     wire           can  = emit && (!more || beat_valid) && (!ends || sound_valid);
     wire           leave = can && (!out_valid || out_ready);
     // A beat is finished when its bytes have left, or when none of them is to leave.
-    wire           used = go && !held && (emit ? leave : 1'b1) && (!last || sound_valid);
+    wire           used = go && !stall && (emit ? leave : 1'b1) && (!last || sound_valid);
     assign beat_pop = beat_valid && (!valid || used);
     assign meta_pop = used && last;
     wire [16*W-1:0] pair = {more ? beat_data : {8*W {1'b0}}, data};

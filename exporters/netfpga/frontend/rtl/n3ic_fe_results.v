@@ -130,9 +130,9 @@ module n3ic_fe_results #(
     wire   leave = out_valid && out_ready;
     assign take = there && (closing ? leave && out_last : level <= W);
     wire [LW-1:0]    base = !leave ? level : level >= W ? level - W : {LW {1'b0}};
-    wire [8*CAP-1:0] kept = leave ? bytes >> (8*W) : bytes;
+    wire [8*CAP-1:0] rest_bytes = leave ? bytes >> (8*W) : bytes;
     always @(posedge clk) begin
-        bytes <= take ? kept | ({{(8*CAP - 8*ITEM) {1'b0}}, item} << {base, 3'b000}) : kept;
+        bytes <= take ? rest_bytes | ({{(8*CAP - 8*ITEM) {1'b0}}, item} << {base, 3'b000}) : rest_bytes;
         level <= take ? base + size : base;
         if (take) begin
             closing        <= close;

@@ -125,18 +125,18 @@ module n3ic_fe_rows #(
     assign in_ready = (open ? !ended || (finish && !stream && !(in_stream && in_first)) : !(in_stream && in_first) && !rst)
         && level <= W + REST;
     wire absorb = in_valid && in_ready;
-    reg  [8*CAP-1:0] kept;
+    reg  [8*CAP-1:0] rest_bytes;
     reg  [LW-1:0]    base;
     always @* begin
-        kept = bytes;
+        rest_bytes = bytes;
         base = level;
         for (j = 0; j <= N; j = j + 1)
             if (item && fire && k == j) begin
-                kept = from >> (8 * ROW * j);
+                rest_bytes = from >> (8 * ROW * j);
                 base = level - (state == HEAD ? 16 : 0) - ROW * j;
             end
         if (state == SKIP || (finish && !stream)) begin
-            kept = {8*CAP {1'b0}};
+            rest_bytes = {8*CAP {1'b0}};
             base = {LW {1'b0}};
         end
     end
@@ -152,10 +152,10 @@ module n3ic_fe_rows #(
             tag    <= in_tag;
         end else begin
             if (absorb && !skips) begin
-                bytes <= kept | ({{(8*CAP - 8*W) {1'b0}}, in_data} << {base, 3'b000});
+                bytes <= rest_bytes | ({{(8*CAP - 8*W) {1'b0}}, in_data} << {base, 3'b000});
                 level <= base + in_count;
             end else begin
-                bytes <= skips ? {8*CAP {1'b0}} : kept;
+                bytes <= skips ? {8*CAP {1'b0}} : rest_bytes;
                 level <= skips ? {LW {1'b0}} : base;
             end
             if (fire && item) begin

@@ -110,7 +110,7 @@ module n3ic_fe_tcp #(
     reg [2:0]  r_state;
     reg        hit, vacant, feed, was_saved, was_full, is_sound;
     reg [SW-1:0] sel;
-    reg [META_W-1:0] held;  // a copy: after the last beat, the input shows the next frame's fields
+    reg [META_W-1:0] meta_copy;  // after the last beat, the input shows the next frame's fields
     wire [47:0] s_mac;
     wire [31:0] s_ip, s_seq, s_ack;
     wire [15:0] s_port, s_own, s_length, s_window, s_mss;
@@ -118,7 +118,7 @@ module n3ic_fe_tcp #(
     /* verilator lint_off UNUSEDSIGNAL */
     wire [9:0]  s_kind;
     /* verilator lint_on UNUSEDSIGNAL */
-    assign {s_kind, s_length, s_mac, s_ip, s_port, s_own, s_seq, s_ack, s_flags, s_window, s_mss} = held;
+    assign {s_kind, s_length, s_mac, s_ip, s_port, s_own, s_seq, s_ack, s_flags, s_window, s_mss} = meta_copy;
     wire [3:0]  s_room = room(first[sel], last[sel], head[sel], tail[sel], under_way[sel]);
     wire        in_order = s_seq == rcv_nxt[sel];
     wire        plain = s_flags[ACK] && !s_flags[RST] && !s_flags[SYN];
@@ -316,7 +316,7 @@ module n3ic_fe_tcp #(
         if (saved) was_saved <= 1'b1;
         case (r_state)
             R_IDLE: if (in_valid && in_first) begin
-                held    <= in_meta;
+                meta_copy <= in_meta;
                 r_state <= R_FIND;
             end
             R_FIND: begin

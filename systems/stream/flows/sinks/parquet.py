@@ -52,7 +52,7 @@ class ParquetFile(StreamSink):
     def write(self, batch: FlowBatch, first: int) -> None:
         """See :meth:`StreamSink.write`."""
         if self._is_complete:
-            raise DataError(f"{self.rows} is gone: begin again with another --state and file")
+            raise DataError(f"{self.rows} is missing: begin again with another --state and file")
         for part in self._model.table(batch, first).combine_chunks().to_batches():
             self._file.write(part.serialize().to_pybytes())
 

@@ -119,7 +119,7 @@ class InterfaceSource:
     def _dispatch(self, function: Any, argument: ctypes.c_void_p, packets: int) -> bool:
         packets_read = int(self._c.pcap_dispatch(self._pcap, packets, function, argument))
         if packets_read < 0:
-            raise DataError(f"{self.name}: {self._pcap_error()}; what came before it counts")
+            raise DataError(f"{self.name}: {self._pcap_error()}; the packets before it are counted")
         return packets_read > 0
 
     def _statistics(self) -> _Statistics:

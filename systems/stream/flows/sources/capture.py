@@ -137,7 +137,7 @@ class CaptureFrames:
             warnings.warn(line, N3icWarning, stacklevel=2)
 
 
-_OTHER = "this is not the capture that the state is of; give that one, or another --state"
+_OTHER = "expected the capture that the state belongs to; give that one, or another --state"
 
 
 def _added(frames: Frames, checksums: list[int]) -> list[int]:

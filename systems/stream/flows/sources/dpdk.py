@@ -125,7 +125,7 @@ class DpdkSource:
                         return
                     self._shared.check_manager()
         except N3icError as error:
-            raise DataError(f"{self.name}: {error}; what came before it counts") from error
+            raise DataError(f"{self.name}: {error}; the packets before it are counted") from error
 
     def stop(self) -> None:
         """End :meth:`batches` after the waiting packets; it notices within a tenth of a second."""

@@ -112,14 +112,14 @@ class TopicSource:
 
         at: dict[str, int] = {}
         for number, (begin, _) in self._ends.items():
-            known = position.get(str(number))
-            if known is not None and known < begin:
+            offset = position.get(str(number))
+            if offset is not None and offset < begin:
                 raise DataError(
                     f"{self.name}: partition {number} begins at {begin:,}, the state is at "
-                    f"{known:,}: flows were deleted before they were read; begin with another "
+                    f"{offset:,}: flows were deleted before they were read; begin with another "
                     "--state"
                 )
-            at[str(number)] = begin if known is None else known
+            at[str(number)] = begin if offset is None else offset
         self._reader.assign([TopicPartition(self._topic, int(n), o) for n, o in at.items()])
         while not self._stopped and not (self._until_now and self._is_at_end(at)):
             messages = self._answer(self._reader.consume, MESSAGES, _WAIT_S)

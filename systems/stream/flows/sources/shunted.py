@@ -96,7 +96,9 @@ class ShuntedSource:
             if not message:
                 if frames:
                     return frames, True
-                raise DataError(f"{self.name}: shunted has ended; what came before counts")
+                raise DataError(
+                    f"{self.name}: shunted has ended; the packets before that are counted"
+                )
             size, length, came_ns = HEAD.unpack_from(message.ljust(HEAD.size, b"\0"))
             if size != len(message) or size != HEAD.size + length:
                 self._damaged += 1

@@ -413,7 +413,7 @@ def test_a_wrong_rule_is_found(branches, tmp_path, rule, old, new):
             "commands.txt",
             "police_tenant 4 => 0x1",
             "police_tenant 4 => 0x0",
-            "b/g differs from before",
+            "b/g answers otherwise than before",
         ),
         ("commands.txt", "meter_set_rates tenants 1 ", "meter_set_rates tenants 0 ", "above"),
     ],

@@ -84,7 +84,7 @@ def test_a_bucket_never_lets_more_through_than_burst_and_rate(rate, burst, packe
         now += gap
         now += bucket.wait(cost, now)
         assert bucket.wait(cost, now) == 0
-        bucket.take(cost, now)
+        bucket.spend(cost, now)
         passed.append((now, cost))
     for i, (start, _) in enumerate(passed):
         for j in range(i, len(passed)):

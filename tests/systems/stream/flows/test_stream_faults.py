@@ -185,7 +185,7 @@ def test_a_capture_that_is_not_that_of_the_state_is_refused(path):
     again = folder / "out.jsonl", CallbackSink(Mortal(0), "taker")
     for changed in (bytes(data[:200]) + b"\xff" + bytes(data[201:]), bytes(data[: len(data) // 8])):
         path.write_bytes(changed)
-        with pytest.raises(DataError, match="not the capture that the state is of"):
+        with pytest.raises(DataError, match="expected the capture that the state belongs to"):
             stream(path, model, *again, state=folder / "state", commit_s=0)
     path.write_bytes(bytes(data))
     stream(path, model, *again, state=folder / "state", commit_s=0)

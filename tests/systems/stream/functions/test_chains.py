@@ -152,7 +152,7 @@ def status_of(done):
         ('next = "half"', 'next = "hals"', "no function or port 'hals'; did you mean 'half'"),
         ('next = "net_pcap1"', 'next = "recorder"', "packets of recorder come back to it"),
         ('name = "half"', 'name = "Half"', "function 'Half': a name is"),
-        ('name = "half"', 'name = "count"', "count is there twice"),
+        ('name = "half"', 'name = "count"', "count is named twice"),
         ("net_pcap1,tx", "net_pcap1:tx", "expected a device such as"),
         ('name = "count"', 'name = "count"\ntickets = 1', "count: tickets: expected 64 to"),
         ('["meter", "recorder"]', "[]", "receive: expected 1 to"),

@@ -121,7 +121,9 @@ def test_wrong_options_are_refused(options, change, message):
 
 def test_a_folder_of_something_else_is_refused(options, tmp_path, card):
     LearnerFunction(options, (), Shared()).on_end()
-    with pytest.raises(UsageError, match=r"learned has LearnSettings.*every=300"):
+    with pytest.raises(
+        UsageError, match=r"learned: expected .*every=200.*got LearnSettings.*every=300"
+    ):
         LearnerFunction({**options, "every": 200}, (), Shared())
     card.changed(shunt=0).save(tmp_path / "model.n3ic")
     with pytest.raises(UsageError, match="learned learns from another model"):
@@ -139,7 +141,7 @@ def test_a_fault_of_the_learner_ends_the_function(options, tmp_path):
     while not function.join.counts["flows labelled"]:
         function._thread.join(0.01)
     (tmp_path / "labels.jsonl").write_text("")
-    with pytest.raises(DataError, match="it has become shorter"):
+    with pytest.raises(DataError, match="has become shorter"):
         function.on_end()
 
 

@@ -85,7 +85,7 @@ def test_flows_that_spread_or_gather_are_found_too(model):
 
 
 def test_few_reference_flows_are_refused(model):
-    with pytest.raises(UsageError, match="100 or more"):
+    with pytest.raises(UsageError, match="expected 100"):
         DriftDetector(model, even(np.random.default_rng(0), 99))
 
 

@@ -109,7 +109,7 @@ def test_lines_that_cannot_be_read_are_counted(tmp_path):
     with pytest.raises(DataError, match="shorter"):
         feed.news()
     path.write_bytes(b"x" * (1 << 17))
-    with pytest.raises(DataError, match="no labels"):
+    with pytest.raises(DataError, match="expected lines of at most"):
         LabelFile(path).news()
 
 

@@ -174,7 +174,7 @@ def test_what_came_early_is_on_the_device_before_the_last_packet():
     for way, share in (("pull", 0.512), ("copy", 0.512), ("gather", 0.0)):
         with Rig(way) as rig:
             rig.send(1, data, [0, 1])
-            rig.until(lambda _: rig.pipeline.seen == 2 and not rig.pipeline._in_use)
+            rig.until(lambda _: rig.pipeline.received == 2 and not rig.pipeline._in_use)
             rig.send(1, data, [2, 3])
             (found,) = rig.until(bool)
         assert found.early == share
@@ -214,7 +214,7 @@ def test_a_slow_consumer_costs_messages_and_no_memory():
     with Rig(work=work, batches=2, slots=16) as rig:
         for number in range(6):
             rig.send(number, random_bytes(1000))
-        rig.until(lambda _: rig.pipeline.seen == 24)
+        rig.until(lambda _: rig.pipeline.received == 24)
         counts = rig.pipeline.counts
         assert (counts.assembly.complete, counts.assembly.no_room) == (2, 4)
         assert counts.to_dict()["refused"] == {"no_room": 16}
@@ -247,7 +247,7 @@ def test_a_full_socket_is_counted():
             rig.send(number, random_bytes(1000))
         refused = refused_by_kernel(rig.sock)
         assert refused > 0
-        rig.until(lambda _: rig.pipeline.seen == 160 - refused)
+        rig.until(lambda _: rig.pipeline.received == 160 - refused)
         assert rig.pipeline.counts.kernel_refused == refused
         assert ("packets: the socket's buffer was full", refused) in rig.pipeline.counts.lines()
 
