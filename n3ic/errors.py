@@ -164,7 +164,7 @@ def needed(by: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        found = missing_library(error, by)
-        if found is None:
+        advice = missing_library(error, by)
+        if advice is None:
             raise
-        raise found from error
+        raise advice from error

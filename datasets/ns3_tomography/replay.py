@@ -73,9 +73,9 @@ def replay(
     congested, margins = [], []
     for queue in order:
         model = models[queue]
-        seen = model.infer(model.encode(table.features))
-        congested.append(seen.classes == model.classes.index(_POSITIVE))
-        margins.append(seen.margins)
+        inference = model.infer(model.encode(table.features))
+        congested.append(inference.classes == model.classes.index(_POSITIVE))
+        margins.append(inference.margins)
     return Replay(tuple(order), np.stack(congested, axis=1), np.stack(margins, axis=1))
 
 
@@ -123,10 +123,10 @@ def write_replay(
         write_atomic(out, picture.getvalue())
     lines = [f"{len(table):,} intervals, {len(shown.queues)} queues"]
     for i, queue in enumerate(shown.queues):
-        found = shown.congested[:, i]
-        line = f"{queue}: congested in {found.mean():.1%} of the intervals"
+        predicted = shown.congested[:, i]
+        line = f"{queue}: congested in {predicted.mean():.1%} of the intervals"
         if truth is not None:
-            right = (found == truth[:, i]).mean()
+            right = (predicted == truth[:, i]).mean()
             line += f", {truth[:, i].mean():.1%} in truth, {right:.1%} said right"
         lines.append(line)
     return tuple(lines)
@@ -156,12 +156,12 @@ def heat_map(
 
     states = shown.congested.astype(np.int64)
     names = ["free", "congested"]
-    free, found, alarm, missed = "#f4f4f4", look(0).colour, look(3).colour, INK
-    colours = [free, found]  # distinguishable in grey, too
+    free, hit, alarm, missed = "#f4f4f4", look(0).colour, look(3).colour, INK
+    colours = [free, hit]  # distinguishable in grey, too
     if truth is not None:
         states = states + 2 * truth  # 1: false alarm, 2: missed, 3: found
         names = ["free", "false alarm", "missed", "congested, found"]
-        colours = [free, alarm, missed, found]
+        colours = [free, alarm, missed, hit]
     rows, queues = states.shape
     figure, axes = new_figure(10.0, 2.0 + 0.3 * queues)
     axes.imshow(

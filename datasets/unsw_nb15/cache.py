@@ -66,10 +66,10 @@ def write_cached(sha256: str, flows: FlowFile) -> None:
     }
     meta["digest"] = _digest(meta, arrays)
     try:
-        kept = Cache.open(CACHE)
-        with kept.new_file(_entry(sha256)) as out, out.open("wb") as stream:
+        cache = Cache.open(CACHE)
+        with cache.new_file(_entry(sha256)) as out, out.open("wb") as stream:
             np.savez(stream, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
-        for older in set(kept.directory.glob(f"{sha256}-*.npz")) - {kept.find(_entry(sha256))}:
+        for older in set(cache.directory.glob(f"{sha256}-*.npz")) - {cache.find(_entry(sha256))}:
             older.unlink(missing_ok=True)
     except OSError:
         return

@@ -150,13 +150,13 @@ def _packets(rng: np.random.Generator, kind: Ints, flows: Conversations) -> Pack
     lasts = asking + to_server[of] + think + answering + to_client[of]
     before = _running_sum(of, pause + lasts) - lasts  # a pause precedes each exchange
     handshake = np.where(tcp, to_server + to_client, 0)
-    asked = (start + handshake)[of] + before
-    answered = asked + asking + to_server[of] + think
+    request_time = (start + handshake)[of] + before
+    answered = request_time + asking + to_server[of] + think
     over = start + handshake
     np.maximum.at(over, of, answered + answering + to_client[of])
 
     parts = []
-    for size, time, by_client in ((request, asked, True), (answer, answered, False)):
+    for size, time, by_client in ((request, request_time, True), (answer, answered, False)):
         out = client_out if by_client else ~client_out
         data, last = _segments(of, time, size, out, trip)
         parts.append(data)
@@ -165,8 +165,8 @@ def _packets(rng: np.random.Generator, kind: Ints, flows: Conversations) -> Pack
         parts.append(_later(lost, np.maximum(200_000, 2 * trip[lost.flow])))
         acked = tcp[data.flow] & (last if not by_client else np.zeros(len(last), dtype=bool))
         acked |= tcp[data.flow] & (np.arange(len(last)) % 2 == 1)
-        seen = data.time + np.where(data.outbound, trip[data.flow], _REACT_US)
-        parts.append(_bare(data.flow[acked], seen[acked], ~data.outbound[acked], ACK))
+        arrival = data.time + np.where(data.outbound, trip[data.flow], _REACT_US)
+        parts.append(_bare(data.flow[acked], arrival[acked], ~data.outbound[acked], ACK))
     totals = [np.bincount(of, size, count).astype(np.int64) for size in (request, answer)]
     parts += _handshakes(np.flatnonzero(tcp), start, to_server, to_client, client_out, silent)
     reset = _chance(rng, kind, lambda b: b.reset)
@@ -224,10 +224,10 @@ def _closes(
     totals: list[Ints],
 ) -> list[_Part]:
     """The FIN of either side, and the last ACK."""
-    asked, answered = (1 + total[i] for total in totals)
+    request_end, answered = (1 + total[i] for total in totals)
     closed = over[i] + to_server[i]
     return [
-        _bare(i, over[i], client_out[i], FIN | ACK, asked),
+        _bare(i, over[i], client_out[i], FIN | ACK, request_end),
         _bare(i, closed, ~client_out[i], FIN | ACK, answered),
         _bare(i, closed + to_client[i], client_out[i], ACK),
     ]

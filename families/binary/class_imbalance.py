@@ -10,12 +10,12 @@ from n3ic.errors import UsageError
 
 
 def class_weights(
-    said: str, classes: tuple[str, ...], label: NDArray[np.int64]
+    weighting: str, classes: tuple[str, ...], label: NDArray[np.int64]
 ) -> NDArray[np.float64] | None:
     """Compute the weight of a row of each class, so that the average weight of a row is 1.
 
     Args:
-        said: ``none``, ``balanced``, or ``CLASS=WEIGHT,...``; see ``Training.class_weight``.
+        weighting: ``none``, ``balanced``, or ``CLASS=WEIGHT,...``; see ``Training.class_weight``.
         classes: names of the classes.
         label: class index of each training row, shape ``(rows,)``.
 
@@ -25,14 +25,14 @@ def class_weights(
     Raises:
         UsageError: a name is unknown or occurs twice.
     """
-    if said == "none":
+    if weighting == "none":
         return None
     counts = np.bincount(label, minlength=len(classes))
-    if said == "balanced":
+    if weighting == "balanced":
         weights = 1 / np.maximum(counts, 1)
     else:
         named: dict[str, float] = {}
-        for part in said.split(","):
+        for part in weighting.split(","):
             name, _, weight = part.rpartition("=")
             name = name.strip()
             if name not in classes or name in named:

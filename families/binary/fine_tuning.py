@@ -53,8 +53,8 @@ def fine_tune(
         target = torch.from_numpy(weights.astype(np.float32))
 
         def loss(index: Tensor) -> Tensor:
-            told = nn.functional.log_softmax(network(x[index]), dim=1)
-            return -(target[index] * told).sum(dim=1).mean()
+            log_probabilities = nn.functional.log_softmax(network(x[index]), dim=1)
+            return -(target[index] * log_probabilities).sum(dim=1).mean()
 
         run_epochs(
             network,
@@ -93,9 +93,9 @@ def unfold(model: BinaryModel, x: Tensor) -> BinaryMLP:
             deviation = (variance + norm.eps).sqrt().clamp(min=_LEAST_DEVIATION)
             # Dot products have one parity: the value just below the threshold never occurs.
             least = torch.from_numpy((2 * own.thresholds - own.fan_in - 1).astype(np.float32))
-            seen = norm.state_dict()
-            seen["running_mean"].copy_(mean)
-            seen["running_var"].copy_(deviation**2 - norm.eps)
+            statistics = norm.state_dict()
+            statistics["running_mean"].copy_(mean)
+            statistics["running_var"].copy_(deviation**2 - norm.eps)
             norm.bias.copy_((mean - least) / deviation)
             x = act(norm.eval()(dots))
             norm.train()

@@ -85,11 +85,11 @@ def train_forest(
     with needed("training trees"):
         from sklearn.ensemble import RandomForestRegressor
     # For labels alone, the squared error is the Gini impurity.
-    wanted = np.eye(len(classes))[label]
+    answers = np.eye(len(classes))[label]
     if config.distill:
         if teacher is None:
             raise UsageError("distillation needs the teacher's probabilities")
-        wanted = (1 - config.distill) * wanted + config.distill * teacher
+        answers = (1 - config.distill) * answers + config.distill * teacher
     forest = RandomForestRegressor(
         n_estimators=config.trees,
         max_leaf_nodes=config.leaves,
@@ -103,7 +103,7 @@ def train_forest(
     weight = np.ones(len(label)) if class_weight is None else class_weight[label]
     counts = np.bincount(which.reshape(-1), weight)
     mean = np.zeros((len(first), len(classes)))
-    np.add.at(mean, which.reshape(-1), wanted * weight[:, None])
+    np.add.at(mean, which.reshape(-1), answers * weight[:, None])
     mean /= counts[:, None]
     forest.fit(
         bits[first].astype(np.float32),

@@ -159,13 +159,13 @@ def _numbers(digits: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 def _splits(tree: TreeSplit | int) -> list[TreeSplit]:
     """List the splits of a tree, each followed by its left side if that is a split."""
-    found, left = [], [tree]
+    splits, left = [], [tree]
     while left:
         node = left.pop()
         if isinstance(node, TreeSplit):
-            found.append(node)
+            splits.append(node)
             left += [node.right, node.left]
-    return found
+    return splits
 
 
 def least_right(thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -281,7 +281,7 @@ def forests_within(
         vote = _weighted(forest.classes_)
         for trees in _TREES:
             first = partial(_beginnings, forest.estimators_[:trees], vote, cuts)
-            most = max(int(one.get_n_leaves()) for one in forest.estimators_[:trees])
+            most = max(int(tree.get_n_leaves()) for tree in forest.estimators_[:trees])
             leaves = most_leaves(most, partial(_fit, first, classes * _WEIGHTS, budget))
             if leaves > 1:
                 yield packed(first(leaves), classes, _WEIGHTS)
@@ -307,15 +307,15 @@ def trees_within(prepared: Prepared, budget: int) -> Iterator[tuple[str, PackedT
         prepared: the rows; validation rows choose the forest.
         budget: largest number of bytes of each.
     """
-    rows, held, this = prepared.train, prepared.validation, prepared.experiment
-    asked = rows.columns, rows.label, budget, len(this.table.classes), this.seed
-    if tree := tree_within(*asked):
+    rows, validation, experiment = prepared.train, prepared.validation, prepared.experiment
+    arguments = rows.columns, rows.label, budget, len(experiment.table.classes), experiment.seed
+    if tree := tree_within(*arguments):
         yield TREE, tree
 
     def right(forest: PackedTrees) -> int:
-        return int((forest.votes(held.columns).argmax(axis=1) == held.label).sum())
+        return int((forest.votes(validation.columns).argmax(axis=1) == validation.label).sum())
 
-    if forests := [*forests_within(*asked)]:
+    if forests := [*forests_within(*arguments)]:
         yield FOREST, max(forests, key=right)
 
 
@@ -334,7 +334,7 @@ def random_forest(
 
     forest = RandomForestClassifier(FOREST_TREES, random_state=seed, n_jobs=1).fit(columns, label)
     vote = _weighted(forest.classes_)
-    grown = [split_tree(one.tree_, vote) for one in forest.estimators_]
+    grown = [split_tree(estimator.tree_, vote) for estimator in forest.estimators_]
     return packed(grown, classes, _WEIGHTS)
 
 
@@ -372,8 +372,10 @@ def forest_baseline(prepared: Prepared) -> Prediction:
     """
     from n3ic.training.baselines import Prediction
 
-    train, this = prepared.train, prepared.experiment
-    forest = random_forest(train.columns, train.label, len(this.table.classes), this.seed)
+    train, experiment = prepared.train, prepared.experiment
+    forest = random_forest(
+        train.columns, train.label, len(experiment.table.classes), experiment.seed
+    )
     votes = forest.votes(prepared.test.columns).astype(np.float64)
     classes = votes.argmax(axis=1).astype(np.int64)
     return Prediction("random_forest", classes, votes, len(forest.data))

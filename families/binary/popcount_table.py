@@ -317,13 +317,13 @@ def _unequal(source: BitTensor, weights: Array, by: str, place: tuple[int, int])
     if len(levels[most]) > 2:
         return _no_sign(signal, most, by)
     other = next((k for k, own in enumerate(levels) if not np.array_equal(own, levels[0])), 0)
-    what, put = "input bit", "Leave it out: bits need no norm and no scale"
+    source_kind, put = "input bit", "Leave it out: bits need no norm and no scale"
     if signal.weights is not None:
-        what, put = "neuron", "Put it in front of the sign instead, or leave it out"
-    said = [" or ".join(f"{v:g}" for v in levels[k]) for k in (0, other)]
+        source_kind, put = "neuron", "Put it in front of the sign instead, or leave it out"
+    levels_text = [" or ".join(f"{v:g}" for v in levels[k]) for k in (0, other)]
     return ModelError(
-        f"{signal.by}: {what} 0 is {said[0]}, and {what} {other} is {said[1]}; {by} needs the "
-        f"same two values of all. {put}, and train again"
+        f"{signal.by}: {source_kind} 0 is {levels_text[0]}, and {source_kind} {other} is "
+        f"{levels_text[1]}; {by} needs the same two values of all. {put}, and train again"
     )
 
 

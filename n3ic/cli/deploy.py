@@ -77,16 +77,16 @@ def _targets_named(command: str, words: Sequence[str]) -> tuple[str, ...]:
         typed = {word.partition("=")[0] for word in words if word.startswith("-")}
         if typed <= own | {"--data", "--no-record"}:
             return ()  # no option of a target: verification alone reads the manifests
-        found = {name for word in words for name in _exported_for(Path(word))}
+        mentioned = {name for word in words for name in _exported_for(Path(word))}
     elif command == "export":
-        found = {value for word, value in pairwise(words) if word in ("--target", "-t")}
-        found |= {word.partition("=")[2] for word in words if word.startswith("--target=")}
-        found |= {word[2:] for word in words if word.startswith("-t")}
+        mentioned = {value for word, value in pairwise(words) if word in ("--target", "-t")}
+        mentioned |= {word.partition("=")[2] for word in words if word.startswith("--target=")}
+        mentioned |= {word[2:] for word in words if word.startswith("-t")}
     else:
-        found = set(words)
-    named = tuple(name for name in known if name in found)
+        mentioned = set(words)
+    named = tuple(name for name in known if name in mentioned)
     options = [word for word in words if word.startswith("-") and word not in ("-h", "--help")]
-    return known if "all" in found or (options and not named) else named
+    return known if "all" in mentioned or (options and not named) else named
 
 
 def _exported_for(directory: Path) -> Iterator[str]:
@@ -126,7 +126,7 @@ def targets(
     from n3ic.targets.base import Command, exporter
 
     names = plugins.names("n3ic.exporters") if target is None else (target,)
-    found = [exporter(name) for name in names]
+    exporters = [exporter(name) for name in names]
     if json:
         print_json(
             {
@@ -138,11 +138,11 @@ def targets(
                     "options": [asdict(o) for o in e.options],
                     "verify_options": [asdict(o) for o in e.options_of("verify")],
                 }
-                for e in found
+                for e in exporters
             }
         )
         return
-    for e in found:
+    for e in exporters:
         print_result(f"{e.name:<12}{e.summary}")
         if target is None:
             continue

@@ -192,11 +192,11 @@ def train(
     if json:
         print_json({**run.metrics, "path": str(run.path)})
         return
-    for said in run.metrics["data"].get("notes", ()):
-        print_note(said)
+    for line in run.metrics["data"].get("notes", ()):
+        print_note(line)
     show(run.metrics, named(request.use_case).group)
-    for said in warnings_of(run.metrics, named(request.use_case).group):
-        print_note(said)
+    for line in warnings_of(run.metrics, named(request.use_case).group):
+        print_note(line)
     print_result(
         f"run: {run.path} ({', '.join(str(p) for p in list(run.models.values())[:1])}"
         f"{', ...' if len(run.models) > 1 else ''}, metrics.json, report.md, plots/)"
@@ -213,8 +213,8 @@ def list_use_cases() -> None:
     for name in plugins.names("n3ic.usecases"):
         case = use_case(name)
         print_result(f"{name}: {case.summary}")
-        for recipe_name, one in case.recipes.items():
-            print_result(f"  --recipe {recipe_name:<12} {one.summary}")
+        for recipe_name, recipe in case.recipes.items():
+            print_result(f"  --recipe {recipe_name:<12} {recipe.summary}")
         list_options(case.options)
 
 
@@ -293,7 +293,7 @@ def show_classes(classes: Mapping[str, Mapping[str, Any]]) -> None:
     """Print precision and recall by class; of many classes, those with the least recall."""
     from n3ic.runs.report import CLASS_HEAD, class_rows
 
-    found = sorted(classes, key=lambda name: classes[name]["recall"] or 0.0)[:_CLASSES]
-    rows = [row for row in class_rows(classes) if row[0] in found]
+    weakest = sorted(classes, key=lambda name: classes[name]["recall"] or 0.0)[:_CLASSES]
+    rows = [row for row in class_rows(classes) if row[0] in weakest]
     many = f", the {_CLASSES} with the least recall" if len(classes) > _CLASSES else ""
     table(f"the network by class{many}", list(CLASS_HEAD), rows)

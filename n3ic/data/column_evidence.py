@@ -34,12 +34,12 @@ def balanced(label: Codes, answer: Codes) -> float:
     return float((right[sizes > 0] / sizes[sizes > 0]).mean())
 
 
-def told_alone(codes: Codes, label: Codes) -> float:
+def accuracy_alone(codes: Codes, label: Codes) -> float:
     """Balanced accuracy of the classes by a column's values, on rows that did not teach it."""
-    return _told(codes, label, np.random.default_rng(0).random(len(label)) < 0.5)
+    return _held_out_accuracy(codes, label, np.random.default_rng(0).random(len(label)) < 0.5)
 
 
-def _told(codes: Codes, label: Codes, taught: NDArray[np.bool_]) -> float:
+def _held_out_accuracy(codes: Codes, label: Codes, taught: NDArray[np.bool_]) -> float:
     """Balanced accuracy, on the rows not taught, of the class that is over-represented most."""
     if taught.all() or not taught.any():
         return 0.0
@@ -49,7 +49,7 @@ def _told(codes: Codes, label: Codes, taught: NDArray[np.bool_]) -> float:
     return balanced(label[~taught], answer[codes[~taught]])
 
 
-def told_beyond(measurements: Sequence[Codes], codes: Codes, label: Codes) -> float:
+def accuracy_beyond(measurements: Sequence[Codes], codes: Codes, label: Codes) -> float:
     """How much a column tells of the classes that the measurements together leave open, 0 to 1.
 
     A shallow tree of the measurements divides the rows. In each leaf, the column's values may then
@@ -60,16 +60,19 @@ def told_beyond(measurements: Sequence[Codes], codes: Codes, label: Codes) -> fl
         codes: the column's values.
         label: the classes.
     """
-    kept = np.arange(len(label))
-    if len(kept) > _SAMPLE:  # spread evenly over the file
-        kept = np.linspace(0, len(kept) - 1, _SAMPLE).astype(np.int64)
-    kept = np.random.default_rng(0).permutation(kept)
-    label, codes = label[kept], codes[kept]
-    taught = np.arange(len(kept)) % 2 == 0
-    leaf = _leaves([m[kept] for m in measurements], label, taught)
-    both = np.unique(leaf * (int(codes.max()) + 1) + codes, return_inverse=True)[1].reshape(-1)
-    without, more = _told(leaf, label, taught), _told(both.astype(np.int64), label, taught)
-    more = max(more, _told(codes, label, taught))
+    sample = np.arange(len(label))
+    if len(sample) > _SAMPLE:  # spread evenly over the file
+        sample = np.linspace(0, len(sample) - 1, _SAMPLE).astype(np.int64)
+    sample = np.random.default_rng(0).permutation(sample)
+    label, codes = label[sample], codes[sample]
+    taught = np.arange(len(sample)) % 2 == 0
+    leaf = _leaves([m[sample] for m in measurements], label, taught)
+    joint = np.unique(leaf * (int(codes.max()) + 1) + codes, return_inverse=True)[1].reshape(-1)
+    without, more = (
+        _held_out_accuracy(leaf, label, taught),
+        _held_out_accuracy(joint.astype(np.int64), label, taught),
+    )
+    more = max(more, _held_out_accuracy(codes, label, taught))
     return max(0.0, more - without) / (1 - without) if without < 1 else 0.0
 
 

@@ -97,7 +97,7 @@ def permutation_importance(
         most = float(chi2[best])
         figures_of = (mean[0], deviation[0], mean[1], deviation[1], most, most / rows)
         out.append(FeatureImportance(feature, len(places), *figures_of, best))
-    return tuple(sorted(out, key=lambda one: -abs(one.accuracy)))
+    return tuple(sorted(out, key=lambda feature: -abs(feature.accuracy)))
 
 
 def bits_chi2(bits: Bits, label: NDArray[np.int64]) -> NDArray[np.float64]:

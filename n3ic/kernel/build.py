@@ -48,12 +48,12 @@ def find_compiler() -> CCompiler:
     Raises:
         NoCompilerError: no compiler runs.
     """
-    wanted = shlex.split(os.environ.get("CC", ""))
-    for command in ([wanted] if wanted else []) + [["cc"], ["gcc"], ["clang"]]:
-        found = shutil.which(command[0])
-        if not found:
+    chosen = shlex.split(os.environ.get("CC", ""))
+    for command in ([chosen] if chosen else []) + [["cc"], ["gcc"], ["clang"]]:
+        program = shutil.which(command[0])
+        if not program:
             continue
-        full = (found, *command[1:])
+        full = (program, *command[1:])
         try:
             answer = subprocess.run(
                 [*full, "--version"],
@@ -110,8 +110,8 @@ def _compile(compiler: CCompiler, words: Sequence[str], out: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"{compiler.command[0]}: {error}") from error
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise BuildError(said or f"{compiler.command[0]} ended {done.returncode}")
+        message = done.stderr.decode(errors="replace").strip()
+        raise BuildError(message or f"{compiler.command[0]} ended {done.returncode}")
 
 
 def compile_kernel(compiler: CCompiler, out: Path, source: Path | None = None) -> None:

@@ -97,9 +97,9 @@ class Capture:
         self,
         path: str | Path,
         damaged: Callable[[str], object] | None = None,
-        given: IO[bytes] | None = None,
+        stream: IO[bytes] | None = None,
     ) -> None:
-        self._damaged, self._given = damaged or _warn, given
+        self._damaged, self._given = damaged or _warn, stream
         self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
         self._c = libpcap()
         self._stack = ExitStack()
@@ -119,8 +119,8 @@ class Capture:
             raise DataError(f"{self.name}: {problem.strerror or problem}") from problem
         if self._pcap.value is None:
             self._stack.close()
-            said = [error.value.decode(errors="replace"), *self._unpacking]
-            raise DataError(f"{self.name}: not a capture that libpcap reads: {'; '.join(said)}")
+            errors = [error.value.decode(errors="replace"), *self._unpacking]
+            raise DataError(f"{self.name}: not a capture that libpcap reads: {'; '.join(errors)}")
         self._stack.callback(self._c.pcap_close, self._pcap)
         link = int(self._c.pcap_datalink(self._pcap))
         link = ALIKE.get(link, link)
@@ -173,11 +173,11 @@ class Capture:
         return self.link & ((1 << CHECK_SHIFT) - 1) if self.link != LINK_EACH else LINK_EACH
 
     def _goes_on(self, result: int) -> bool:
-        said = [] if result > 0 else list(self._unpacking)
+        errors = [] if result > 0 else list(self._unpacking)
         if result == -1:
-            said.append(self._c.pcap_geterr(self._pcap).decode(errors="replace"))
-        if said:
-            why = "; ".join(said)
+            errors.append(self._c.pcap_geterr(self._pcap).decode(errors="replace"))
+        if errors:
+            why = "; ".join(errors)
             self._damaged(f"{self.name}: the capture ends early: {why}; what came before it counts")
         return result > 0
 
@@ -337,6 +337,6 @@ def libpcap() -> Any:
         ("pcap_geterr", text, [pointer]),
         ("pcap_close", None, [pointer]),
     ):
-        found = getattr(library, function)
-        found.restype, found.argtypes = result, arguments
+        foreign_function = getattr(library, function)
+        foreign_function.restype, foreign_function.argtypes = result, arguments
     return library

@@ -76,12 +76,12 @@ def prepare(
             f"copying the training rows on time scales of 1/{recipe.augment:g} to "
             f"{recipe.augment:g}"
         )
-    asked = experiment.with_baselines or family.boosts(experiment)
-    if trees is None and asked and labelled:
+    needs_trees = experiment.with_baselines or family.boosts(experiment)
+    if trees is None and needs_trees and labelled:
         stage("training boosted trees")
         fitted = {n: taught.features[n] for n in names}
-        held = {n: table.features[n][parts.validation] for n in names}
-        unseen_rows = held, table.label[parts.validation]
+        validation_columns = {n: table.features[n][parts.validation] for n in names}
+        unseen_rows = validation_columns, table.label[parts.validation]
         trees = boosted_trees(fitted, taught.label, held=unseen_rows, seed=seed)
     notes: tuple[str, ...] = ()
     if trees is not None and fault_of(trees):
@@ -153,24 +153,28 @@ def with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
         prepared: the rows; baselines that they already have are kept.
         stage: called with a line about each baseline.
     """
-    this, train, test = prepared.experiment, prepared.train, prepared.test
-    if not this.with_baselines or prepared.baselines:
+    experiment, train, test = prepared.experiment, prepared.train, prepared.test
+    if not experiment.with_baselines or prepared.baselines:
         return prepared
     from n3ic.training.baselines import non_neural_baselines
 
-    n_classes = len(this.table.classes)
+    n_classes = len(experiment.table.classes)
     figures: dict[str, Evaluation] = {}
     scores: dict[str, NDArray[np.float64]] = {}
     sizes: dict[str, int] = {}
-    others: list[Iterator[Prediction]] = [learner(this.recipe.family).baselines(prepared)]
+    predictions: list[Iterator[Prediction]] = [
+        learner(experiment.recipe.family).baselines(prepared)
+    ]
     if prepared.trees is not None:
         boosted, cuts = prepared.trees, prepared.spec.n_cuts
-        others.append(non_neural_baselines(train, test, n_classes, this.seed, boosted, cuts))
+        predictions.append(
+            non_neural_baselines(train, test, n_classes, experiment.seed, boosted, cuts)
+        )
         families = (learner(name) for name in plugins.names("n3ic.learners"))
-        others += [family.shared_baselines(prepared) for family in families]
-    for other in chain(*others):
+        predictions += [family.shared_baselines(prepared) for family in families]
+    for other in chain(*predictions):
         stage(f"baseline: {other.name}")
-        figures[other.name] = baseline_figures(this, other, test.label, prepared.unseen)
+        figures[other.name] = baseline_figures(experiment, other, test.label, prepared.unseen)
         if other.scores is not None:
             scores[other.name] = other.scores
         if other.bytes:

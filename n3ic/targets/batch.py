@@ -43,13 +43,13 @@ class ExportOutcome:
         item: the item of the plan.
         exported: the export; None if there is none.
         error: why there is none: one of ``REFUSALS``, or a failure.
-        kept: whether the directory still exists.
+        permanent: whether the directory still exists.
     """
 
     item: ExportItem
     exported: Exported | None
     error: Exception | None
-    kept: bool = True
+    permanent: bool = True
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ class ExportOutcome:
             return {"error": str(self.error)}
         done = self.exported
         return {
-            "path": str(done.path) if self.kept else None,
+            "path": str(done.path) if self.permanent else None,
             "options": dict(self.item.options),
             "fits": done.fit.ok,
             "problems": [asdict(p) for p in done.fit.problems],
@@ -229,7 +229,7 @@ def report_all(
         metrics: the run's metrics, for reports that are written.
         exports: folders with existing exports; a target without one there is exported temporarily.
         progress: called with each step.
-        note: called with the reason why an existing export was not used, or where none was found.
+        note: called with the reason why an existing export was not used, or why no export exists.
 
     Returns:
         The outcome of each network for each target, ordered by target.
@@ -237,16 +237,16 @@ def report_all(
     out = []
     with tempfile.TemporaryDirectory(prefix="n3ic-report-") as folder:
         for item in export_plan(Path("run"), models, "all", folder, {}):
-            found, why = _existing(exports, item)
+            existing, why = _existing(exports, item)
             if why:
                 note(why)
-            if found is not None:
-                options = read_manifest(found.path)["options"]
-                out.append(ExportOutcome(replace(item, options=options), found, None))
+            if existing is not None:
+                options = read_manifest(existing.path)["options"]
+                out.append(ExportOutcome(replace(item, options=options), existing, None))
                 continue
             progress(f"exporting for {item.target} {item.task}".rstrip())
-            out.append(replace(export_item(item, verify=False, metrics=metrics), kept=False))
-    if exports and not any(outcome.kept for outcome in out):
+            out.append(replace(export_item(item, verify=False, metrics=metrics), permanent=False))
+    if exports and not any(outcome.permanent for outcome in out):
         places = " or ".join(map(str, exports))
         note(
             f"no export of this model in {places}: nothing is verified here; "
@@ -259,8 +259,8 @@ def _existing(folders: Sequence[Path], item: ExportItem) -> tuple[Exported | Non
     """The export of an item in the first folder that has one, and why others were not used."""
     reasons = []
     for folder in folders:
-        found, why = find_export(folder, item.target, item.model)
-        if found is not None:
-            return found, why
+        exported, why = find_export(folder, item.target, item.model)
+        if exported is not None:
+            return exported, why
         reasons.append(why)
     return None, "; ".join(filter(None, reasons))

@@ -148,16 +148,16 @@ def _figures(exported: Exported) -> list[Figure]:
 
 
 def _latency(exported: Exported) -> SourcedNumber | None:
-    found = (f for f in _figures(exported) if f.name == "latency" and f.unit in NANOSECONDS)
-    first = next(found, None)
+    latencies = (f for f in _figures(exported) if f.name == "latency" and f.unit in NANOSECONDS)
+    first = next(latencies, None)
     if first is None:
         return None
     return SourcedNumber(first.value * NANOSECONDS[first.unit], "ns", first.kind)
 
 
 def _throughput(exported: Exported) -> SourcedNumber | None:
-    found = (f for f in _figures(exported) if f.name == "throughput" and f.unit == "inference/s")
-    first = next(found, None)
+    rates = (f for f in _figures(exported) if f.name == "throughput" and f.unit == "inference/s")
+    first = next(rates, None)
     return None if first is None else SourcedNumber(first.value, "/s", first.kind)
 
 

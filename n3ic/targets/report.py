@@ -67,7 +67,7 @@ def exported_as(network: Simplified[Any]) -> dict[str, Any] | None:
     return {
         "shape": list(network.model.shape),
         "sha256": network.model.digest,
-        "bits": list(network.kept),
+        "bits": list(network.source_bits),
         "removed": network.findings.to_dict(),
     }
 

@@ -127,10 +127,10 @@ def best_first_tree(
         nodes = grown.fit(columns, label, weight).tree_
         # scikit-learn appends both children when it makes a split, so their number tells its turn.
         splits = np.flatnonzero(nodes.children_left >= 0)
-        seen: set[tuple[int, float]] = set()
+        distinct: set[tuple[int, float]] = set()
         for made, node in enumerate(splits[np.argsort(nodes.children_left[splits])]):
-            seen.add((int(nodes.feature[node]), float(nodes.threshold[node])))
-            if len(seen) > cuts:
+            distinct.add((int(nodes.feature[node]), float(nodes.threshold[node])))
+            if len(distinct) > cuts:
                 # Best-first: the tree of fewer leaves is a prefix of this one.
                 smaller = DecisionTreeClassifier(max_leaf_nodes=made + 1, random_state=seed)
                 return smaller.fit(columns, label, weight)

@@ -34,7 +34,7 @@ def test_at_the_rows_own_share_it_is_the_precision_of_scikit_learn(model, table)
     held = held_out(model, table)
     share = float(held.label.mean())
     (found,) = ask(held, prevalence=share)["rates"]
-    want = precision_score(held.label, held.found.classes)
+    want = precision_score(held.label, held.inference.classes)
     assert found["precision"] == pytest.approx(want)
     (rare,) = ask(held, prevalence=0.001)["rates"]
     assert rare["precision"] == pytest.approx(_weighted(held, 0.001))
@@ -45,7 +45,7 @@ def _weighted(held, share):
     """scikit-learn's precision of rows that are weighted to a share of attacks."""
     attacks = held.label.mean()
     weight = np.where(held.label == 1, share / attacks, (1 - share) / (1 - attacks))
-    return precision_score(held.label, held.found.classes, sample_weight=weight)
+    return precision_score(held.label, held.inference.classes, sample_weight=weight)
 
 
 def test_the_band_is_of_exact_intervals():

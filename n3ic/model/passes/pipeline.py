@@ -41,8 +41,8 @@ def _network(model: BinaryModel) -> Simplified[BinaryModel]:
             draft = each(draft)
         if draft.model is before:
             break
-    kept = tuple(draft.bits.tolist())
-    gone = tuple(sorted(set(range(model.input.n_bits)) - set(kept)))
+    source_bits = tuple(draft.bits.tolist())
+    gone = tuple(sorted(set(range(model.input.n_bits)) - set(source_bits)))
     still = set(draft.model.input.features)
     shared = tuple(
         (i, tuple(int(draft.neurons[i][j]) for j, _ in group))
@@ -58,4 +58,4 @@ def _network(model: BinaryModel) -> Simplified[BinaryModel]:
     result = draft.model
     if findings.removes:
         result = replace(result, provenance={**model.provenance, "simplified from": model.digest})
-    return Simplified(model, result, kept, findings)
+    return Simplified(model, result, source_bits, findings)

@@ -111,13 +111,13 @@ def draw_accuracy(
         raise ValueError(f"no point has a size {x!r}")
     names = list(dict.fromkeys([*order, *(p.series for p in there), *(levels or {})]))
     for name in dict.fromkeys(p.series for p in there):
-        mine = sorted((p for p in there if p.series == name), key=lambda p: p.size[x])
+        series_points = sorted((p for p in there if p.series == name), key=lambda p: p.size[x])
         axes.errorbar(
-            [p.size[x] for p in mine], [100 * p.mean for p in mine],
-            [100 * p.deviation for p in mine], capsize=3, label=plain(name) or None,
+            [p.size[x] for p in series_points], [100 * p.mean for p in series_points],
+            [100 * p.deviation for p in series_points], capsize=3, label=plain(name) or None,
             **look(names.index(name)).curve,
         )  # fmt: skip
-        for p in mine:
+        for p in series_points:
             if p.label:
                 axes.annotate(
                     plain(p.label, 24), (p.size[x], 100 * p.mean), (5, -11),

@@ -46,6 +46,6 @@ def importance_figure(importance: Sequence[FeatureImportance], rows: str) -> Fig
         axes.grid(axis="x", color=PALE)
         axes.tick_params(axis="y", length=0)
     more = len(importance) - len(shown)
-    said = f" (and {more} of less weight)" if more else ""
-    figure.suptitle(f"Features that the network reads{said}\n{plain(rows, 60)}")
+    omission = f" (and {more} of less weight)" if more else ""
+    figure.suptitle(f"Features that the network reads{omission}\n{plain(rows, 60)}")
     return figure

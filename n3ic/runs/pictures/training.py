@@ -27,8 +27,8 @@ def training_figure(history: Sequence[Epoch], title: str = "") -> Figure:
     epochs = [e.number for e in history]
     few: dict[str, Any] = {"markersize": 4.0, "markevery": max(1, len(epochs) // 20)}
     upper.plot(epochs, [e.loss for e in history], **look(0).curve, **few, label="training rows")
-    held = [e.validation_loss for e in history]
-    upper.plot(epochs, held, **look(1).curve, **few, label="validation rows")
+    validation_losses = [e.validation_loss for e in history]
+    upper.plot(epochs, validation_losses, **look(1).curve, **few, label="validation rows")
     upper.set_ylabel("loss")
     accuracy = [100 * e.validation_accuracy for e in history]
     lower.plot(epochs, accuracy, **look(1).curve, **few, label="validation rows")

@@ -94,13 +94,13 @@ def shunt(
         studies = study_shunting(
             model, data, dataset=dataset, task=task, aim=aim, other_rows=other_rows
         )
-    found = ShuntStudies(str(model), studies)
-    show_result(found, json=json)
+    result = ShuntStudies(str(model), studies)
+    show_result(result, json=json)
     if not json and any(study.chosen is None for study in studies.values()):
         print_result(
             "choose a threshold with --accuracy, --host-load or --margin, and keep it with --write"
         )
-    for path in write_result(found, csv, plot, kind=".csv"):
+    for path in write_result(result, csv, plot, kind=".csv"):
         print_note(f"wrote {path}")
     if write is not None:
         _write(studies, write, replace)

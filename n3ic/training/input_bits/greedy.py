@@ -101,11 +101,11 @@ def joint_choice(
         # Exchanges cost most of the time: only at powers of two, and at the end.
         if len(grown).bit_count() == 1 or len(grown) == count:
             grown = table.exchanged(grown)
-    found = [grown]
+    choices = [grown]
     if len(start) == count:
-        found.append(table.exchanged(list(start)))
-    losses = [table.loss(one) for one in found]
-    return sorted(found[losses.index(min(losses))])
+        choices.append(table.exchanged(list(start)))
+    losses = [table.loss(choice) for choice in choices]
+    return sorted(choices[losses.index(min(losses))])
 
 
 class _CellTable:
@@ -151,9 +151,9 @@ class _CellTable:
         for _ in range(_SWAPS):
             before = loss
             for place in range(len(chosen)):
-                found, other = self.best(chosen[:place] + chosen[place + 1 :])
-                if found < loss - 1e-6 * abs(loss):  # a smaller gain may be a rounding error
-                    chosen[place], loss = other, found
+                new_loss, other = self.best(chosen[:place] + chosen[place + 1 :])
+                if new_loss < loss - 1e-6 * abs(loss):  # a smaller gain may be a rounding error
+                    chosen[place], loss = other, new_loss
             if loss == before:
                 break
         return chosen
@@ -176,9 +176,9 @@ class _CellTable:
     def _losses(self, counts: NDArray[np.float32]) -> NDArray[np.float64]:
         """Sum over cells and classes: counts of shape ``(cells, classes, candidates)``."""
         # Leave one out: a row's odds are (own - 1 + prior) / (cell - 1 + 1), counts without it.
-        rest = np.maximum(counts.sum(axis=1, keepdims=True) - 1, 0)
+        remainder = np.maximum(counts.sum(axis=1, keepdims=True) - 1, 0)
         own = np.maximum(counts - 1, 0) + self.prior[:, None]
-        terms = counts * (np.log(rest + 1) - np.log(own))
+        terms = counts * (np.log(remainder + 1) - np.log(own))
         return np.asarray(terms.sum(axis=(0, 1), dtype=np.float64))
 
 

@@ -61,9 +61,9 @@ def calibration_chart(groups: Sequence[MarginGroup], words: str) -> Chart:
     return Chart("Calibration of the margin", words, png_url(calibration_figure(groups)))
 
 
-def importance_chart(found: Sequence[FeatureImportance], words: str) -> Chart:
+def importance_chart(importance: Sequence[FeatureImportance], words: str) -> Chart:
     """Bars of the most important features: accuracy lost, and chi-squared of the best bit."""
-    return Chart("What the accuracy rests on", words, png_url(importance_figure(found)))
+    return Chart("What the accuracy rests on", words, png_url(importance_figure(importance)))
 
 
 @styled
@@ -114,11 +114,11 @@ def calibration_figure(groups: Sequence[MarginGroup]) -> Figure:
 
 
 @styled
-def importance_figure(found: Sequence[FeatureImportance]) -> Figure:
+def importance_figure(importance: Sequence[FeatureImportance]) -> Figure:
     """The picture of :func:`importance_chart`."""
     from matplotlib.ticker import MaxNLocator
 
-    shown = found[:_BARS]
+    shown = importance[:_BARS]
     figure = new_page(_WIDTH, 1.2 + 0.27 * len(shown))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(5, 3))
     at = range(len(shown))
