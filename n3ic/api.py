@@ -135,7 +135,7 @@ def train(
             arguments override it.
         overrides: values of the recipe by name, as ``values``.
         options: the use case's own options by name; they may also be given as keywords.
-        progress: callbacks that are told how far the training is.
+        progress: callbacks that get the progress of the training.
         **values: any value of the recipe, such as ``epochs=3, hidden=[16]``; see
             :class:`~n3ic.Recipe` and :class:`~n3ic.Training`, and ``n3ic recipes show NAME`` for
             those of the other families. A list may be any sequence.
@@ -192,8 +192,8 @@ def train(
         "overrides": overrides,
         "options": options,
     }
-    named = {} if family is None else {"family": family}
-    request = request_of(arguments, {**values, **named}, config)
+    family_value = {} if family is None else {"family": family}
+    request = request_of(arguments, {**values, **family_value}, config)
     data_options = {"label": label if table is None else None, "positive": positive}
     if table is not None:
         table, label = _labelled(table, label)
@@ -225,13 +225,13 @@ def train(
 
 def _with_values(function: Any) -> None:
     """Show the values of a recipe among a function's keywords, where completion looks for them."""
-    shown = signature(function)
-    *own, keywords = shown.parameters.values()
+    call_signature = signature(function)
+    *own, keywords = call_signature.parameters.values()
     values = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
         for name, kind in RecipeValues.__annotations__.items()
     ]
-    function.__signature__ = shown.replace(parameters=[*own, *values, keywords])
+    function.__signature__ = call_signature.replace(parameters=[*own, *values, keywords])
 
 
 _with_values(train)
@@ -398,7 +398,7 @@ def extract(
 
     Args:
         captures: pcap and pcapng files, plain or compressed, and folders of them.
-        spec: what a flow is and which integers the meter keeps of it, or a file that says so; None
+        spec: the definition of a flow and its integers, or a file with that specification; None
             for the standard meter.
         labels: labels of the flows, which become the column ``label``, or a CSV file of them.
         as_frame: return a pandas DataFrame instead of a PyArrow table.
@@ -420,10 +420,10 @@ def extract(
 
     sources = [captures] if isinstance(captures, str | Path) else captures
     meter = read_spec(spec) if isinstance(spec, str | Path) else spec or standard_spec()
-    named = read_labels(labels, "table") if isinstance(labels, str | Path) else labels
+    flow_labels = read_labels(labels, "table") if isinstance(labels, str | Path) else labels
     with TemporaryDirectory(prefix="n3ic-") as folder:
         out = Path(folder) / "flows.parquet"
-        write_table(sources, out, meter, labels=named)
+        write_table(sources, out, meter, labels=flow_labels)
         table = read_table(out)
     if not as_frame:
         return table
@@ -585,8 +585,8 @@ def bench(
     benchmark = exporter(target).for_family(network.family).benchmark
     if benchmark is None:
         raise UsageError(f"target {target} has no benchmark for models of family {network.family}")
-    named = {name.replace("_", "-"): value for name, value in options.items()}
-    parsed = parse_options(benchmark.options, named, f"the benchmark of {target}")
+    option_values = {name.replace("_", "-"): value for name, value in options.items()}
+    parsed = parse_options(benchmark.options, option_values, f"the benchmark of {target}")
     return benchmark.run(network, parsed)
 
 

@@ -106,8 +106,8 @@ def labelled(table: Any, label: Any) -> tuple[Any, Any]:
     plain = isinstance(table, np.ndarray) and table.dtype.names is None
     if label is None or names_column(label) or plain:
         return table, label
-    named = getattr(label, "name", None) or next(iter(getattr(label, "columns", ())), None)
-    kind, name = _kind(table), named if isinstance(named, str) else LABEL
+    own_name = getattr(label, "name", None) or next(iter(getattr(label, "columns", ())), None)
+    kind, name = _kind(table), own_name if isinstance(own_name, str) else LABEL
     if isinstance(label, Mapping | bytes) or not hasattr(label, "__len__"):
         raise UsageError(
             f"label: expected a column's name or one class for each row, got {label!r:.60}"
@@ -144,10 +144,10 @@ def _holds(table: Any, column: int, classes: NDArray[Any]) -> bool:
         cells = table.iloc[:, column]
     else:
         cells = table[:, column] if _is_frame(table) else table.column(column)
-    few = min(len(classes), 100)  # most columns differ at once
+    first_rows = min(len(classes), 100)  # most columns differ at once
     return all(
         np.array_equal(np.asarray(cells[:n]).astype(str), classes[:n].astype(str))
-        for n in (few, len(classes))
+        for n in (first_rows, len(classes))
     )
 
 
@@ -383,11 +383,13 @@ class _Columns:
 
     def _part(self, column: int, read: Callable[[Sheet], T]) -> T | None:
         """The result of ``read`` on the text of one column; None if it fails without the others."""
-        beside = column - 1 if column else 1  # one blank cell alone would be a skipped blank line
-        if beside >= len(self.headers):
+        neighbour = (
+            column - 1 if column else 1
+        )  # one blank cell alone would be a skipped blank line
+        if neighbour >= len(self.headers):
             return None
         try:
-            text = self._text(_selected(self.source, [column, beside], ["a", "b"]))
+            text = self._text(_selected(self.source, [column, neighbour], ["a", "b"]))
             return read(open_sheet(Content(self.kind, text)))
         except DataError:
             return None
@@ -570,8 +572,8 @@ def read_dataframe(
     column, meter = column_of(label), _meter(table)
     if meter is None:
         return read(sheet, column, positive=positive, notify=notify)
-    named, digest = column or LABEL, next(open_sheets(sheet)).sha256
-    flows = flow_table(sheet.name, read_table(sheet), meter, label=named, sha256=digest)
+    label_column, digest = column or LABEL, next(open_sheets(sheet)).sha256
+    flows = flow_table(sheet.name, read_table(sheet), meter, label=label_column, sha256=digest)
     source = SourceFile(sheet.name, digest, len(flows), "metered flows")
     return with_positive(replace(flows, sources=(source,)), positive)
 

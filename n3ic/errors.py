@@ -43,7 +43,7 @@ class UsageError(N3icError):
 
 
 class ArgumentError(UsageError, TypeError, ValueError):
-    """An argument of a Python call that is unknown or of no use, in Python's terms."""
+    """An argument of a Python call that is unknown or has no effect, in Python's terms."""
 
 
 class DataError(N3icError):

@@ -65,8 +65,8 @@ class FittedEstimator:
             "class": np.array(model.verdict_names)[model.verdicts(scores)],
             "margin": margins_of(scores),
         }
-        named = zip(model.classes, scores.T, strict=True)
-        return like(flows, columns | {f"score_{name}": column for name, column in named})
+        score_columns = zip(model.classes, scores.T, strict=True)
+        return like(flows, columns | {f"score_{name}": column for name, column in score_columns})
 
     def evaluate(self, flows: Any, label: Any) -> Evaluation:
         """Figures on labelled rows.

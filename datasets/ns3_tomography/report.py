@@ -290,10 +290,10 @@ def finish(
     }
     if isinstance(table, TomographyTable):
         tail = table.rows(np.arange(max(0, len(table) - 500), len(table)))
-        shown = replay(models, tail)
-        truth = congested_in_truth(tail, shown.queues, float(options["threshold"]))
+        result = replay(models, tail)
+        truth = congested_in_truth(tail, result.queues, float(options["threshold"]))
         interval = float(table.trace_header["interval_ns"]) / 1e6
-        save(heat_map(shown, interval_ms=interval, truth=truth), plots, "congestion")
+        save(heat_map(result, interval_ms=interval, truth=truth), plots, "congestion")
     write_atomic(directory / "table5.md", table5(figures))
     return {
         "threshold_packets": float(options["threshold"]),

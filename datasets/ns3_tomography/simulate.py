@@ -172,9 +172,9 @@ def build(program: Path, note: Note | None = None) -> Path:
     libraries = _call(["pkg-config", "--libs-only-L", "--libs-only-l", *MODULES]).stdout.split()
     with as_file(files(__package__).joinpath("sim", "tomography.cc")) as source:
         command = ["g++", *_FLAGS, *flags, "-o", str(program), str(source), *libraries]
-        done = _call(command, _BUILD_TIMEOUT)
-    if done.returncode:
-        tail = done.stderr.strip()[-2000:]
+        process = _call(command, _BUILD_TIMEOUT)
+    if process.returncode:
+        tail = process.stderr.strip()[-2000:]
         raise N3icError(f"the simulation does not compile against ns-3 {version}:\n{tail}")
     return program
 
@@ -272,10 +272,10 @@ def _follow(process: subprocess.Popen[str], note: Note | None) -> list[str]:
     for line in process.stderr:
         words = line.split()
         if len(words) == 2 and words[0] == "interval" and "/" in words[1]:
-            done, total = (int(n) for n in words[1].split("/"))
-            if note and 20 * done // total > reported:
-                reported = 20 * done // total
-                note(f"simulated {done:,} of {total:,} intervals")
+            intervals, total = (int(n) for n in words[1].split("/"))
+            if note and 20 * intervals // total > reported:
+                reported = 20 * intervals // total
+                note(f"simulated {intervals:,} of {total:,} intervals")
         elif line.strip():
             complaints = [*complaints, line.strip()][-5:]
     return complaints

@@ -79,9 +79,9 @@ def _spaced(row: Mapping[str, Any]) -> _Row:
 
 def _splt(row: Mapping[str, Any]) -> _Row:
     ways, sizes, gaps = (_list(row[name]) for name in ("splt_direction", "splt_ps", "splt_piat_ms"))
-    there = [way != -1 for way in ways]  # -1 stands for a missing packet
+    present = [way != -1 for way in ways]  # -1 stands for a missing packet
     packets = [(-size if way else size, gap) for way, size, gap, t in
-            zip(ways, sizes, gaps, there, strict=True) if t]  # fmt: skip
+            zip(ways, sizes, gaps, present, strict=True) if t]  # fmt: skip
     return [size for size, _ in packets], _summed([gap for _, gap in packets])
 
 

@@ -30,10 +30,10 @@ _FORMAT = 2
 def loader_version() -> str:
     """Digest of the code that turns a file into columns, so that changed code gets a new entry."""
     digest = hashlib.sha256(str(_FORMAT).encode())
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     names = ("reader.py", "columns.py", "catalogue.py", "catalogue.toml", "cache.py")
     for path in (
-        *(here / name for name in names),
+        *(folder / name for name in names),
         *(Path(str(m.__file__)) for m in (n3ic.data.files, n3ic.data.delimited, n3ic.model.inputs)),
     ):
         digest.update(path.read_bytes())

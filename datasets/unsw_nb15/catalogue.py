@@ -195,5 +195,5 @@ def with_derived(
     columns: Mapping[str, Column], names: Collection[str] | None = None
 ) -> dict[str, Column]:
     """Add the derived features whose columns are present; of those ``names``, if given."""
-    some = DERIVED if names is None else [d for d in DERIVED if d.feature.name in names]
-    return catalogue.with_derived(columns, some)
+    entries = DERIVED if names is None else [d for d in DERIVED if d.feature.name in names]
+    return catalogue.with_derived(columns, entries)

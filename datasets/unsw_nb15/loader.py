@@ -172,9 +172,9 @@ def _named_categories(files: list[FlowFile]) -> list[NDArray[np.str_]]:
             if len(count) == 1 and count.total() >= MIN_COMMON_ROWS
         }
         known |= dict.fromkeys(benign, NORMAL)
-        twice = {n for n, k in Counter(known.values()).items() if k > 1 and n != NORMAL}
+        ambiguous = {n for n, k in Counter(known.values()).items() if k > 1 and n != NORMAL}
         lookup = {
-            c: known[c] if c in known and known[c] not in twice else f"category {c or 'blank'}"
+            c: known[c] if c in known and known[c] not in ambiguous else f"category {c or 'blank'}"
             for c in set(f.category.tolist())
         }
         out.append(np.array([lookup[c] for c in f.category.tolist()]))

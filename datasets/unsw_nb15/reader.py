@@ -173,7 +173,7 @@ def _batch(sheet: Sheet, names: Sequence[str], header: bool) -> _Batch:
 
 
 def read_whole(path: Path, names: Collection[str]) -> FileFeatures | None:
-    """Features of a file, if some count over recent flows, and the meter that counts likewise.
+    """Features of a file, if some count over recent flows, and the meter that counts alike.
 
     Raises:
         DataError: the file holds several tables, a column is missing, or a cell is malformed.
@@ -242,9 +242,9 @@ def has_layout(sheet: Sheet) -> bool:
         return True
     names = [canonical(c) for c in sheet.first]
     _, row = next(sheet.as_text(1).rows(True), (0, []))
-    named = [n in ("proto", "state") and _NAME.fullmatch(c.strip()) is not None
+    name_cells = [n in ("proto", "state") and _NAME.fullmatch(c.strip()) is not None
              for n, c in zip(names, row, strict=False)]  # fmt: skip
-    return _is_known(names) and any(named)
+    return _is_known(names) and any(name_cells)
 
 
 def _parse(sheet: Sheet, names: Sequence[str], header: bool) -> Cells:
@@ -337,10 +337,10 @@ def _layout(sheet: Sheet) -> tuple[str, list[str], bool]:
                 f"{sheet.name}, line 1: no header; a file in the partition layout starts with "
                 "the column names id,dur,proto,..."
             )
-        shown = ", ".join(printable(c, 20) for c in first[:4])
+        cells_text = ", ".join(printable(c, 20) for c in first[:4])
         raise NotFlowsError(
             f"{sheet.name}, line 1: not an UNSW-NB15 table; expected columns such as "
-            f"dur, proto, state, sbytes, got {shown}"
+            f"dur, proto, state, sbytes, got {cells_text}"
         )
     layout = "raw" if {"srcip", "stime", "dsport"} & set(names) else "partition"
     extra = RAW_ONLY if layout == "raw" else ("rate",)
@@ -399,8 +399,8 @@ def _categories(
 ) -> tuple[NDArray[np.str_], bool]:
     """Category of each row, and whether the file recodes categories as numbers."""
     texts, used = column.texts, column.codes
-    named = [t for t in texts if t]
-    if named and all(_CODE.fullmatch(t) for t in named):
+    names = [t for t in texts if t]
+    if names and all(_CODE.fullmatch(t) for t in names):
         return np.array([t and str(int(float(t))) for t in texts])[used], True
     known = [_SPELLINGS.get(t.lower()) for t in texts]
     bad = np.array([k is None for k in known], dtype=np.bool_)

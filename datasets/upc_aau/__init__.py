@@ -176,8 +176,8 @@ class UpcAauSynthetic(UpcAau):
         """Hide the temporary sources of a table if its captures were generated for this call."""
         if path is not None:
             return table
-        made = (replace(s, path=Path(s.path).name, identity="made up") for s in table.sources)
-        return replace(table, sources=tuple(made))
+        sources = (replace(s, path=Path(s.path).name, identity="made up") for s in table.sources)
+        return replace(table, sources=tuple(sources))
 
     def _loaded(self, path: str | Path | None, packets: Sequence[int] | None = None) -> LoadedTable:
         from n3ic.datasets.upc_aau import synthetic

@@ -65,8 +65,10 @@ class Settings:
             raise DataError(f"{path}: unknown key {min(unknown)!r}, expected one of {known}")
         for name, value in entries.items():
             if name == "classes":
-                named = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
-                if not named or not value:
+                is_table_of_names = isinstance(value, dict) and all(
+                    isinstance(v, str) for v in value.values()
+                )
+                if not is_table_of_names or not value:
                     raise DataError(f"{path}: [classes] names the class of each label, as text")
                 entries[name] = {class_name(k): class_name(v) for k, v in value.items()}
             elif type(value) is not int or not 0 <= value <= 10**9:

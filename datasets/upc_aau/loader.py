@@ -221,8 +221,8 @@ def _notes(files: Files, loaded: LoadedTable) -> Iterator[str]:
     for reason, lines in info.bad.items():
         yield f"{lines:,} of {info.lines:,} lines were left out: {reason}"
     if info.other_lines:
-        named = ", ".join(f"{name} {n:,}" for name, n in info.other_labels.items())
-        yield f"{info.other_lines:,} lines have labels that are none of the classes: {named}"
+        label_counts = ", ".join(f"{name} {n:,}" for name, n in info.other_labels.items())
+        yield f"{info.other_lines:,} lines have labels that are none of the classes: {label_counts}"
     if missing := [c for c, n in info.classes.items() if not n]:
         yield f"no line has the class {', '.join(missing)}"
     meter = METER if (files.info.parent / METER).is_file() else "the standard meter"

@@ -77,10 +77,10 @@ def write_data(out: str | Path, flows: int, seed: int, *, replace: bool = False)
         N3icError: the folder cannot be written.
     """
     with new_directory(out, replace=replace, written=(CAPTURE, INFO, README)) as folder:
-        made, packets, labels = generate(flows, seed)
+        conversations, packets, labels = generate(flows, seed)
         with (folder / CAPTURE).open("wb") as stream:
-            write_pcap(stream, made, packets)
-        (folder / INFO).write_text("".join(_info_lines(made, packets, labels)), "utf-8")
+            write_pcap(stream, conversations, packets)
+        (folder / INFO).write_text("".join(_info_lines(conversations, packets, labels)), "utf-8")
         (folder / README).write_text(_readme(flows, seed, len(packets.time)), "utf-8")
     return Path(out)
 
@@ -90,12 +90,12 @@ def generate(flows: int, seed: int) -> tuple[Conversations, Packets, list[str]]:
     rng = np.random.default_rng(seed)
     shares = np.array([CLASSES[b.name] for b in BEHAVIOURS], dtype=float)
     kind = rng.choice(len(BEHAVIOURS), flows, p=shares / shares.sum())
-    made = _flows(rng, kind)
+    conversations = _flows(rng, kind)
     labels = np.array([b.name for b in BEHAVIOURS])[kind].astype(object)
     drawn = rng.random(flows)
     labels[drawn < _SHARE_OTHER + _SHARE_UNLISTED] = OTHER
     labels[drawn < _SHARE_UNLISTED] = ""
-    return made, _packets(rng, kind, made), labels.tolist()
+    return conversations, _packets(rng, kind, conversations), labels.tolist()
 
 
 def _flows(rng: np.random.Generator, kind: Ints) -> Conversations:

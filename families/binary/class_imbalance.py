@@ -31,13 +31,15 @@ def class_weights(
     if weighting == "balanced":
         weights = 1 / np.maximum(counts, 1)
     else:
-        named: dict[str, float] = {}
+        weight_of: dict[str, float] = {}
         for part in weighting.split(","):
             name, _, weight = part.rpartition("=")
             name = name.strip()
-            if name not in classes or name in named:
-                why = "is named twice" if name in named else f"is not one of {', '.join(classes)}"
+            if name not in classes or name in weight_of:
+                why = (
+                    "is named twice" if name in weight_of else f"is not one of {', '.join(classes)}"
+                )
                 raise UsageError(f"class_weight: class {name!r:.60} {why}")
-            named[name] = float(weight)
-        weights = np.array([named.get(name, 1.0) for name in classes])
+            weight_of[name] = float(weight)
+        weights = np.array([weight_of.get(name, 1.0) for name in classes])
     return np.asarray(weights * len(label) / (weights * counts).sum())

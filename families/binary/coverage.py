@@ -3,7 +3,7 @@
 
 A vector decides a weight bit if an executor with a wrong bit gives another result on it. A hidden
 neuron at its threshold stops firing if a bit that agrees is flipped. A neuron just below its
-threshold starts firing if a bit that disagrees is flipped. So two inputs decide every bit of a
+threshold starts firing if a bit that disagrees is flipped. Thus two inputs decide every bit of a
 neuron: one at the threshold, and one that differs from it in one agreeing bit. The neuron's output
 must be seen; if an executor reports only scores, it must change a score.
 """
@@ -52,13 +52,13 @@ class Coverage:
         out = []
         for i, (layer, known) in enumerate(zip(model.layers, self.layers, strict=True)):
             missing = layer.fan_in - known.sum(axis=1)
-            some = np.flatnonzero(missing)
-            if len(some):
-                named = ", ".join(f"{j} ({missing[j]})" for j in some[:20].tolist())
-                more = ", ..." if len(some) > 20 else ""
+            incomplete = np.flatnonzero(missing)
+            if len(incomplete):
+                neurons = ", ".join(f"{j} ({missing[j]})" for j in incomplete[:20].tolist())
+                more = ", ..." if len(incomplete) > 20 else ""
                 out.append(
                     f"layer {i}: {int(missing.sum()):,} of {int(layer.fan_in.sum()):,} weight bits "
-                    f"not decided, in neurons {named}{more}"
+                    f"not decided, in neurons {neurons}{more}"
                 )
         return out
 

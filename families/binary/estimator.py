@@ -85,7 +85,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         optimizer: ``adam``, ``adamw`` or ``sgd``.
         learning_rate: initial learning rate.
         schedule: ``constant`` or ``cosine``.
-        epochs: passes over the training rows.
+        epochs: number of times that training reads all rows.
         batch_size: rows per step; ``auto`` is a fiftieth of the rows, between 16 and 512.
         label_smoothing: share of the label that is spread over all classes.
         class_weight: weight per class, ``balanced``, or None.

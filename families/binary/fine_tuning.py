@@ -3,7 +3,7 @@
 
 An integer network no longer has latent weights or batch norms. Here each latent weight starts near
 zero with the sign of its bit, so that few steps can flip it. Each batch norm starts such that its
-neuron fires from its threshold on. So before the first step, the opened network decides as the
+neuron fires from its threshold on. Before the first step, the opened network thus decides as the
 integer one does.
 """
 
@@ -43,7 +43,7 @@ def fine_tune(
         model: the network; input, shape and masks stay. Its output layer has no mask.
         bits: bool array of shape ``(rows, n_bits)``, two rows or more.
         weights: weight of each row for each class, float64 array of shape ``(rows, classes)``.
-        epochs: passes over the rows.
+        epochs: number of times that training reads all rows.
         learning_rate: initial learning rate of Adam, which falls along a cosine.
         seed: seed of the shuffling.
     """

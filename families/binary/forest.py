@@ -110,8 +110,8 @@ def train_forest(
         mean if len(classes) > 2 else mean[:, 1],
         sample_weight=counts,
     )
-    grown = [_grown(tree.tree_) for tree in forest.estimators_]
-    return _network(grown, spec, classes, name, dict(provenance or {}))
+    tree_leaves = [_grown(tree.tree_) for tree in forest.estimators_]
+    return _network(tree_leaves, spec, classes, name, dict(provenance or {}))
 
 
 def tree_network(
@@ -206,7 +206,7 @@ def _leaves(node: _Node, way: tuple[tuple[int, bool], ...] = ()) -> list[_Leaf]:
 
 
 def _network(
-    grown: list[list[_Leaf]],
+    tree_leaves: list[list[_Leaf]],
     spec: InputSpec,
     classes: tuple[str, ...],
     name: str,
@@ -216,7 +216,7 @@ def _network(
     ways: list[tuple[tuple[int, bool], ...]] = []
     answers: list[tuple[int, list[int]]] = []  # class and leaves
     bias = np.zeros(len(classes), dtype=np.int32)
-    for leaves in grown:
+    for leaves in tree_leaves:
         if len(leaves) == 1:  # a tree without a split always votes for one class
             bias[leaves[0][0]] += 1
             continue

@@ -50,7 +50,7 @@ class BinaryLearner(Learner):
 
         return train_binary(prepared, progress)
 
-    def beside(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
+    def packed_candidates(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
         """Grow a tree and forests on the columns, packed within the budget."""
         from n3ic.families.binary.packed_trees import trees_within
         from n3ic.runs.model_selection import on_rows

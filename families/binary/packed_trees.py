@@ -199,15 +199,15 @@ def split_tree(
     # scikit-learn appends both children when it makes a split, so their numbers show the order.
     turns = sorted(child for child in below if child >= 0)
     last = max(turns[: leaves - 1] if leaves else turns, default=-1)
-    made: list[TreeSplit | int] = votes
+    nodes: list[TreeSplit | int] = votes
     for i in reversed(range(len(below))):
         if 0 <= below[i] <= last:
-            a, b = made[below[i]], made[int(tree.children_right[i])]
+            a, b = nodes[below[i]], nodes[int(tree.children_right[i])]
             same = not isinstance(a, TreeSplit) and a == b
             column, least = columns[i], right[i]
             cut = cuts[column][least - 1] if cuts else (column, least)
-            made[i] = a if same else TreeSplit(cut, a, b)
-    return made[0]
+            nodes[i] = a if same else TreeSplit(cut, a, b)
+    return nodes[0]
 
 
 def tree_within(
@@ -228,13 +228,13 @@ def tree_within(
     from sklearn.tree import DecisionTreeClassifier
 
     most = min(max(2, budget), _MOST_LEAVES)  # a split takes at least a byte
-    grown = DecisionTreeClassifier(max_leaf_nodes=most, random_state=seed).fit(columns, label)
-    known = grown.classes_
+    full_tree = DecisionTreeClassifier(max_leaf_nodes=most, random_state=seed).fit(columns, label)
+    known = full_tree.classes_
 
     def first(leaves: int) -> list[TreeSplit | int]:
-        return [split_tree(grown.tree_, lambda share: known[share.argmax(axis=1)], leaves)]
+        return [split_tree(full_tree.tree_, lambda share: known[share.argmax(axis=1)], leaves)]
 
-    leaves = most_leaves(int(grown.get_n_leaves()), partial(_fit, first, classes, budget))
+    leaves = most_leaves(int(full_tree.get_n_leaves()), partial(_fit, first, classes, budget))
     return packed(first(leaves), classes) if leaves > 1 else None
 
 
@@ -257,10 +257,10 @@ def forests_within(
     from n3ic.training.baselines import best_first_tree
 
     for share in _CUT_SHARES:
-        few = int(share * budget / CUT_BYTES)
-        if few < 2:
+        cut_count = int(share * budget / CUT_BYTES)
+        if cut_count < 2:
             continue
-        tree = best_first_tree(columns, label, few, seed).tree_
+        tree = best_first_tree(columns, label, cut_count, seed).tree_
         inner = tree.children_left >= 0
         at = zip(tree.feature[inner].tolist(), least_right(tree.threshold[inner]), strict=True)
         every = sorted({(column, int(right)) for column, right in at})
@@ -334,8 +334,8 @@ def random_forest(
 
     forest = RandomForestClassifier(FOREST_TREES, random_state=seed, n_jobs=1).fit(columns, label)
     vote = _weighted(forest.classes_)
-    grown = [split_tree(estimator.tree_, vote) for estimator in forest.estimators_]
-    return packed(grown, classes, _WEIGHTS)
+    trees = [split_tree(estimator.tree_, vote) for estimator in forest.estimators_]
+    return packed(trees, classes, _WEIGHTS)
 
 
 def _weighted(known: NDArray[np.int64]) -> _Vote:

@@ -281,14 +281,14 @@ def _oriented(
 def _no_sign(signal: PopcountTable, channel: int, wanted_by: str) -> ModelError:
     """The error about a channel of too many values, which names the activation at fault, if any."""
     values = np.unique(signal.tables[0][channel][signal.used[channel]])
-    shown = ", ".join(f"{v:g}" for v in values[:4]) + (", ..." if len(values) > 4 else "")
+    values_text = ", ".join(f"{v:g}" for v in values[:4]) + (", ..." if len(values) > 4 else "")
     by, put = signal.activation or signal.by, "in its place"
     if not signal.activation:
         put = "behind it, where no activation is"
     elif signal.activation != signal.by:
         by = f"{signal.activation}, then {signal.by}"
     return ModelError(
-        f"{by}: neuron {channel} gives {shown} as its popcount grows, {len(values)} values; "
+        f"{by}: neuron {channel} gives {values_text} as its popcount grows, {len(values)} values; "
         f"{wanted_by} needs two, or at most {_MOST_STEPS + 1} in equal steps, the same for all "
         f"neurons. Put a sign (x >= 0 is +1, else -1) {put}, or a quantizer of few bits, and train "
         "again"

@@ -31,7 +31,7 @@ class Scores:
         order: for each class of the layer, the index of the network's class.
         low: least value that rounding may give the network's score, float64 array of shape
             ``(classes, largest popcount + 1)``.
-        high: largest value, likewise.
+        high: largest value, of the same shape.
     """
 
     layer: OutputLayer

@@ -62,8 +62,8 @@ def bits_for(budget: int, n_classes: int, most: int) -> int:
     # Solved for bits: some neurons per bit, each with a byte of threshold, and 4 bytes per cut.
     neurons = NEURONS_A_BIT
     half = (4 + neurons * (1 + n_classes / 8)) / 2
-    few = (math.sqrt(half**2 + neurons * (budget - 2 * n_classes) / 8) - half) / (neurons / 8)
-    return min(max(LEAST_BITS, round(few)), FEW_BITS, most)
+    best = (math.sqrt(half**2 + neurons * (budget - 2 * n_classes) / 8) - half) / (neurons / 8)
+    return min(max(LEAST_BITS, round(best)), FEW_BITS, most)
 
 
 def network_bytes(recipe: Recipe, hidden: Sequence[int], n_classes: int) -> int:

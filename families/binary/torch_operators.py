@@ -155,11 +155,11 @@ def _batch_norm(call: Call) -> Any:
         )
     if (call.args[4] < 0).any():
         raise call.error("a running variance is negative")
-    made = on_tables(call, normed, call.args, {})
+    output = on_tables(call, normed, call.args, {})
     if call.name == "batch_norm":  # in inference mode it is one operator
-        return made
+        return output
     nothing = torch.empty(0)  # statistics of the batch, which nothing reads
-    return (made, nothing, nothing, *([nothing] if "legit" in call.name else []))
+    return (output, nothing, nothing, *([nothing] if "legit" in call.name else []))
 
 
 def _masked(call: Call) -> TableTensor:

@@ -43,8 +43,8 @@ def read_scores(call: Call) -> Any:
         raise call.error("the scores are read twice; return them alone")
     call.reading.scores = x.signal
     if call.name == "sigmoid":  # of one score: what it is compared with decides the class
-        made = call.elementwise()
-        return TableTensor(made.signal, x.shape, call.reading, made.dtype)
+        result = call.elementwise()
+        return TableTensor(result.signal, x.shape, call.reading, result.dtype)
     return after_scores(call)
 
 

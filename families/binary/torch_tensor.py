@@ -111,14 +111,14 @@ class TableTensor(Tensor):
         """Make a tensor; ``behind`` is its type if it comes after the scores."""
         signals = signal if isinstance(signal, list) else [signal]
         dtype = behind or torch.from_numpy(np.empty(0, signals[0].tables[0].dtype)).dtype
-        made: Self = Tensor._make_wrapper_subclass(cls, tuple(shape), dtype=dtype)
-        made.signals, made.reading, made.behind, made.tells = (
+        tensor: Self = Tensor._make_wrapper_subclass(cls, tuple(shape), dtype=dtype)
+        tensor.signals, tensor.reading, tensor.behind, tensor.tells = (
             signals,
             reading,
             behind is not None,
             tells,
         )
-        return made
+        return tensor
 
     @property
     def signal(self) -> PopcountTable:
@@ -209,8 +209,8 @@ def on_tables(
             row = channel_row(call, tensor, first.shape, first.signal.channels)
             return row.double() if double and row.is_floating_point() else row
 
-        full, named = mapped((args, kwargs), filled)
-        return as_array(call, function(*full, **(_in_double(named) if double else named)))
+        full, keywords = mapped((args, kwargs), filled)
+        return as_array(call, function(*full, **(_in_double(keywords) if double else keywords)))
 
     signal = elementwise(run, [t.signal for t in tensors], call.by)
     return TableTensor(cast(PopcountTable, signal), first.shape, call.reading)

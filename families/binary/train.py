@@ -43,19 +43,19 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
     else:
         model, history = _gradient(prepared, progress)
     name = _NETWORK
-    beside: tuple[Candidate, ...] = ()
-    grown = None
+    candidates_tried: tuple[Candidate, ...] = ()
+    tree_result = None
     if experiment.recipe.tree_bytes and experiment.keeps is None:
-        grown = _tree(model, prepared, progress)
-    if grown is not None:
-        tree, better = grown
+        tree_result = _tree(model, prepared, progress)
+    if tree_result is not None:
+        tree, better = tree_result
         if better:
-            beside = (candidate(_NETWORK, model, prepared),)
+            candidates_tried = (candidate(_NETWORK, model, prepared),)
             model, prepared = tree, on_bits(prepared, tree.input, progress.stage)
             history, name = (), _TREE
         elif experiment.budget:
             on_tree = on_bits(prepared, tree.input, progress.stage)
-            beside = (candidate(_TREE, tree, on_tree),)
+            candidates_tried = (candidate(_TREE, tree, on_tree),)
     share = experiment.recipe.training.false_alarms
     if share:
         validation, positive = (
@@ -65,7 +65,7 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
         scores = model.scores(pack(validation.bits))
         model = with_false_alarms(model, scores, validation.label, positive, share)
         progress.stage(f"false alarms: {model.provenance['false_alarms']}")
-    return Learned(model, prepared, history, name, beside)
+    return Learned(model, prepared, history, name, candidates_tried)
 
 
 def _weights(prepared: Prepared) -> NDArray[np.float64] | None:
@@ -86,7 +86,7 @@ def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
         rows.label,
         prepared.spec.with_rates(rows.bits),
         experiment.table.classes,
-        _taught(prepared),
+        _training_settings(prepared),
         seed=experiment.seed,
         teacher=prepared.teacher,
         class_weight=_weights(prepared),
@@ -116,17 +116,19 @@ def _tree(
     weight = None if weights is None else weights[rows.label]
     if experiment.budget:
         progress.stage("growing a tree of as many bytes")
-        grown = DecisionTreeClassifier(max_leaf_nodes=max(2, most), random_state=experiment.seed)
-        grown.fit(rows.columns, rows.label, weight)
+        estimator = DecisionTreeClassifier(
+            max_leaf_nodes=max(2, most), random_state=experiment.seed
+        )
+        estimator.fit(rows.columns, rows.label, weight)
     else:
         progress.stage("growing a tree of as many cuts")
-        grown = best_first_tree(
+        estimator = best_first_tree(
             rows.columns, rows.label, prepared.spec.n_cuts, experiment.seed, weight
         )
 
     def network(leaves: int) -> BinaryModel | None:
         return tree_network(
-            grown,
+            estimator,
             names,
             experiment.table.classes,
             n_leaves=leaves,
@@ -139,7 +141,7 @@ def _tree(
         packed = network(leaves)
         return packed is None or packed.total_bytes <= most
 
-    whole = int(grown.get_n_leaves())
+    whole = int(estimator.get_n_leaves())
     tree = network(most_leaves(min(whole, most), fits) if experiment.budget else whole)
     if tree is None or tree.total_bytes > most:
         return None
@@ -166,7 +168,7 @@ def _gradient(
     from n3ic.families.binary.fold import check_fold, fold
 
     experiment, rows, validation_rows = prepared.experiment, prepared.train, prepared.validation
-    training = _taught(prepared)
+    training = _training_settings(prepared)
     progress.stage("training the binary network")
     trained = fit_network(
         rows.bits,
@@ -191,7 +193,7 @@ def _gradient(
     return _polished(model, prepared, progress), trained.history
 
 
-def _taught(prepared: Prepared) -> Training:
+def _training_settings(prepared: Prepared) -> Training:
     """Drop distillation from the settings if the experiment has no teacher."""
     training = prepared.experiment.recipe.training
     return training if prepared.teacher is not None else replace(training, distill=0.0)

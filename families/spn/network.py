@@ -127,7 +127,7 @@ class SpnModel(Classifier):
 
     @property
     def learned_all(self) -> bool:
-        """Whether every class has a root; otherwise one class is what fits no other."""
+        """Whether every class has a root; otherwise one class takes the rows that fit no other."""
         return CONSTANT not in self.roots
 
     @property

@@ -5,7 +5,7 @@ Exporters write these operations. They give exactly the scores of the network's 
 compilation simplifies the network without changing a score:
 
 - With logarithms, adding a constant to a product equals adding it to one factor, and adding it to a
-  sum equals adding it to every term. So weights and biases move down into the leaves' tables.
+  sum equals adding it to every term. Thus weights and biases move down into the leaves' tables.
 - Operations that depend on one feature become a table over its bins.
 - Log-add drops an operand that is always too small to change the result.
 - Equal operations are made once, and operations that no score needs are dropped.
@@ -241,8 +241,10 @@ class _Builder:
         heapify(waiting)
         while len(waiting) > 1:
             one, other = heappop(waiting), heappop(waiting)
-            made = self.add(one[2], other[2])
-            heappush(waiting, (self._depth[made], len(self.steps) + made, made))
+            partial_sum = self.add(one[2], other[2])
+            heappush(
+                waiting, (self._depth[partial_sum], len(self.steps) + partial_sum, partial_sum)
+            )
         return waiting[0][2]
 
     def _make(self, step: Operation) -> int:
@@ -312,16 +314,16 @@ def _log_scores(builder: _Builder) -> list[int]:
         if i not in references or isinstance(node, Leaf):
             continue
         if isinstance(node, Sum):
-            given = [int(weight) + own[i] for weight in node.weights]
+            offsets = [int(weight) + own[i] for weight in node.weights]
         else:
             # The factor that takes the constant at no cost: a table, or one without other readers.
             free = [references[c] == 1 or isinstance(model.nodes[c], Leaf) for c in node.children]
-            given = [0] * len(node.children)
-            given[free.index(True) if any(free) else 0] = own[i]
+            offsets = [0] * len(node.children)
+            offsets[free.index(True) if any(free) else 0] = own[i]
         edges[i] = [
-            0 if references[c] == 1 else by for c, by in zip(node.children, given, strict=True)
+            0 if references[c] == 1 else by for c, by in zip(node.children, offsets, strict=True)
         ]
-        for child, by in zip(node.children, given, strict=True):
+        for child, by in zip(node.children, offsets, strict=True):
             if references[child] == 1:
                 own[child] = by
     values: dict[int, int] = {}

@@ -171,9 +171,9 @@ class TableBooster:
             self._done()
         self.refit(2)
 
-    def refit(self, passes: int) -> None:
+    def refit(self, rounds: int) -> None:
         """Move the entries of all tables, one table after the other, by damped Newton steps."""
-        for _ in range(passes):
+        for _ in range(rounds):
             for table in self.tables:
                 before = table.entries
                 table.entries = before + self._newton(table, self.total, _REFIT_STEP)
@@ -314,7 +314,7 @@ class TableBooster:
         """
         bits, unread = list(bits), self.uses == 0
         for left in reversed(range(_EXCHANGES + 1)):
-            gains = gain.beside(bits)
+            gains = gain.replacement_gains(bits)
             whole = gains[0][:, bits[0]]
             more = np.full((len(bits), len(unread)), -np.inf)
             for j, bit in enumerate(bits):

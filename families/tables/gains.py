@@ -47,7 +47,7 @@ class CellGains:
         """
         return self._halved(*self._sums(base))
 
-    def beside(self, bits: Sequence[int]) -> list[Floats]:
+    def replacement_gains(self, bits: Sequence[int]) -> list[Floats]:
         """Compute what each input bit gains in the place of each bit of a table.
 
         Without one of the bits, cells are sums of pairs of cells, so one pass over the rows is
@@ -79,9 +79,9 @@ class CellGains:
         ones = np.empty((size, columns, self._columns.shape[1]))
         totals = np.empty((size, columns))
         for cell in range(size):
-            here = np.flatnonzero(cells == cell)
-            ones[cell] = self._values[here].T @ self._columns[here]
-            totals[cell] = self._values[here].sum(axis=0, dtype=np.float64)
+            in_cell = np.flatnonzero(cells == cell)
+            ones[cell] = self._values[in_cell].T @ self._columns[in_cell]
+            totals[cell] = self._values[in_cell].sum(axis=0, dtype=np.float64)
         return ones, totals
 
     def _halved(self, ones: Floats, totals: Floats) -> Floats:

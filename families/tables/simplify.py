@@ -49,9 +49,9 @@ def simplified(model: TablesModel) -> Simplified[TablesModel]:
         *([f"tables: {constant:,} constant removed"] if constant else []),
         *([f"tables: {fewer:,} index bits that change no entry removed"] if fewer else []),
     ]
-    gone = tuple(sorted({*range(model.input.n_bits)} - {*kept_bits}))
+    removed_bits = tuple(sorted({*range(model.input.n_bits)} - {*kept_bits}))
     unread = tuple(name for name in model.input.features if name not in spec.features)
-    findings = Findings(bits=gone, features=unread, parts=tuple(parts))
+    findings = Findings(bits=removed_bits, features=unread, parts=tuple(parts))
     return Simplified(model, result, tuple(kept_bits), findings)
 
 

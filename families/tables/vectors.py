@@ -103,10 +103,11 @@ def deciding_bits(model: TablesModel, rng: np.random.Generator) -> Bits:
                 row[bits] = (left[t][fits[0]] >> places) & 1
                 free[bits] = False
         rows.append(row)
-        made = np.array(row)
+        bits_of_row = np.array(row)
         left = [
             np.delete(
-                indices, np.flatnonzero(indices == int((made[bits] << np.arange(len(bits))).sum()))
+                indices,
+                np.flatnonzero(indices == int((bits_of_row[bits] << np.arange(len(bits))).sum())),
             )
             if len(indices)
             else indices

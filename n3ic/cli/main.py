@@ -91,27 +91,27 @@ def command_line(words: Sequence[str]) -> typer.Typer:
         words: the typed words. Only the module of the command that they name is imported, and
             plug-ins' options are loaded for that command only.
     """
-    called = words[0] if words else "--help"
+    command = words[0] if words else "--help"
     app = typer.Typer(
         name="n3ic",
         cls=_Groups,
         add_completion=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None if called in _HELP else "rich",  # importing rich takes a while
+        rich_markup_mode=None if command in _HELP else "rich",  # importing rich takes a while
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(options)
-    own = {module for module, commands in _COMMANDS.items() if called in commands}
+    own = {module for module, commands in _COMMANDS.items() if command in commands}
     plug_ins = {} if own else dict.fromkeys(plugins.names(STUDIES), _add_study)
     plug_ins |= {} if own else dict.fromkeys(plugins.names(_PLUG_INS), _add_command)
-    if called in plug_ins:
-        plug_ins[called](app, called, words)
+    if command in plug_ins:
+        plug_ins[command](app, command, words)
     if not app.registered_commands and not app.registered_groups:
         for module in own or _COMMANDS:
             import_module(f"n3ic.cli.{module}").register(app, words)
-    for name in sorted(plug_ins) if called.startswith("-") else ():
+    for name in sorted(plug_ins) if command.startswith("-") else ():
         plug_ins[name](app, name, words)
-    if called in _HELP and _COMPLETION not in os.environ:
+    if command in _HELP and _COMPLETION not in os.environ:
         _without_options(app)
     return app
 

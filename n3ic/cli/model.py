@@ -224,7 +224,7 @@ def predict(
     network = _network(model, task)
     sink = None if json and out == "-" else out
     summary: StreamedClasses
-    beside: list[str] = []
+    notes: list[str] = []
     watches = {n: w for n, evaluation in evaluations().items() if (w := evaluation.watch(network))}
     with counting_bar("classifying", "rows") as bar:
 
@@ -237,13 +237,13 @@ def predict(
             if dataset or units:
                 raise UsageError(f"{source} is a capture: leave out --dataset and --units")
             summary = predict_capture(network, source, sink, progress=progress)
-            beside += left_out(summary.counters)
+            notes += left_out(summary.counters)
         else:
             _warn_of_another_meter(network, source)
             summary = predict_stream(
                 network, source, sink, dataset=dataset, units=units, progress=progress
             )
-    for line in (*beside, *(line for watch in watches.values() for line in watch.lines())):
+    for line in (*notes, *(line for watch in watches.values() for line in watch.lines())):
         print_note(line)
     if json:
         remarks = {name: watch.to_dict() for name, watch in watches.items()}
@@ -301,16 +301,16 @@ def evaluate(
     if studies:
         if json:
             print_json(studies)
-        for shown in () if json else tables_of(studies):
-            table(shown.title, shown.head, shown.rows, left=shown.left)
+        for text_table in () if json else tables_of(studies):
+            table(text_table.title, text_table.head, text_table.rows, left=text_table.left)
         return
     if model is None:
         model = newest_run()
         print_note(f"model: {model}")
     with spinner("evaluating"):
-        beside = evaluate_beside_majority(model, source, dataset=dataset)
+        figure_pairs = evaluate_beside_majority(model, source, dataset=dataset)
         further = further_figures(model, source, given, dataset) if given else {}
-    results = {task: network for task, (network, _) in beside.items()}
+    results = {task: network for task, (network, _) in figure_pairs.items()}
     networks = {task: load_model(path) for task, path in models_of(model).items()}
     if any(network.shunt for network in networks.values()):
         print_note(
@@ -324,14 +324,14 @@ def evaluate(
                     | {"classes": e.of_classes(networks[task].classes), **further.get(task, {})}
                     for task, e in results.items()
                 },
-                "majority": {task: most.to_dict() for task, (_, most) in beside.items()},
+                "majority": {task: most.to_dict() for task, (_, most) in figure_pairs.items()},
             }
         )
         return
     keys = ("accuracy", "macro_f1", "fpr", "roc_auc", "average_precision")
     rows = [
         [name, f"{e.rows:,}", *(percent(getattr(e, key)) for key in keys)]
-        for task, evaluations_pair in beside.items()
+        for task, evaluations_pair in figure_pairs.items()
         for name, e in zip(
             (task or family_text(networks[task].family), f"{task} majority".strip()),
             evaluations_pair,
@@ -341,8 +341,8 @@ def evaluate(
     where = str(source or "embedded sample")
     head = ["", "rows", "accuracy", "macro F1", "FPR", "ROC AUC", "PR AUC"]
     table(f"{model} on {where}", head, rows)
-    for shown in (t for figures in further.values() for t in tables_of(figures)):
-        table(shown.title, shown.head, shown.rows, left=shown.left)
+    for text_table in (t for figures in further.values() for t in tables_of(figures)):
+        table(text_table.title, text_table.head, text_table.rows, left=text_table.left)
     if len(results) == 1:
         (figures_of,) = results.values()
         (classes,) = (network.classes for network in networks.values())

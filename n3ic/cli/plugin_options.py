@@ -82,8 +82,8 @@ def _by_name(owners: Iterable[Owned]) -> dict[str, list[tuple[str, Option]]]:
 def _annotation(
     name: str, declarations: Sequence[tuple[str, Option]], hidden: Container[str]
 ) -> Any:
-    shown = [(owner, option) for owner, option in declarations if owner not in hidden]
-    declarations = shown or declarations
+    visible = [(owner, option) for owner, option in declarations if owner not in hidden]
+    declarations = visible or declarations
     flag = all(isinstance(option.default, bool) for _, option in declarations)
     declaration = f"--{name}/--no-{name}" if flag else f"--{name}"
     panel = f"Options of {', '.join(dict.fromkeys(owner for owner, _ in declarations))}"
@@ -94,11 +94,13 @@ def _annotation(
         rich_help_panel=panel,
         metavar=None if flag else "|".join(declarations[0][1].choices) or "VALUE",
         show_default=False,
-        hidden=not shown,
+        hidden=not visible,
     )
     return Annotated[bool | None if flag else str | None, option]
 
 
 def _help(option: Option) -> str:
-    shown = str(option.default).lower() if isinstance(option.default, bool) else option.default
-    return f"{option.help} [{shown}]" if shown != "" else option.help
+    default_text = (
+        str(option.default).lower() if isinstance(option.default, bool) else option.default
+    )
+    return f"{option.help} [{default_text}]" if default_text != "" else option.help

@@ -104,9 +104,9 @@ def exports_near(source: Path) -> tuple[Path, ...]:
     ``runs/NAME`` and ``exports`` lie in one folder, from where the report need not be called.
     """
     run = source if source.is_dir() else source.parent
-    beside = [parent / "exports" for parent in run.absolute().parents[:2]]
-    here = Path("exports")
-    return (here, *(folder for folder in beside if folder != here.absolute()))
+    candidates = [parent / "exports" for parent in run.absolute().parents[:2]]
+    own = Path("exports")
+    return (own, *(folder for folder in candidates if folder != own.absolute()))
 
 
 def _say_figures(outcomes: Sequence[ExportOutcome]) -> None:

@@ -68,8 +68,12 @@ def add(
     as well. A plug-in passes the ``panel`` of the help that lists its command.
     """
     owners = option_owners(words) if words[:1] == [name] else []
-    shown = {*words[1:], "flows"}
-    hidden = [] if HELP_RECIPE in words else [owner for owner, _ in owners if owner not in shown]
+    visible_owners = {*words[1:], "flows"}
+    hidden = (
+        []
+        if HELP_RECIPE in words
+        else [owner for owner, _ in owners if owner not in visible_owners]
+    )
     epilog = f"{RECIPE} {_CASE}"
     app.command(name, epilog=epilog, rich_help_panel=panel)(with_options(function, owners, hidden))
 
@@ -91,10 +95,10 @@ def option_owners(words: Sequence[str]) -> list[Owned]:
     from n3ic.usecases.base import use_case
 
     cases = plugins.names("n3ic.usecases")
-    named = [name for name in cases if name in words[1:]]
-    shown = use_case(named[0] if named else OWN).recipes["default"]
-    recipe: Owned = ("the recipe", recipe_options(shown))
-    return [recipe, *options_of({name: partial(_own, name) for name in named or cases})]
+    named_cases = [name for name in cases if name in words[1:]]
+    default_recipe = use_case(named_cases[0] if named_cases else OWN).recipes["default"]
+    recipe: Owned = ("the recipe", recipe_options(default_recipe))
+    return [recipe, *options_of({name: partial(_own, name) for name in named_cases or cases})]
 
 
 @takes_rows("data")
@@ -251,8 +255,8 @@ def show(metrics: Any, group: str) -> None:
             [name.removeprefix("hist_").replace("_", " "), *(percent(m[k]) for k in FIGURES)]
             for name, m in metrics["baselines"].items()
         ]
-        if tried := candidate_table(metrics):
-            table(tried.title, tried.head, tried.rows)
+        if candidates := candidate_table(metrics):
+            table(candidates.title, candidates.head, candidates.rows)
         table(title, ["test rows", *_HEAD], rows)
         show_classes(metrics["classes"])
         if points := metrics.get("by_packet"):

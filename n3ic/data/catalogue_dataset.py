@@ -133,7 +133,7 @@ class CatalogueDataSet(DataSet):
                 feature,
                 name=name + NEGATIVE_PART,
                 meaning=f"{feature.meaning}, below 0",
-                doubt="",  # told of the column
+                doubt="",  # the column itself carries the doubt
             )
             for name, feature in self._columns.items()
             if self._rules[name].negative == "split"
@@ -419,7 +419,7 @@ def _indicators(column: Feature, rule: ColumnRule) -> list[Feature]:
             source_unit="",
             scale=1.0,
             bits=1,
-            doubt="",  # told of the column
+            doubt="",  # the column itself carries the doubt
         )
         for name, text in zip(rule.single(column.name), rule.values, strict=False)
     ]

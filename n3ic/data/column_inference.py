@@ -139,8 +139,8 @@ def _left_out(facts: ColumnProfile) -> str:
         return _WHY["constant"]
     if _all(facts.texts, is_address):
         return WHY["address"]
-    if shown := _by_values(facts):
-        return _WHY[shown]
+    if pattern := _by_values(facts):
+        return _WHY[pattern]
     return why if role == "root" else ""
 
 
@@ -167,7 +167,7 @@ def _by_values(facts: ColumnProfile) -> str:
 
 
 def _doubt(facts: ColumnProfile) -> str:
-    """Why a column that is used may give the classes away; empty if nothing says so."""
+    """Why a column that is used may give the classes away; empty without such evidence."""
     doubts = []
     if tells_alone(facts):
         doubts.append(f"alone it tells the classes to {facts.alone:.1%} (balanced accuracy)")
@@ -223,10 +223,10 @@ def _recurs(facts: ColumnProfile) -> bool:
     if not any(len(text) < LONGEST for text in facts.texts):
         return False
     if is_measurement(facts.name):
-        some = facts.distinct <= MOST_VALUES or facts.frequent >= _COVERED_FIELD
-        return some and facts.distinct <= facts.rows // 4
-    few = facts.tells is not None and facts.distinct <= facts.rows // 20
-    return few and facts.frequent >= _COVERED
+        has_few_values = facts.distinct <= MOST_VALUES or facts.frequent >= _COVERED_FIELD
+        return has_few_values and facts.distinct <= facts.rows // 4
+    is_categorical = facts.tells is not None and facts.distinct <= facts.rows // 20
+    return is_categorical and facts.frequent >= _COVERED
 
 
 def _values(facts: ColumnProfile) -> dict[str, Any]:
@@ -273,10 +273,10 @@ def _number(facts: ColumnProfile, unit: str) -> dict[str, Any]:
     out: dict[str, Any] = {"unit": unit, "bits": 32}
     if places:
         step = f"1/{10**places:,}" if places > 0 else f"{10**-places:,}"
-        named = finer[places // 3 - 1] if finer and places > 0 and places % 3 == 0 else ""
+        unit_name = finer[places // 3 - 1] if finer and places > 0 and places % 3 == 0 else ""
         out |= {
             "source_unit": unit,
-            "unit": named or f"{step} {unit}".rstrip(),
+            "unit": unit_name or f"{step} {unit}".rstrip(),
             "scale": 10.0**places,
         }
     if facts.negative >= SPLIT_SHARE * facts.rows:

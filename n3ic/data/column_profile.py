@@ -159,9 +159,9 @@ def tells_alone(facts: ColumnProfile) -> bool:
 
 def may_name_classes(facts: ColumnProfile) -> bool:
     """Whether a column is a text of few values, and not by its name a measurement."""
-    few = 1 < facts.distinct <= max(2, facts.rows // 20)
+    has_few_values = 1 < facts.distinct <= max(2, facts.rows // 20)
     known = role_of(facts.name)[0] != "feature" or is_measurement(facts.name)
-    return facts.type == "text" and few and not known and (facts.tells or 0) >= _HINT
+    return facts.type == "text" and has_few_values and not known and (facts.tells or 0) >= _HINT
 
 
 def _measurements(
@@ -356,9 +356,9 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
 
 def _decimals(values: NDArray[np.float64]) -> int:
     """Decimal places of nearly all values, from a sample."""
-    some = np.clip(values[:: max(1, len(values) // _SAMPLE)], -_VAST, _VAST)
+    sample = np.clip(values[:: max(1, len(values) // _SAMPLE)], -_VAST, _VAST)
     for places in range(MOST_DECIMALS):
-        scaled = some * 10.0**places
+        scaled = sample * 10.0**places
         whole = np.abs(scaled - np.rint(scaled)) <= 1e-9 + 1e-15 * np.abs(scaled)  # float error
         if whole.mean() >= _SHARE:
             return places

@@ -385,9 +385,9 @@ def _plain(sheet: Sheet, decimal: Mark | None) -> Sheet:
     }
     remarks = tuple(
         f"the decimal mark is a {mark_name}, marks between thousands are dropped, in "
-        f"{', '.join(some)}"
-        for (mark, some), mark_name in zip(columns.items(), ("comma", "point"), strict=True)
-        if some
+        f"{', '.join(column_names)}"
+        for (mark, column_names), mark_name in zip(columns.items(), ("comma", "point"), strict=True)
+        if column_names
     )
     return replace(
         sheet,
@@ -419,9 +419,9 @@ def _bare(sheet: Sheet) -> Sheet | None:
         not c[:1].isdigit() and c[:1] not in "+-.:" for c in sheet.first if c
     ):
         return None
-    some = sheet.body[:_LOOKED_AT]
-    some = some[: some.rfind(b"\n") + 1] or some
-    head = csv.reader(some.decode(errors="replace").splitlines(), delimiter=sheet.separator)
+    beginning = sheet.body[:_LOOKED_AT]
+    beginning = beginning[: beginning.rfind(b"\n") + 1] or beginning
+    head = csv.reader(beginning.decode(errors="replace").splitlines(), delimiter=sheet.separator)
     try:
         rows = [row for row in head if row][1:]
     except csv.Error:
@@ -543,9 +543,9 @@ def check_header(
             f"{where}: {len(missing)} {noun} missing: {listed}; {did_you_mean(missing[0], names)}"
             "the header must name each"
         )
-    twice = sorted({n for n in names if n and names.count(n) > 1})
-    if twice:
-        raise DataError(f"{where}: column {twice[0]!r} comes twice; keep one")
+    repeated = sorted({n for n in names if n and names.count(n) > 1})
+    if repeated:
+        raise DataError(f"{where}: column {repeated[0]!r} comes twice; keep one")
 
 
 def parse_sheet(

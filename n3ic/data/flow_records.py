@@ -90,8 +90,8 @@ def _parsed(where: str, raw: bytes) -> dict[str, Any]:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         out = dict(pairs)
         if len(out) < len(pairs):
-            twice = next(key for key, n in Counter(k for k, _ in pairs).items() if n > 1)
-            raise DataError(f"{where}: the key {printable(twice)!r} comes twice; keep one")
+            repeated = next(key for key, n in Counter(k for k, _ in pairs).items() if n > 1)
+            raise DataError(f"{where}: the key {printable(repeated)!r} comes twice; keep one")
         return out
 
     try:

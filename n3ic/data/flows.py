@@ -231,11 +231,11 @@ def _reader(
         raise DataError(
             f"{sheet.name}: its numbers are a NIC's integers; leave the data set {dataset} out"
         )
-    named = _own_data_set(model) if dataset is None else data_set(dataset)
-    if named is None:
+    dataset_used = _own_data_set(model) if dataset is None else data_set(dataset)
+    if dataset_used is None:
         check_header(sheet, sheet.first, features)
         return lambda part: _read_plain(part, model, units)
-    return read_as(named)
+    return read_as(dataset_used)
 
 
 def _agreed(name: str, typed: Units | None, stated: Units | None) -> Units | None:

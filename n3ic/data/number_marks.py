@@ -88,8 +88,8 @@ def plain_numbers(
     if columns is None:
         return plain  # the parser says what is wrong
     column_marks = [_ColumnMarks.of(column) for column in columns]
-    shown = {marks.only for marks in column_marks if marks.only and marks.strong}
-    decimal = known if len(shown) != 1 else next(iter(shown))
+    certain_marks = {marks.only for marks in column_marks if marks.only and marks.strong}
+    decimal = known if len(certain_marks) != 1 else next(iter(certain_marks))
     changed: dict[int, Mark] = {}
     for i, marks in enumerate(column_marks):
         mark = marks.only or (decimal if marks.both else None)

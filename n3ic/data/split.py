@@ -93,7 +93,7 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
         hold = round(cut * (1 - VALIDATION_SHARE))
         return Split(every[:hold], every[hold:cut], every[cut:])
     if protocol == "partition":
-        assert table.partition is not None  # noqa: S101 - protocols_of said so
+        assert table.partition is not None  # noqa: S101 - protocols_of checks it
         training_rows, test = every[table.partition == "train"], every[table.partition == "test"]
     elif protocol == "conversation":
         tested = conversation_folds(table) == seed % CONVERSATION_FOLDS

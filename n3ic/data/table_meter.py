@@ -40,11 +40,11 @@ def meter_of(table: str | Path) -> MeterSpec | None:
         if is_parquet(table):
             text = _metadata(table).get(METER_KEY)
             return None if text is None else MeterSpec.from_json(text, str(table))
-        beside = meter_file(table)
-        if not beside.is_file():
+        file = meter_file(table)
+        if not file.is_file():
             return None
-        with beside.open("rb") as stream:
-            return MeterSpec.from_json(stream.read(MAX_BYTES), str(beside))
+        with file.open("rb") as stream:
+            return MeterSpec.from_json(stream.read(MAX_BYTES), str(file))
     except OSError as error:
         raise DataError(f"{table}: cannot be read: {error.strerror or error}") from error
 

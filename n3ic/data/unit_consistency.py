@@ -64,7 +64,7 @@ def contradiction(
         sheets: the tables, of one layout.
         names: names of their columns.
         units: units of the columns of numbers.
-        settled: columns whose unit the user has said, which are not questioned.
+        settled: columns whose unit the user named; these are not checked.
     """
     times = [n for n in names if units.get(n) in TIME_UNITS and n not in settled]
     durations = [n for n in times if _DURATION.fullmatch(n)]

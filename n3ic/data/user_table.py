@@ -239,15 +239,17 @@ def describe(
             "commas, semicolons, tabs or bars"
         )
     label_name = label or next(iter(described["table"].get("label", ())), "")
-    named = _label(label_name, header, names, sheets[0].name) if label_name else ""
-    facts = profile_columns(sheets, named)
+    label_column = _label(label_name, header, names, sheets[0].name) if label_name else ""
+    facts = profile_columns(sheets, label_column)
     time_unit = described["table"].get("time_unit", "")
-    inferred = infer(facts, named, time_unit=time_unit, units=_said_units(described["columns"]))
-    unknown = [name for name in described["columns"] if name not in {*names} - {named}]
+    inferred = infer(
+        facts, label_column, time_unit=time_unit, units=_said_units(described["columns"])
+    )
+    unknown = [name for name in described["columns"] if name not in {*names} - {label_column}]
     if unknown:
         raise DataError(
             f"{description}: describes the column {unknown[0]!r}, which {sheets[0].name} "
-            f"{'has as its label' if unknown[0] == named else 'lacks'}"
+            f"{'has as its label' if unknown[0] == label_column else 'lacks'}"
         )
     columns = {
         name: _overridden(
@@ -257,8 +259,8 @@ def describe(
     }
     commas = {"decimal": ","} if any(sheet.decimal == "," for sheet in sheets) else {}
     table = {**inferred["table"], **commas, **described["table"]}
-    if named:
-        table["label"] = [named]
+    if label_column:
+        table["label"] = [label_column]
     if positive:
         table["positive"] = positive
     own = UserTable({"table": table, "columns": columns}, notes=remarks_of(sheets))
@@ -392,8 +394,8 @@ def _overridden(
 
 def labels_of(facts: Sequence[ColumnProfile]) -> list[str]:
     """Columns that could be a label, with their numbers of classes, best first."""
-    few = [f for f in facts if 1 < f.distinct <= MOST_CLASSES]
-    ordered = sorted(few, key=lambda f: (not is_label_name(f.name), f.distinct))
+    candidates = [f for f in facts if 1 < f.distinct <= MOST_CLASSES]
+    ordered = sorted(candidates, key=lambda f: (not is_label_name(f.name), f.distinct))
     return [f"{f.header} ({f.distinct} values)" for f in ordered[:_CANDIDATES]]
 
 

@@ -65,11 +65,11 @@ def _step(
     needed = np.delete(rivals, positive, axis=1).max(axis=1) - scores[:, positive]
     allowed = int(share * len(negatives))
     bound = np.sort(needed[negatives])[allowed] - 1  # the first row that must stay below
-    called, detectable = needed <= bound, label == positive
+    flagged, detectable = needed <= bound, label == positive
     summary = (
         f"{percent(share)} at most of {len(negatives):,} validation rows: "
-        f"{percent(float(called[negatives].mean()))}, with "
-        f"{percent(float(called[detectable].mean()) if detectable.any() else 0.0)} of "
+        f"{percent(float(flagged[negatives].mean()))}, with "
+        f"{percent(float(flagged[detectable].mean()) if detectable.any() else 0.0)} of "
         f"{classes[positive]} found"
     )
     return int(bound), summary

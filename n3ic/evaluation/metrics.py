@@ -53,11 +53,11 @@ class Evaluation:
             The figures by name; precision is None for a class never predicted, recall without rows.
         """
         matrix = np.array(self.confusion)
-        rows, called = matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist()
+        rows, predicted = matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist()
         return {
             name: {
                 "rows": rows[i],
-                "precision": float(matrix[i, i] / called[i]) if called[i] else None,
+                "precision": float(matrix[i, i] / predicted[i]) if predicted[i] else None,
                 "recall": float(matrix[i, i] / rows[i]) if rows[i] else None,
             }
             for i, name in enumerate(classes)

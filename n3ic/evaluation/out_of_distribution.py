@@ -269,11 +269,11 @@ class OodMonitor:
         """Examine a batch of flows: integers by feature, arrays of shape ``(rows,)``."""
         rows = len(columns[self._spec.features[0]])
         step = max(1, rows // _LOOKED_AT)
-        some = {n: columns[n][::step] for n in self._spec.features}
-        bits = self._spec.encode(some)
+        sample = {n: columns[n][::step] for n in self._spec.features}
+        bits = self._spec.encode(sample)
         self._counts += bits.sum(axis=0)
-        self._scales.add(some)
-        self._outside += int(outside_of(self._spec, some).sum())
+        self._scales.add(sample)
+        self._outside += int(outside_of(self._spec, sample).sum())
         self._rows += len(bits)
 
     def report(self) -> OodReport:

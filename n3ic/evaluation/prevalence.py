@@ -128,8 +128,8 @@ def base_rate(
 
 
 def _precision(prevalence: float, tpr: float, fpr: float) -> float | None:
-    called = prevalence * tpr + (1 - prevalence) * fpr
-    return prevalence * tpr / called if called else None
+    flagged = prevalence * tpr + (1 - prevalence) * fpr
+    return prevalence * tpr / flagged if flagged else None
 
 
 def counted(

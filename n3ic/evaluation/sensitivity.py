@@ -112,11 +112,11 @@ def feature_changes(model: Classifier, values: Mapping[str, int]) -> tuple[Featu
     winner = int(classes_of(scores(model, _encoded(model, values, "", [0])))[0])
     out = []
     for name in model.input.features:
-        tried = _tried(model.input, name)
-        all_scores = scores(model, _encoded(model, values, name, tried))
-        lead, called = _lead(all_scores, winner), classes_of(all_scores)
+        candidates = _tried(model.input, name)
+        all_scores = scores(model, _encoded(model, values, name, candidates))
+        lead, classes = _lead(all_scores, winner), classes_of(all_scores)
         value = int(values[name])
-        changes = [(abs(v - value), v, int(c)) for v, c in zip(tried, called, strict=True)]
+        changes = [(abs(v - value), v, int(c)) for v, c in zip(candidates, classes, strict=True)]
         first = min((o for o in changes if o[2] != winner), default=(0, None, winner))
         out.append(FeatureChange(name, value, int(lead.min()), first[1], first[2]))
     return tuple(sorted(out, key=lambda change: change.least))
@@ -133,11 +133,11 @@ def _tried(spec: InputSpec, feature: str) -> list[int]:
 
 
 def _encoded(
-    model: Classifier, values: Mapping[str, int], feature: str, tried: Sequence[int]
+    model: Classifier, values: Mapping[str, int], feature: str, candidates: Sequence[int]
 ) -> Words:
     """Packed inputs of a flow with one of its features set to each of some values."""
-    same = {name: np.full(len(tried), values[name], dtype=np.int64) for name in values}
-    return model.encode(same | ({feature: np.array(tried, dtype=np.int64)} if feature else {}))
+    same = {name: np.full(len(candidates), values[name], dtype=np.int64) for name in values}
+    return model.encode(same | ({feature: np.array(candidates, dtype=np.int64)} if feature else {}))
 
 
 def _lead(all_scores: NDArray[np.int32], winner: int) -> NDArray[np.int64]:

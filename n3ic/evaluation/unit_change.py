@@ -20,7 +20,7 @@ from n3ic.model.inputs import RATE_UNIT, SPAN_LEFT, UINT32_MAX, Field, InputSpec
 UNITS = (1e3, 1e6, 1e9)
 """Factors between units of time, length or rate, in either direction."""
 FEWEST = 20
-"""Flows below which nothing is told."""
+"""Fewest flows for a report."""
 _STEPS = 128  # of the histogram, per octave
 _CELLS = 33 * _STEPS + 2
 _ALIKE, _CHANCE = 0.15, 0.6  # distance between shares in the right unit, and chance at one flow

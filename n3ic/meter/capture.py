@@ -43,7 +43,7 @@ _MAGICS = (
 def is_capture(path: str | Path) -> bool:
     """Whether a regular file, or standard input (``-``), is a capture, by its first bytes.
 
-    It may be packed. For bzip2 on standard input, too few bytes are at hand to tell: False.
+    It may be packed. For bzip2 on standard input, too few bytes are known, so the result is False.
     """
     if str(path) == STANDARD_INPUT:
         head = sys.stdin.buffer.peek() if hasattr(sys.stdin.buffer, "peek") else b""

@@ -300,11 +300,11 @@ def _meter_parts(
 
     def report() -> None:
         if progress:
-            done = [*parts, *left_out]
-            share = of and sum(sizes[f] for f in done) / of
+            finished_files = [*parts, *left_out]
+            share = of and sum(sizes[f] for f in finished_files) / of
             packets = sum(part.counters["packets"] for part in parts.values())
             flows = sum(part.flows for part in parts.values())
-            progress(Progress(len(done), len(source_of), share, packets, flows))
+            progress(Progress(len(finished_files), len(source_of), share, packets, flows))
 
     report()
     missing = [file for file in source_of if file not in parts]

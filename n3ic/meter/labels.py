@@ -281,5 +281,5 @@ def _info(
         elif index >= len(flow.fields):
             yield f"{path}, line {number}: {len(flow.fields)} fields, no field {index}"
         elif label := flow.fields[index].strip():
-            made = SYNTHETIC_MARK in flow.fields
-            yield flow.key, Labelled(label, flow.start, flow.end, synthetic=made)
+            synthetic = SYNTHETIC_MARK in flow.fields
+            yield flow.key, Labelled(label, flow.start, flow.end, synthetic=synthetic)

@@ -174,9 +174,9 @@ class TableRules:
         if len(self.columns) > _MOST_COLUMNS:
             raise ModelError(f"{len(self.columns):,} columns, at most {_MOST_COLUMNS:,} expected")
         for name, rule in self.columns.items():
-            if twice := self.columns.keys() & {*rule.single(name)}:
+            if ambiguous := self.columns.keys() & {*rule.single(name)}:
                 raise ModelError(
-                    f"{shown(min(twice))} is a column and an indicator of the column "
+                    f"{shown(min(ambiguous))} is a column and an indicator of the column "
                     f"{shown(name)}; expected different names"
                 )
 

@@ -181,8 +181,8 @@ def _result(
     from n3ic.training.loop import Epoch
 
     rows = dict(record["rows"])
-    tried = (experiment.recipe, *experiment.rivals)
-    recipe = next(recipe for recipe in tried if recipe.family == record["family"])
+    recipes = (experiment.recipe, *experiment.rivals)
+    recipe = next(recipe for recipe in recipes if recipe.family == record["family"])
     model = tensors.take(f"{prefix}model", np.uint8, (record["model_bytes"],))
     return TrainingResult(
         model=parse_model(model.tobytes(), "a trained part"),

@@ -130,9 +130,9 @@ def train_shapes(
             own = replace(own, tree_bytes=0)  # shapes are compared, and a tree has none
         variant = replace(experiment, recipe=own)
         if variant.budget and own.training.hidden == experiment.recipe.training.hidden:
-            learned, tried, notes = select_within_budget(experiment, progress)
+            learned, candidates, notes = select_within_budget(experiment, progress)
             result = _finished(learned, progress)
-            yield replace(result, candidates=tried, notes=(*result.notes, *notes))
+            yield replace(result, candidates=candidates, notes=(*result.notes, *notes))
             continue
         for_shape = own.encoding == "weighted" and variant.keeps is None
         if prepared is None or for_shape:

@@ -62,14 +62,14 @@ class Learned:
         prepared: its training rows, encoded by its own input.
         history: figures of each epoch; empty without epochs.
         name: its name in the table of candidates; empty for its family's name.
-        beside: what the learner tried and did not keep.
+        other_candidates: what the learner tried and did not keep.
     """
 
     model: Classifier
     prepared: Prepared
     history: tuple[Epoch, ...] = ()
     name: str = ""
-    beside: tuple[Candidate, ...] = ()
+    other_candidates: tuple[Candidate, ...] = ()
 
 
 class Learner(Plugin):
@@ -187,7 +187,7 @@ class Learner(Plugin):
         """
         return iter(())
 
-    def beside(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
+    def packed_candidates(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
         """Classifiers that no target takes, shown beside the models of all families.
 
         Args:

@@ -46,7 +46,7 @@ def select_within_budget(
         return candidate.balanced if by_class else candidate.accuracy
 
     candidates: list[tuple[Candidate, Learned]] = []
-    beside: list[Candidate] = []
+    smaller: list[Candidate] = []
     prepared: Prepared | None = None
     for recipe in (experiment.recipe, *experiment.rivals):
         own = replace(experiment, recipe=recipe, rivals=())
@@ -55,7 +55,7 @@ def select_within_budget(
         learned = learner(recipe.family).train(prepared, progress)
         name = learned.name or family_text(learned.model.family)
         candidates.append((candidate(name, learned.model, learned.prepared), learned))
-        beside += learned.beside
+        smaller += learned.other_candidates
     fitting = [entry for entry in candidates if entry[0].bytes <= experiment.budget]
     if not fitting:
         sizes = ", ".join(f"{c.name} {c.bytes:,} bytes" for c, _ in candidates)
@@ -64,8 +64,8 @@ def select_within_budget(
     rows = learned.prepared
     progress.stage(f"comparing with trees of {experiment.budget:,} bytes")
     every = (learner(name) for name in plugins.names("n3ic.learners"))
-    packed = [c for family in every for c in family.beside(rows, experiment.budget)]
-    losers = sorted([*(c for c, _ in candidates if c is not winner), *beside, *packed], key=worth)
+    packed = [c for family in every for c in family.packed_candidates(rows, experiment.budget)]
+    losers = sorted([*(c for c, _ in candidates if c is not winner), *smaller, *packed], key=worth)
     notes = tuple(
         f"{c.name}: better on validation rows in as many bytes ({percent(worth(c))} in "
         f"{c.bytes:,} B, the {winner.name} {percent(worth(winner))} in {winner.bytes:,} B); no "

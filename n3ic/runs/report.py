@@ -279,8 +279,8 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         lines += [counted, ""]
     points = metrics.get("by_packet", ())
     classifiers = {f"**{model_text(metrics)}**": metrics["test"], **metrics["baselines"]}
-    if tried := candidate_table(metrics):
-        lines += [*table(tried.head, tried.rows), ""]
+    if candidates := candidate_table(metrics):
+        lines += [*table(candidates.head, candidates.rows), ""]
     sizes = {n: m.get("bytes") for n, m in metrics["baselines"].items()}
     lines += [
         *_figures(

@@ -41,8 +41,8 @@ class ExportOutcome:
 
     Attributes:
         item: the item of the plan.
-        exported: the export; None if there is none.
-        error: why there is none: one of ``REFUSALS``, or a failure.
+        exported: the export; None if the target has none.
+        error: the reason for a missing export: one of ``REFUSALS``, or a failure.
         permanent: whether the directory still exists.
     """
 
@@ -102,17 +102,17 @@ class ExportOutcome:
         """All facts about the export, as plain data for JSON."""
         if self.exported is None:
             return {"error": str(self.error)}
-        done = self.exported
+        exported = self.exported
         return {
-            "path": str(done.path) if self.permanent else None,
+            "path": str(exported.path) if self.permanent else None,
             "options": dict(self.item.options),
-            "fits": done.fit.ok,
-            "problems": [asdict(p) for p in done.fit.problems],
-            "placements": [asdict(p) for p in done.fit.placements],
-            "figures": [asdict(f) for f in done.report.figures],
-            "notes": list(done.report.notes),
-            "verification": done.verification
-            and asdict(done.verification) | {"ok": done.verification.ok},
+            "fits": exported.fit.ok,
+            "problems": [asdict(p) for p in exported.fit.problems],
+            "placements": [asdict(p) for p in exported.fit.placements],
+            "figures": [asdict(f) for f in exported.report.figures],
+            "notes": list(exported.report.notes),
+            "verification": exported.verification
+            and asdict(exported.verification) | {"ok": exported.verification.ok},
         }
 
 
@@ -181,7 +181,7 @@ def export_item(
     Callers that export several items raise :func:`failure` after reporting all of them.
     """
     try:
-        done = export(
+        exported = export(
             item.model,
             item.target,
             item.out,
@@ -195,7 +195,7 @@ def export_item(
     except Exception as error:  # noqa: BLE001 - a defect of one target must not stop the others
         signals.check()  # a library may have turned a signal into an error
         return ExportOutcome(item, None, error)
-    return ExportOutcome(item, done, None)
+    return ExportOutcome(item, exported, None)
 
 
 def failure(outcomes: Sequence[ExportOutcome]) -> Exception | None:

@@ -71,10 +71,10 @@ def write_set_report(
     Returns:
         The Markdown page, with ``set.json`` beside it; None if each target has a single network.
     """
-    done = [o for o in outcomes if o.exported is not None]
-    if len({o.item.task for o in outcomes}) < 2 or not done:
+    exported = [o for o in outcomes if o.exported is not None]
+    if len({o.item.task for o in outcomes}) < 2 or not exported:
         return None
-    root = done[0].item.out.parent
+    root = exported[0].item.out.parent
     if len({o.item.target for o in outcomes}) > 1:
         root = root.parent
     summary = set_summary(outcomes)

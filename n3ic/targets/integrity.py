@@ -103,12 +103,12 @@ def regenerate(
         changed += [f"{MANIFEST}: {field} is not what n3ic writes" for field in fields]
         if not other and not fields:
             changed.append(f"{MANIFEST} is not written as n3ic writes it")
-    beside = [name for name in present if name not in {*expected, VERIFICATION}]
-    foreign = [name for name in beside if not tool.is_product(name)]
+    extra_files = [name for name in present if name not in {*expected, VERIFICATION}]
+    foreign = [name for name in extra_files if not tool.is_product(name)]
     added = [f"{_shown(name)} is no part of the export" for name in foreign[:_NAMED]]
     if foreign[_NAMED:]:
         added.append(f"nor are {len(foreign) - _NAMED:,} more files")
-    built = [name for name in beside if tool.is_product(name)]
+    built = [name for name in extra_files if tool.is_product(name)]
     if built:
         more = f" and {len(built) - _NAMED:,} more" if built[_NAMED:] else ""
         omission = f"not compared: {', '.join(map(_shown, built[:_NAMED]))}{more}"

@@ -114,10 +114,10 @@ def _captures(
     from n3ic.meter.capture import Capture, plain_capture
     from n3ic.targets.fuzz_traffic import fuzz_captures
 
-    for made in fuzz_captures(spec, seed, min(packets, _MAX_PACKETS)):
-        path = scratch / made.name
-        path.write_bytes(made.data)
-        yield f"generated traffic {seed}, {made.name}", path, made.link, made.frames
+    for generated in fuzz_captures(spec, seed, min(packets, _MAX_PACKETS)):
+        path = scratch / generated.name
+        path.write_bytes(generated.data)
+        yield f"generated traffic {seed}, {generated.name}", path, generated.link, generated.frames
     for capture in user_captures:
         with Capture(capture) as opened:
             frames = ((data, n, time // spec.tick_ns) for data, n, time in opened.packets())

@@ -132,12 +132,12 @@ class Verification(Displayed):
             return f"{self.target}: not run: {self.missing}"
         stage = f", input stage included ({self.edges:,} rows of edges)" if self.edges else ""
         if self.weight_bits == self.decided_bits:
-            shown = "any"
+            share_text = "any"
         else:
             # Round down, so that 100 % means all.
-            shown = f"{100 * self.decided_bits * 100 // self.weight_bits / 100:.2f} %"
+            share_text = f"{100 * self.decided_bits * 100 // self.weight_bits / 100:.2f} %"
         bits = (
-            f", which would show an error in {shown} of {self.weight_bits:,} {self.parameters}"
+            f", which would show an error in {share_text} of {self.weight_bits:,} {self.parameters}"
             if self.weight_bits
             else ""
         )

@@ -67,10 +67,10 @@ EpochCallback = Callable[[Epoch, int], None]
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes over the training rows.
+    """Epochs over the training rows.
 
     Attributes:
-        epochs: number of passes.
+        epochs: number of epochs.
         batch: rows per step.
         least_batch: a last batch of fewer rows is skipped.
         cosine: whether the learning rate follows a cosine down to zero over all steps.
@@ -108,7 +108,7 @@ def run_epochs(
         optimizer: the optimizer of its parameters.
         loss: function of training rows' indices, an int64 tensor, to their mean loss.
         rows: number of training rows.
-        passes: number and kind of the passes over them.
+        passes: number and kind of the epochs.
         validation: inputs and class indices of the rows that choose the epoch.
         validation_loss: mean loss of logits and class indices.
         before_epoch: called with the number of each epoch, from 0.

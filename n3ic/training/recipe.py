@@ -53,7 +53,7 @@ class Training:
         optimizer: ``adam``, ``adamw`` or ``sgd``.
         learning_rate: the step at the start.
         schedule: ``constant``, or ``cosine`` down to zero over the epochs.
-        epochs: passes over the training rows.
+        epochs: number of times that training reads all rows.
         batch_size: rows per step; fewer, but at least 16, if an epoch would have under 32 steps.
         label_smoothing: share of the label that is spread over all classes (cross-entropy).
         distill: weight of the teacher's probabilities against the labels; 0 for no teacher.

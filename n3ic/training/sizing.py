@@ -49,15 +49,15 @@ def sized(recipe: Recipe, fixed: Collection[str], n_classes: int) -> Recipe:
     """
     if "bits" not in fixed or recipe.encoding in _UNLEARNED:
         return recipe
-    few = recipe.bits <= FEW_BITS
+    has_few_bits = recipe.bits <= FEW_BITS
     follows: dict[str, Any] = {}
     if recipe.bits <= FEWER_BITS:
         if tree_may(recipe, fixed):
             follows["tree_bytes"] = TREE_BYTES
         jointly = recipe.bits <= (GREEDY_BITS_OF_TWO if n_classes == 2 else FEW_BITS)
         follows["encoding"] = "greedy" if jointly else "tree" if n_classes > 2 else "boosted"
-        follows["hidden"] = hidden_for(recipe.bits, few or n_classes > 2)
-    if few:
+        follows["hidden"] = hidden_for(recipe.bits, has_few_bits or n_classes > 2)
+    if has_few_bits:
         follows["polish"] = max(recipe.training.polish, FEW_BITS_POLISH)
         one_layer = "hidden" not in fixed or len(recipe.training.hidden) == 1
         if one_layer and recipe.training.method != "trees" and _GRADIENT.isdisjoint(fixed):

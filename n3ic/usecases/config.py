@@ -133,8 +133,10 @@ def _request_of(file: ConfigFile, keywords: Mapping[str, Any]) -> dict[str, Any]
         return of.parse(text)
 
     try:
-        named = REQUEST_VALUES["use_case"]
-        case = keywords.get("use_case") or (value(named) if named.name in file.values else OWN)
+        use_case_value = REQUEST_VALUES["use_case"]
+        case = keywords.get("use_case") or (
+            value(use_case_value) if use_case_value.name in file.values else OWN
+        )
         options = {
             (name := option.name.replace("-", "_")): Value(name, type(option.default), "", Option)
             for option in use_case(case).options

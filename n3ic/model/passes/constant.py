@@ -28,12 +28,15 @@ def fold(draft: Draft) -> Draft:
             constants.pop(next(iter(constants)))
         if not constants:
             continue
-        gone, value = list(constants), np.array(list(constants.values()), dtype=np.bool_)
+        constant_neurons, value = (
+            list(constants),
+            np.array(list(constants.values()), dtype=np.bool_),
+        )
         # A constant input adds 1 to the popcount where the weight agrees with it, else 0.
-        agree = reader.weights[:, gone] == value
+        agree = reader.weights[:, constant_neurons] == value
         if reader.mask is not None:
-            agree &= reader.mask[:, gone]
-        remaining = np.setdiff1d(np.arange(layer.n_outputs), gone)
+            agree &= reader.mask[:, constant_neurons]
+        remaining = np.setdiff1d(np.arange(layer.n_outputs), constant_neurons)
         draft = draft.without(
             i,
             {j: ("constant", constant) for j, constant in constants.items()},

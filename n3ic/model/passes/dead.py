@@ -47,6 +47,6 @@ def drop(draft: Draft) -> Draft:
             dead = dead[1:]
         if len(dead):
             remaining = np.setdiff1d(np.arange(reader.n_inputs), dead)
-            gone: dict[int, tuple[Cause, int | None]] = {int(j): ("dead", None) for j in dead}
-            draft = draft.without(i, gone, narrowed(reader, remaining, 0))
+            causes: dict[int, tuple[Cause, int | None]] = {int(j): ("dead", None) for j in dead}
+            draft = draft.without(i, causes, narrowed(reader, remaining, 0))
     return draft

@@ -52,14 +52,14 @@ class Draft:
         layers[layer] = with_outputs(self.model.hidden[layer], remaining)
         layers[layer + 1] = reader
         old = self.neurons[layer]
-        gone = tuple(
+        removed_neurons = tuple(
             Removed(layer, int(old[j]), cause, other) for j, (cause, other) in neurons.items()
         )
         return Draft(
             _rebuilt(self.model, self.model.input, layers),
             self.bits,
             (*self.neurons[:layer], old[remaining], *self.neurons[layer + 1 :]),
-            (*self.removed, *gone),
+            (*self.removed, *removed_neurons),
         )
 
     def without_bits(self, spec: InputSpec, remaining: ArrayLike) -> Draft:

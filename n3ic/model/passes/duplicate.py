@@ -47,7 +47,7 @@ def groups(layer: HiddenLayer) -> list[Group]:
 def merge(draft: Draft) -> Draft:
     """Remove the copies that no reader needs; a layer keeps at least one neuron."""
     for i in range(len(draft.model.hidden)):
-        gone: dict[int, tuple[Cause, int | None]] = {}
+        causes: dict[int, tuple[Cause, int | None]] = {}
         reader = draft.model.layers[i + 1]
         reader_signs = signs(reader)
         counted = np.zeros(reader.n_outputs, dtype=np.int64)
@@ -57,7 +57,7 @@ def merge(draft: Draft) -> Draft:
             own = reader_signs[:, copies] * turned
             needed = own.sum(axis=1, dtype=np.int64)  # copies of the first, with their sign
             count = int(np.abs(needed).max())
-            if count == 0 and len(gone) + len(copies) == reader.n_inputs:
+            if count == 0 and len(causes) + len(copies) == reader.n_inputs:
                 count = 2 if reader.mask is None else 1  # a layer keeps one, or two that cancel
             if count >= len(copies):
                 continue
@@ -67,12 +67,12 @@ def merge(draft: Draft) -> Draft:
             reader_signs[:, copies[:count]] = fresh * turned[:count]
             first = int(draft.neurons[i][copies[0]])
             for j, opposite in group[count:]:
-                gone[j] = ("complementary" if opposite else "equal", first)
-        if gone:
-            remaining = np.setdiff1d(np.arange(reader.n_inputs), list(gone))
+                causes[j] = ("complementary" if opposite else "equal", first)
+        if causes:
+            remaining = np.setdiff1d(np.arange(reader.n_inputs), list(causes))
             left = reader_signs[:, remaining]
             mask = None if reader.mask is None else left != 0
-            draft = draft.without(i, gone, rewired(reader, left > 0, mask, counted))
+            draft = draft.without(i, causes, rewired(reader, left > 0, mask, counted))
     return draft
 
 

@@ -42,7 +42,7 @@ def _network(model: BinaryModel) -> Simplified[BinaryModel]:
         if draft.model is before:
             break
     source_bits = tuple(draft.bits.tolist())
-    gone = tuple(sorted(set(range(model.input.n_bits)) - set(source_bits)))
+    removed_bits = tuple(sorted(set(range(model.input.n_bits)) - set(source_bits)))
     still = set(draft.model.input.features)
     shared = tuple(
         (i, tuple(int(draft.neurons[i][j]) for j, _ in group))
@@ -51,7 +51,7 @@ def _network(model: BinaryModel) -> Simplified[BinaryModel]:
     )
     findings = Findings(
         tuple(sorted(draft.removed, key=lambda r: (r.layer, r.neuron))),
-        gone,
+        removed_bits,
         tuple(name for name in model.input.features if name not in still),
         shared,
     )

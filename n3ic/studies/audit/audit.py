@@ -160,13 +160,13 @@ def audit(
         if own:
             continue
         part = table.rows(mask)
-        made = _made_pairs(_varied(part, paired))
+        column_pairs = _made_pairs(_varied(part, paired))
         for mark in (m for m in marks if m.counts):
             notify(f"pairs that tell {mark.name}, {where}")
             rows = _rows(mark, part, group, fold, mask)
-            findings = _findings(_pairs(made, rows), part, mark, rows, where, request)
+            findings = _findings(_pairs(column_pairs, rows), part, mark, rows, where, request)
             more = [f for f in findings if _adds(f, singles)]
-            for finding in _tested(more, partial(_pairs, made), rows, request):
+            for finding in _tested(more, partial(_pairs, column_pairs), rows, request):
                 if finding.columns not in pairs or _better(finding, pairs[finding.columns]):
                     pairs[finding.columns] = finding
     return Audit(
@@ -277,20 +277,22 @@ def _made_pairs(
     columns: Mapping[str, NDArray[np.int64]],
 ) -> list[tuple[tuple[str, ...], str, Codes]]:
     """Combine each two columns: their joint bins, their difference and their quotient."""
-    few = {name: bins(values, _PAIR_BINS) for name, values in columns.items()}
+    coarse_bins = {name: bins(values, _PAIR_BINS) for name, values in columns.items()}
     out: list[tuple[tuple[str, ...], str, Codes]] = []
     for a, b in combinations(columns, 2):
         x, y = columns[a], columns[b]
-        out.append(((a, b), "pair", few[a] * (int(few[b].max()) + 1) + few[b]))
+        out.append(
+            ((a, b), "pair", coarse_bins[a] * (int(coarse_bins[b].max()) + 1) + coarse_bins[b])
+        )
         out.append(((a, b), "difference", bins(x - y)))
         out.append(((a, b), "quotient", bins(np.log1p(x) - np.log1p(y))))
     return out
 
 
 def _pairs(
-    made: Sequence[tuple[tuple[str, ...], str, Codes]], rows: CodedRows
+    column_pairs: Sequence[tuple[tuple[str, ...], str, Codes]], rows: CodedRows
 ) -> Iterator[tuple[tuple[str, ...], str, Separability]]:
-    for names, how, codes in made:
+    for names, how, codes in column_pairs:
         yield names, how, separability_by(codes, rows)[1]
 
 

@@ -75,7 +75,7 @@ def kind_of(name: str, reason: str = "") -> str:
 
 
 def marks_of(table: FlowTable, source: DataSet, named: Sequence[str] = ()) -> tuple[Mark, ...]:
-    """Return the marks of a table: the named columns, or all whose name or note says so.
+    """Return the marks of a table: the named columns, or all whose name or note marks them.
 
     Args:
         table: the flows.

@@ -60,13 +60,13 @@ def audit_figure(
     left.set_title("mark told, balanced, %")
     if lost:
         at = [columns.index(name) for name in lost if name in columns]
-        shown = [entry for name, entry in lost.items() if name in columns]
+        drawn = [entry for name, entry in lost.items() if name in columns]
         right.barh(
-            at, [100 * entry.lost for entry in shown], xerr=[200 * entry.error for entry in shown],
+            at, [100 * entry.lost for entry in drawn], xerr=[200 * entry.error for entry in drawn],
             **LOOKS[1].area, error_kw={"ecolor": INK, "capsize": 2, "elinewidth": 1.2},
         )  # fmt: skip
         right.axvline(0, color=INK, linewidth=1)
-        right.set_title(f"points lost without it,\n{shown[0].kind}" if shown else "")
+        right.set_title(f"points lost without it,\n{drawn[0].kind}" if drawn else "")
     else:
         right.set_axis_off()
     right.tick_params(left=False)

@@ -59,12 +59,12 @@ class CodedRows:
 
         The array is float64 of shape ``(groups, values)``.
         """
-        there = np.zeros((int(self.group.max()) + 1, self.values))
-        np.add.at(there, (self.group, self.mark), 1)
-        absent = there.sum(axis=1, keepdims=True) - there
-        enough = (there >= LEAST) & (absent >= LEAST)
-        every = np.maximum(there.sum(axis=1, keepdims=True), 1)
-        return np.where(enough, there * absent / every, 0.0)
+        present = np.zeros((int(self.group.max()) + 1, self.values))
+        np.add.at(present, (self.group, self.mark), 1)
+        absent = present.sum(axis=1, keepdims=True) - present
+        enough = (present >= LEAST) & (absent >= LEAST)
+        every = np.maximum(present.sum(axis=1, keepdims=True), 1)
+        return np.where(enough, present * absent / every, 0.0)
 
     @cached_property
     def _numbers(self) -> Codes:

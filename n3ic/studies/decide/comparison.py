@@ -357,11 +357,11 @@ def _with_one(
     for seed, result in enumerate(results, request.seed):
         test = table.rows(split(table, request.protocol, seed).test)
         assert test.flow is not None and test.point is not None  # noqa: S101 - it has a schedule
-        here = test.point == point.packets
-        here |= (test.point == AT_END) & ~np.isin(test.flow, test.flow[here])
-        scores = result.test_scores["model"][here]
+        at_point = test.point == point.packets
+        at_point |= (test.point == AT_END) & ~np.isin(test.flow, test.flow[at_point])
+        scores = result.test_scores["model"][at_point]
         classes = scores.argmax(axis=1).astype(np.int64)
-        figures.append(evaluate(test.label[here], classes, scores, len(table.classes)))
+        figures.append(evaluate(test.label[at_point], classes, scores, len(table.classes)))
     return replace(point, one=tuple(figures))
 
 
@@ -375,12 +375,12 @@ def decision_figure(decisions: Decisions) -> Figure:
     """Accuracy on the test flows over the packet at which a flow is decided."""
     figure, axes = new_figure(7.0, 5.4)
     places = np.arange(len(decisions.points))
-    named: list[tuple[str, Callable[[DecisionPoint], Sequence[Evaluation]]]] = [
+    curves: list[tuple[str, Callable[[DecisionPoint], Sequence[Evaluation]]]] = [
         ("binary network", lambda point: point.test),
         ("one network for all points", lambda point: point.one),
         *((b.replace("_", " "), lambda p, b=b: p.baselines.get(b, ())) for b in _BASELINES),
     ]
-    for i, (name, of) in enumerate(named):
+    for i, (name, of) in enumerate(curves):
         accuracy = [np.array([e.accuracy for e in of(point)]) for point in decisions.points]
         if not all(len(a) for a in accuracy):
             continue

@@ -125,9 +125,9 @@ def _flows(capture: Capture) -> Iterator[NamedFlow]:
         payload = _payload(packet, frame, at)
         if packet.protocol == UDP and packet.source_port in _DNS_PORTS:
             _remember(queried, packet, payload)
-        here = (packet.source, packet.source_port), (packet.destination, packet.destination_port)
-        key = (*here, packet.protocol)
-        back = (*here[::-1], packet.protocol)
+        ends = (packet.source, packet.source_port), (packet.destination, packet.destination_port)
+        key = (*ends, packet.protocol)
+        back = (*ends[::-1], packet.protocol)
         known = key if key in flows else back
         flow = flows.get(known)
         if flow is not None and now - flow.last > _IDLE_US:
@@ -138,10 +138,10 @@ def _flows(capture: Capture) -> Iterator[NamedFlow]:
                 yield flows.popitem(last=False)[1]
             name = queried.get((packet.source, packet.destination), "")
             known = key
-            flow = flows[key] = NamedFlow(*here, packet.protocol, now, now, dns=name)
+            flow = flows[key] = NamedFlow(*ends, packet.protocol, now, now, dns=name)
         flow.last = max(flow.last, now)
         flows.move_to_end(known)
-        if here[0] == flow.source:
+        if ends[0] == flow.source:
             flow.take(packet, payload)
     yield from flows.values()
 

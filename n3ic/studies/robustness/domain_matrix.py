@@ -57,7 +57,7 @@ class DomainMatrix(EvaluationPlugin):
     def asked(
         self, sample: HeldOut, options: Options, source: Path, data: Path | None
     ) -> Mapping[str, Any]:
-        """Refuse options that are of no use without ``--domains``."""
+        """Refuse options that have no effect without ``--domains``."""
         raise UsageError("--label, --positive, --benign, --new-labels and --seeds: expected beside "
                          "--domains")  # fmt: skip
 

@@ -210,8 +210,8 @@ def _same_classes(
 
 def _two_classes(table: FlowTable, patterns: Sequence[str], positive: bool) -> FlowTable:
     """The table with the classes benign and attack."""
-    named = np.array([_named(c, patterns) for c in table.classes])
-    attack = named if positive else ~named
+    matches = np.array([_named(c, patterns) for c in table.classes])
+    attack = matches if positive else ~matches
     return replace(table, label=attack[table.label].astype(np.int64), classes=(BENIGN, ATTACK))
 
 

@@ -98,7 +98,7 @@ class DomainCell:
         accuracy: share of the verdicts that are right.
         macro_f1: mean of the F1 of the classes; None if the rows are of one class.
         found: share of the rows of the class to detect that are found; None without such rows.
-        false_alarms: share of the others that are called so; None without such a class.
+        false_alarms: share of the other rows that get that class; None without such a class.
         traffic: whether the domain warning calls the rows other traffic than the training's.
         outside: share of the rows outside the range of the training rows; None if unknown.
         moved: number of the model's features that have moved.
@@ -229,9 +229,13 @@ def across_domains(
             for name, (pool, tested) in parts.items():
                 notify(f"training on labels of {name} alone, augment {augment:g}, seed {seed}")
                 for labels in request.new_labels:
-                    few = _labelled(pool, labels, seed)
-                    if few is not None and labels >= MIN_ROWS and len(np.unique(few.label)) > 1:
-                        alone = _trained(few, recipe, seed)
+                    labelled_rows = _labelled(pool, labels, seed)
+                    if (
+                        labelled_rows is not None
+                        and labels >= MIN_ROWS
+                        and len(np.unique(labelled_rows.label)) > 1
+                    ):
+                        alone = _trained(labelled_rows, recipe, seed)
                         cells.append(_cell(("", name, augment), labels, seed, alone, tested))
     facts = tuple(
         DomainFacts(name, len(table), dict(zip(sites.classes, _counts(table), strict=True)))
@@ -267,9 +271,9 @@ def _of_site(
         at = name, new, recipe.augment
         yield _cell(at, 0, seed, model, tested)
         for labels in new_labels if new != name else ():
-            few = _labelled(pool, labels, seed)
-            if few is not None:
-                yield _cell(at, labels, seed, _taught(model, own, few, seed), tested)
+            labelled_rows = _labelled(pool, labels, seed)
+            if labelled_rows is not None:
+                yield _cell(at, labels, seed, _fine_tuned(model, own, labelled_rows, seed), tested)
 
 
 def _trained(table: FlowTable, recipe: Recipe, seed: int) -> Classifier:
@@ -309,7 +313,7 @@ def _labelled(pool: FlowTable, labels: int, seed: int) -> FlowTable | None:
     return pool.rows(order[:labels]) if labels <= len(pool) else None
 
 
-def _taught(model: Classifier, old: FlowTable, new: FlowTable, seed: int) -> Classifier:
+def _fine_tuned(model: Classifier, old: FlowTable, new: FlowTable, seed: int) -> Classifier:
     """The model with its input bits and shape, trained further on labelled flows of a new site.
 
     As many rows of the old site are rehearsed, as a stream's learner does with its anchors.

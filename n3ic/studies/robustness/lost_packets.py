@@ -112,5 +112,7 @@ def _row(
         [c for classes in verdicts_of.values() for c in classes], np.int64
     )
     same = float(np.mean([a == b for a, b in pairs])) if pairs else None
-    called = None if positive is None or not len(every) else float((every == positive).mean())
-    return ShiftRow(name, len(every), None, called=called, same=same)
+    positive_share = (
+        None if positive is None or not len(every) else float((every == positive).mean())
+    )
+    return ShiftRow(name, len(every), None, called=positive_share, same=same)

@@ -53,10 +53,10 @@ def shift_row(
     rates: list[float | None] = [None, None]
     every: float | None = None
     if positive is not None:
-        called = verdicts == positive
-        parts = [called[label == positive], called[label != positive]]
+        is_positive = verdicts == positive
+        parts = [is_positive[label == positive], is_positive[label != positive]]
         rates = [float(part.mean()) if len(part) else None for part in parts]
-        every = float(called.mean())
+        every = float(is_positive.mean())
     same = None if before is None else float((verdicts == before).mean())
     return ShiftRow(
         name, len(label), float((verdicts == label).mean()), rates[0], rates[1], same, every

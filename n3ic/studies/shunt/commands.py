@@ -109,14 +109,14 @@ def shunt(
 def _write(studies: Mapping[str, ShuntStudy], path: Path, replace: bool) -> None:
     from n3ic.studies.shunt.files import write_models
 
-    there = path.exists()
+    exists = path.exists()
     write_models(studies, path, replace=replace)
     chosen = ", ".join(
         (f"{name}: " if name else "")
         + (f"margins below {study.chosen} are shunted" if study.chosen else "nothing is shunted")
         for name, study in studies.items()
     )
-    print_note(f"{'replaced' if there else 'wrote'} {path}: {chosen}")
+    print_note(f"{'replaced' if exists else 'wrote'} {path}: {chosen}")
 
 
 STUDY = Study(register)

@@ -50,8 +50,8 @@ def shunting_figure(points: Sequence[ShuntPoint], rows: str, chosen: int | None 
         known = [(x, 100 * y) for x, y in pairs if y is not None]
         if known:
             x, y = zip(*known, strict=True)
-            few: dict[str, Any] = {"markevery": max(1, len(x) // 12), "markersize": 5.0}
-            axes.plot(x, y, **look(number).curve, **few, label=label)
+            sparse_marks: dict[str, Any] = {"markevery": max(1, len(x) // 12), "markersize": 5.0}
+            axes.plot(x, y, **look(number).curve, **sparse_marks, label=label)
             least.append(min(y))
     point = next((p for p in points if p.threshold == chosen), None)
     if point is not None:

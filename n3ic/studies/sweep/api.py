@@ -103,6 +103,6 @@ def sweep(
         "options": {**(options or {}), **{n: v for n, v in own.items() if v is not None}},
     }
     base = TrainRequest(**request_of(arguments, values))
-    tried = {name: tuple(several) for name, several in (axes or {}).items()}
-    request = SweepRequest(base, tried, target, target_options, out, replace)
+    grid_axes = {name: tuple(several) for name, several in (axes or {}).items()}
+    request = SweepRequest(base, grid_axes, target, target_options, out, replace)
     return sweep_use_case(request, progress)

@@ -62,13 +62,13 @@ class SweepFolder:
             figures = SeedFigures(**{**record, "shape": tuple(record["shape"]), "beside": beside})
         except (TypeError, KeyError, ValueError, AttributeError):
             return None
-        shown = [number for pair in figures.beside.values() for number in pair]
+        numbers_beside = [number for pair in figures.beside.values() for number in pair]
         numbers = (
             (*figures.shape, *figures.memory.values()) if _is_sizes(figures.memory) else (None,)
         )
         right = all(isinstance(getattr(figures, n), kinds) for n, kinds in _KINDS.items())
         # A damaged file is trained again: its figures would otherwise end up in the tables.
-        right = right and all(isinstance(n, int | float) for n in shown)
+        right = right and all(isinstance(n, int | float) for n in numbers_beside)
         return figures if right and all(type(n) is int for n in numbers) else None
 
     def keep(self, digest: str, figures: SeedFigures) -> None:
@@ -122,10 +122,10 @@ def _difference(path: Path, request: Mapping[str, Any]) -> str:
         return f"holds a damaged {SWEEP}"
     names = [*request, *sorted(set(record) - set(request))]
     differ = [n for n in names if record.get(n) != request.get(n)]
-    shown = (
+    differences = (
         f"{n} {_short(record.get(n))} there, {_short(request.get(n))} asked for" for n in differ
     )
-    return f"holds another sweep ({'; '.join(shown)})" if differ else ""
+    return f"holds another sweep ({'; '.join(differences)})" if differ else ""
 
 
 def _short(value: Any) -> str:

@@ -294,17 +294,17 @@ def _spread(shares: Sequence[float]) -> dict[str, Any]:
 
 
 def points_of(
-    done: Sequence[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]],
+    trained: Sequence[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]],
 ) -> tuple[SweepPoint, ...]:
     """Make points in the order of their bytes.
 
     Args:
-        done: networks, and figures of their trainings by task.
+        trained: networks, and figures of their trainings by task.
     """
-    first = done[0][0].values
-    differ = [n for n in first if any(network.values[n] != first[n] for network, _ in done)]
+    first = trained[0][0].values
+    differ = [n for n in first if any(network.values[n] != first[n] for network, _ in trained)]
     points = []
-    for network, runs in done:
+    for network, runs in trained:
         varied = places_text({n: network.values[n] for n in differ or first}) or "as asked"
         series = places_text({n: network.values[n] for n in differ if n not in SIZES})
         points.append(SweepPoint(network.values, varied, series, network.command, runs))

@@ -77,7 +77,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
             for key, experiment in trainings.items()
         }
         figures = _measured(calls, folder, progress, base.jobs, base.dask)
-        done: list[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]] = []
+        trained: list[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]] = []
         for i, network in enumerate(networks):
             every = {task: [figures[digests[i, task, s]] for s in seeds] for task in data.tasks}
             why = [f for runs in every.values() for f in runs if isinstance(f, str)]
@@ -87,10 +87,10 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
                 left_out.append(f"left out {places_text(network.values)}: {why[0]}")
                 continue
             runs = {t: tuple(f for f in e if isinstance(f, SeedFigures)) for t, e in every.items()}
-            done.append((network, runs))
+            trained.append((network, runs))
         for line in left_out:
             progress.note(line)
-        if not done:
+        if not trained:
             raise UsageError(f"none of these networks can be trained; {left_out[-1]}")
         title = (
             f"{data.case.name}, {data.protocols[0]} split of {len(data.table):,} rows "
@@ -98,7 +98,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
         )
         by = (f"target {tool.name}", places_text(request.target_values), tool.device.name)
         source = ", ".join(filter(None, by))
-        sweep = Sweep(out, title, points_of(done), source, tuple(left_out))
+        sweep = Sweep(out, title, points_of(trained), source, tuple(left_out))
         progress.stage("drawing")
         write_result(sweep, out / POINTS)
         write_result(sweep, out / PAGE, out / PICTURE)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _BOOSTED, _TREE = 256, 128  # candidates of either kind
 _MOST_ROWS = 1 << 17  # sampled if there are more: the candidates' bits are kept in memory
-_SWAPS = 3  # passes over the chosen bits
+_SWAPS = 3  # rounds over the chosen bits
 _PART = 64  # candidates evaluated at once, which bounds the memory
 
 
@@ -59,8 +59,8 @@ def greedy_fields(
     trees = trees or boosted_trees(columns, label, seed=seed)
     gains = {} if fault_of(trees) else boosted_cuts(tuple(columns), trees)
     best = sorted(gains, key=lambda cut: (-gains[cut], cut))[: max(_BOOSTED, 2 * bits)]
-    grown = tree_cuts(columns, label, max(_TREE, bits), seed=seed)
-    pool = list(dict.fromkeys([*grown, *best]))
+    cuts_of_tree = tree_cuts(columns, label, max(_TREE, bits), seed=seed)
+    pool = list(dict.fromkeys([*cuts_of_tree, *best]))
     if len(pool) < bits:
         pool += spare_cuts(columns, pool, bits - len(pool))
     if len(label) > _MOST_ROWS:
@@ -69,7 +69,7 @@ def greedy_fields(
     encoded = np.empty((len(label), len(pool)), dtype=np.bool_)
     for j, (name, cut) in enumerate(pool):
         encoded[:, j] = np.clip(columns[name], 0, UINT32_MAX) >= cut
-    start = range(min(bits, len(grown)))
+    start = range(min(bits, len(cuts_of_tree)))
     chosen = [pool[j] for j in joint_choice(encoded, label, bits, start)]
     return thermometer_fields(chosen, tuple(columns), catalogue=catalogue)
 
@@ -95,13 +95,13 @@ def joint_choice(
     if count >= bits.shape[1]:
         return list(range(bits.shape[1]))
     table = _CellTable(bits, label)
-    grown: list[int] = []
-    while len(grown) < count:
-        grown.append(table.best(grown)[1])
+    chosen_bits: list[int] = []
+    while len(chosen_bits) < count:
+        chosen_bits.append(table.best(chosen_bits)[1])
         # Exchanges cost most of the time: only at powers of two, and at the end.
-        if len(grown).bit_count() == 1 or len(grown) == count:
-            grown = table.exchanged(grown)
-    choices = [grown]
+        if len(chosen_bits).bit_count() == 1 or len(chosen_bits) == count:
+            chosen_bits = table.exchanged(chosen_bits)
+    choices = [chosen_bits]
     if len(start) == count:
         choices.append(table.exchanged(list(start)))
     losses = [table.loss(choice) for choice in choices]

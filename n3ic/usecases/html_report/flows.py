@@ -141,10 +141,10 @@ def _decision(of: HeldOut, at: int, why: str) -> ExplainedFlow:
     row = int(of.rows[at])
     values = {name: table.features[name][row : row + 1] for name in model.input.features}
     bit_flips = flips(model, model.encode(values)[0])
-    true, called = model.classes[int(of.label[at])], model.classes[bit_flips.winner]
-    verdict = "rightly" if true == called else f"but is {true}"
+    true, predicted = model.classes[int(of.label[at])], model.classes[bit_flips.winner]
+    verdict = "rightly" if true == predicted else f"but is {true}"
     return ExplainedFlow(
-        f"Row {row:,}, {why}: called {called} {verdict}, by a margin of {bit_flips.margin}",
+        f"Row {row:,}, {why}: called {predicted} {verdict}, by a margin of {bit_flips.margin}",
         TextTable(
             "Scores",
             ("class", "score"),
@@ -154,7 +154,7 @@ def _decision(of: HeldOut, at: int, why: str) -> ExplainedFlow:
         ),
         TextTable(
             "Its features, each changed by itself",
-            ("feature", "of this flow", "least lead", f"not {called} if it were"),
+            ("feature", "of this flow", "least lead", f"not {predicted} if it were"),
             tuple(
                 _change(model, change)
                 for change in feature_changes(model, {n: int(v[0]) for n, v in values.items()})
@@ -162,7 +162,7 @@ def _decision(of: HeldOut, at: int, why: str) -> ExplainedFlow:
             left=1,
         ),
         TextTable(
-            f"The input bits that matter most for {called}",
+            f"The input bits that matter most for {predicted}",
             ("input bit", "of this flow", "speaks", "flipped", "first-layer neurons"),
             tuple(_bit(model, values, bit_flips, int(i)) for i in bit_flips.strongest(_BITS)),
             left=4,

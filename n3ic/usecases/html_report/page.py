@@ -57,7 +57,7 @@ class NetworkSection:
         picture: the run's ROC beside its baselines as a data URL.
         sureness: the charts' figures as tables.
         flows: explained decisions.
-        no_flows: why there are none.
+        no_flows: the reason for missing flows.
     """
 
     task: str
@@ -149,7 +149,7 @@ def html_report(
         _network(source, task, model, run.metrics, flows.get(task), why)
         for task, model in models.items()
     )
-    shown = next(iter(flows.values())).table.view() if flows else None
+    table_view = next(iter(flows.values())).table.view() if flows else None
     view = run.view()
     bars, verdicts = accuracy_bars(run.metrics), tuple(map(verdict, rows))
     page = HtmlReport(
@@ -159,7 +159,7 @@ def html_report(
         verdicts=verdicts,
         line=view.line.removeprefix(f"{source}: "),
         warnings=_warnings(run.metrics),
-        data=(*view.tables[1:], *_columns(run.metrics), *(shown.tables if shown else ())),
+        data=(*view.tables[1:], *_columns(run.metrics), *(table_view.tables if table_view else ())),
         notes=_texts(_part(run.metrics, "data").get("notes")),
         figures=tuple(
             table
@@ -224,8 +224,8 @@ def _answers(
     """Accuracy, size and number of verified targets, each with its name and a comparison."""
     own = next((bar for bar in bars if bar.own), None)
     baselines = [bar for bar in bars if not bar.own]
-    beside = [f"best baseline {bar.text} ({bar.name})" for bar in baselines[:1]]
-    beside += [f"majority {bar.text}" for bar in baselines[1:] if bar.name == "majority"]
+    comparison = [f"best baseline {bar.text} ({bar.name})" for bar in baselines[:1]]
+    comparison += [f"majority {bar.text}" for bar in baselines[1:] if bar.name == "majority"]
     memory = [memory_of(model) for model in models.values()]
     keys = "total_bytes", "float_weight_bytes", "input_bytes"
     size, real, cuts = (sum(part.get(key, 0) for part in memory) for key in keys)
@@ -233,7 +233,7 @@ def _answers(
     known = f"{sum(bool(verdict.good) for verdict in verdicts)} of {len(verdicts)}"
     of = f"{cuts:,} B of them input cuts" + (f"; weights as float32 {real:,} B" if real else "")
     return (
-        (own.text if own else "unknown", caption, ", ".join(beside)),
+        (own.text if own else "unknown", caption, ", ".join(comparison)),
         (f"{size:,} B", "in total", of),
         (known, "targets verified", "run on vectors: scores equal the model's"),
     )
@@ -345,11 +345,11 @@ def _warnings(metrics: Mapping[str, Any]) -> tuple[str, ...]:
     synthetic = _part(metrics, "data").get("synthetic") is True
     return tuple(
         text
-        for text, there in (
+        for text, applies in (
             ("A generator made these flows: the figures say nothing of real traffic.", synthetic),
             (f"No better than always saying {constant_class}.", bool(constant_class)),
         )
-        if there
+        if applies
     )
 
 
@@ -370,11 +370,11 @@ def _confusion(counts: list[list[int]], classes: Sequence[str]) -> Confusion:
 
 def _by_class(counts: list[list[int]], classes: Sequence[str]) -> TextTable:
     """One row per class, least recall first; no precision for a class that is never predicted."""
-    called = [sum(column) for column in zip(*counts, strict=True)]
+    predicted = [sum(column) for column in zip(*counts, strict=True)]
     figures_of = {
         name: {
             "rows": sum(row),
-            "precision": row[i] / called[i] if called[i] else None,
+            "precision": row[i] / predicted[i] if predicted[i] else None,
             "recall": row[i] / sum(row) if sum(row) else None,
         }
         for i, (name, row) in enumerate(zip(classes, counts, strict=True))

@@ -89,7 +89,7 @@ def test_gains_are_those_of_every_cell(base):
 
     for bit in {*range(7)} - {*base}:
         assert gain.of(base)[:, bit] == pytest.approx(wanted((*base, bit)), rel=1e-4)
-        for j, found in enumerate(gain.beside(base)):
+        for j, found in enumerate(gain.replacement_gains(base)):
             others = (*base[:j], bit, *base[j + 1 :])
             assert found[:, bit] == pytest.approx(wanted(others), rel=1e-4)
 
