@@ -55,21 +55,21 @@ class UserFlows(DataSet):
             DataError: the tables cannot be read.
             UsageError: ``path`` is None, or no column is named as the class.
         """
-        return _described(path).load(_given(path))
+        return _described(path).load(_checked_path(path))
 
     def check(self, path: DataSource) -> Mapping[str, Any]:
         """Report what tables hold, and which cells have to be changed; see :meth:`load`."""
         return _described(path).check(path)
 
 
-def _given(path: DataSource | None) -> DataSource:
+def _checked_path(path: DataSource | None) -> DataSource:
     if path is None:
         raise UsageError(f"{OWN} has no sample: name a table with --data")
     return path
 
 
 def _described(path: DataSource | None) -> UserTable:
-    own, facts = describe(_given(path))
+    own, facts = describe(_checked_path(path))
     need_label(own, facts, path)
     return own
 
@@ -106,7 +106,7 @@ class UserFlowsUseCase(UseCase):
         """
         if dataset not in (None, OWN):
             return super().load(data, dataset, options, tell)
-        path = _given(data)
+        path = _checked_path(data)
         label, positive = str(options["label"]), str(options["positive"])
         if _is_metered(path):
             tell("n3ic data extract wrote this table: the network will carry its meter")

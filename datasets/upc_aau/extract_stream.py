@@ -108,7 +108,7 @@ class _Steps:
         self.damaged: list[str] = []
         self.counters: dict[str, int] = {}
         self.key = _key(captures, spec)
-        self.progress, self.state = self._found()
+        self.progress, self.state = self._earlier_progress()
         self.passed: int
 
     def tables(self, stack: ExitStack) -> Iterator[pa.Table]:
@@ -180,7 +180,7 @@ class _Steps:
     def _state(self, number: int) -> Path:
         return self.place / f"{_STATE}-{number % 2}"  # keeps the last one until this is complete
 
-    def _found(self) -> tuple[_Progress, bytes]:
+    def _earlier_progress(self) -> tuple[_Progress, bytes]:
         """The progress of an earlier run and its state; a fresh start if they are not valid."""
         with suppress(OSError, ValueError, TypeError, RecursionError):
             progress = _Progress(**json.loads((self.place / _PROGRESS).read_bytes()))

@@ -177,7 +177,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for value in values_of(Training):
                 argument = getattr(self, value.name, None)
                 if value.name != "class_weight" and argument not in (None, "auto"):
-                    value.given(argument)
+                    value.from_python(argument)
             self._config(1)
         except UsageError as error:
             raise ArgumentError(str(error)) from None

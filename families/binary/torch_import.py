@@ -194,7 +194,7 @@ def _read(module: nn.Module, source: PopcountTable) -> tuple[PopcountTable, bool
         hook
         for path, part in module.named_modules()
         for hook in (
-            part.register_forward_pre_hook(reading.entered(path, part)),
+            part.register_forward_pre_hook(reading.entry_hook(path, part)),
             part.register_forward_hook(reading.left),
         )
     ]

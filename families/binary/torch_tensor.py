@@ -62,7 +62,7 @@ class Reading:
         self.layers: list[CalledLayer] = []
         self._layers: list[tuple[str, bool]] = [("the module", False)]
 
-    def entered(self, path: str, part: nn.Module) -> Callable[..., None]:
+    def entry_hook(self, path: str, part: nn.Module) -> Callable[..., None]:
         """A hook that notes a layer; one of PyTorch's own needs no name of its operators."""
         layer_name = f"{path} ({type(part).__name__})" if path else "the module"
         own = type(part).__module__.startswith("torch.nn.")

@@ -152,7 +152,7 @@ class TableBooster:
                 self.refit(2)
         self.refit(2)
 
-    def take(self, tables: Sequence[tuple[tuple[int, ...], NDArray[np.bool_]]]) -> None:
+    def add_tables(self, tables: Sequence[tuple[tuple[int, ...], NDArray[np.bool_]]]) -> None:
         """Add tables of given bits, which add to given sums, and fit their entries."""
         for bits, sum_mask in tables:
             self._add(len(self.tables), bits, sum_mask, _STEP, 1)

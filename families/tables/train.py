@@ -126,7 +126,7 @@ def fit_tables(
             grower.grow()
         else:
             reporter.begin("fitting the entries of look-up tables", len(template.tables))
-            grower.take([(t.bits, t.held | ~t.held.any()) for t in template.tables])
+            grower.add_tables([(t.bits, t.held | ~t.held.any()) for t in template.tables])
         # A bounded loss is flat where all is wrong: growth begins with the cross-entropy.
         grower.rows = replace(plain, q=q)
         for _ in range(own.renewals if template is None else 0):

@@ -92,7 +92,7 @@ def report(
         for figures in tables_of(metrics or {}):
             show_table(figures)
         if every:
-            _say_figures(outcomes)
+            _print_figures(outcomes)
     failed = failure(outcomes)
     if failed is not None:
         raise failed
@@ -109,7 +109,7 @@ def exports_near(source: Path) -> tuple[Path, ...]:
     return (own, *(folder for folder in candidates if folder != own.absolute()))
 
 
-def _say_figures(outcomes: Sequence[ExportOutcome]) -> None:
+def _print_figures(outcomes: Sequence[ExportOutcome]) -> None:
     """Print every figure of every target, with its source."""
     for outcome in outcomes:
         print_result("")

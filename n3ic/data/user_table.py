@@ -67,23 +67,23 @@ class UserTable(CatalogueDataSet):
         classes: tuple[str, ...] | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        self._given = _catalogue_of(catalogue) if isinstance(catalogue, TableRules) else catalogue
+        self._content = _catalogue_of(catalogue) if isinstance(catalogue, TableRules) else catalogue
         self._known = classes
         self.notes = tuple(notes)
 
     @property
     def _toml(self) -> Mapping[str, Any]:
-        return self._given
+        return self._content
 
     @property
     def toml(self) -> Mapping[str, Any]:
         """The catalogue as plain data."""
-        return self._given
+        return self._content
 
     @property
     def rules(self) -> TableRules:
         """How the table's columns and label are read."""
-        table = self._given["table"]
+        table = self._content["table"]
         return TableRules(
             self._rules,
             next(iter(table.get("label", ())), ""),
@@ -115,7 +115,7 @@ class UserTable(CatalogueDataSet):
         return super()._part(sheet)
 
     def _classes(self, sheet: Sheet, label: str, column: TextColumn) -> NDArray[np.str_]:
-        blank = self._given["table"].get("blank_label", "")
+        blank = self._content["table"].get("blank_label", "")
         texts = [text or blank for text in same_spelling(column.texts, self._known or ())]
         if "" in texts and not blank:
             row = int(np.argmax(column.codes == texts.index("")))
@@ -141,7 +141,7 @@ class UserTable(CatalogueDataSet):
     def _table(self, parts: Sequence[Any], sources: Sequence[Any]) -> FlowTable:
         texts = {
             name: entry["reason"]
-            for name, entry in self._given["columns"].items()
+            for name, entry in self._content["columns"].items()
             if entry["kind"] == TEXT
         }
         table = replace(super()._table(parts, sources), rules=self.rules, omitted=texts)

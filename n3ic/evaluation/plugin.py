@@ -37,7 +37,9 @@ class EvaluationPlugin(plugins.Plugin):
         """Figures of every run, stored in ``metrics.json`` by the plug-in's name; must be quick."""
         return {}
 
-    def asked(self, sample: HeldOut, options: Mapping[str, Any], source: Any, data: Any) -> Figures:
+    def requested_figures(
+        self, sample: HeldOut, options: Mapping[str, Any], source: Any, data: Any
+    ) -> Figures:
         """Figures on request; ``source`` is the run or model file, ``data`` the flows' file."""
         return {}
 

@@ -132,7 +132,7 @@ def _precision(prevalence: float, tpr: float, fpr: float) -> float | None:
     return prevalence * tpr / flagged if flagged else None
 
 
-def counted(
+def confusion_counts(
     label: NDArray[np.int64], predicted: NDArray[np.integer[Any]], positive: int
 ) -> tuple[int, int, int, int]:
     """Count true positives, positives, false positives and negatives.
@@ -191,7 +191,7 @@ class BaseRates(EvaluationPlugin):
         """Compute the precision on the test rows, at each share of :data:`SHARES`."""
         return _figures(sample, {OWN: sample.model}, SHARES, None)
 
-    def asked(
+    def requested_figures(
         self, sample: HeldOut, options: Options, source: Path, data: Path | None
     ) -> Mapping[str, Any]:
         """Compute precision and false alarms at the named share, on held-out rows.
@@ -257,7 +257,7 @@ def _figures(
     for threshold, model in models.items():
         own = model is sample.model
         inference = sample.inference if own else predict(model, model.encode(columns))
-        counts = counted(sample.label, inference.classes, sample.positive)
+        counts = confusion_counts(sample.label, inference.classes, sample.positive)
         rates += [base_rate(counts, p, per_day, threshold=threshold) for p in shares]
     name = sample.model.classes[sample.positive]
     return asdict(BaseRateFigures(name, len(sample.rows), LEVEL, per_day, tuple(rates)))

@@ -99,7 +99,7 @@ class Capture:
         damaged: Callable[[str], object] | None = None,
         stream: IO[bytes] | None = None,
     ) -> None:
-        self._damaged, self._given = damaged or _warn, stream
+        self._damaged, self._stream = damaged or _warn, stream
         self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
         self._c = libpcap()
         self._stack = ExitStack()
@@ -184,7 +184,7 @@ class Capture:
     def _readable(self, path: str | Path) -> str:
         """A path that libpcap can open: the file itself, or a pipe of its plain bytes."""
         if str(path) == STANDARD_INPUT:
-            stream: IO[bytes] = self._given or sys.stdin.buffer
+            stream: IO[bytes] = self._stream or sys.stdin.buffer
         else:
             file = Path(path)
             if file.is_dir():

@@ -67,7 +67,7 @@ class TrainingCheckpoints:
         except (ModelError, LookupError, TypeError, ValueError):
             return None  # damaged, so it is trained again
 
-    def keep(
+    def write(
         self,
         experiment: Experiment,
         shapes: tuple[Shape, ...],

@@ -23,7 +23,7 @@ from n3ic.util.display import TextTable
 from n3ic.util.markdown import escaped, percent, table
 
 
-def _one(result: TrainingResult) -> dict[str, Any]:
+def _single(result: TrainingResult) -> dict[str, Any]:
     return {
         "test": result.test.to_dict(),
         "classes": result.test.of_classes(result.model.classes),
@@ -104,12 +104,12 @@ def metrics_of(
         },
     }
     if set(results) == {""}:
-        out |= _one(first)
+        out |= _single(first)
         out["model"] = _identity(first.model)
         out["memory"] = memory_of(first.model)
         out["feature_scores"] = dict(first.feature_scores)
         out["importance"] = [asdict(f) for f in importance[""]]
-        out["protocols"] = {p: _one(r[""]) for p, r in every.items()}
+        out["protocols"] = {p: _single(r[""]) for p, r in every.items()}
         values = [r[""].test for r in (results, *repeated)]
         if repeated:
             out["seeds"] = {
@@ -118,7 +118,7 @@ def metrics_of(
             }
         return out
     out[group] = {
-        task: _one(r)
+        task: _single(r)
         | {
             "model": _identity(r.model),
             "memory": memory_of(r.model),

@@ -106,7 +106,7 @@ def train_jobs(
     for own, unit, results in _trained(left, progress, len(tasks) == 1, jobs, dask):
         out[unit.key] = results
         if parts and len(plan) > 1:  # a single training has no part to resume from
-            parts.keep(own, unit.shapes, results)
+            parts.write(own, unit.shapes, results)
     return out
 
 

@@ -57,7 +57,7 @@ class ExportOutcome:
         return self.item.target + (f" {self.item.task}" if self.item.task else "")
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Why there is no export, in words; empty if there is one."""
         if self.error is None:
             return ""
@@ -78,7 +78,7 @@ class ExportOutcome:
     def __str__(self) -> str:
         name, proof = self.name, self.equality
         if self.exported is None:
-            return f"{name}: {self.why}"
+            return f"{name}: {self.reason}"
         forced = "" if self.exported.fit.ok else " (does not fit, forced)"
         network = self.exported.network
         removed = f" as {network.model.shape_text}" if network.findings.removes else ""

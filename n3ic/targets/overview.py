@@ -100,7 +100,7 @@ def overview(outcomes: Sequence[ExportOutcome]) -> tuple[TargetRow, ...]:
 
 def _row(outcomes: Sequence[ExportOutcome], sharing: Mapping[str, object] | None) -> TargetRow:
     exports = [o.exported for o in outcomes if o.exported is not None]
-    errors = dict.fromkeys(o.why for o in outcomes if o.error is not None)
+    errors = dict.fromkeys(o.reason for o in outcomes if o.error is not None)
     problems = dict.fromkeys(f"does not fit: {p}" for each in exports for p in each.fit.problems)
     remarks = [*errors, *problems]
     together = sharing["together"] if sharing else None

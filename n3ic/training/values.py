@@ -71,7 +71,7 @@ class Value:
             return text
         return Option(self.typed_name, "", self.kind()).parse(typed)
 
-    def checked(self, content: object, name: str = "") -> Any:
+    def from_file(self, content: object, name: str = "") -> Any:
         """Check a value from a file, which has numbers, texts and lists.
 
         Args:
@@ -94,7 +94,7 @@ class Value:
         text = " ".join(repr(content).split())
         raise UsageError(f"{name or self.typed_name}: expected {_KINDS[kind]}, got {text:.60}")
 
-    def given(self, value: Any) -> Any:
+    def from_python(self, value: Any) -> Any:
         """A value from Python: also of numpy, and for a list any sequence, a text or one item.
 
         Raises:
@@ -106,7 +106,7 @@ class Value:
                 return self.parse(value)
             several = isinstance(value, Iterable) and not isinstance(value, Mapping | set)
             items = [*value] if several else [value]
-            return self.checked([_plain(item) for item in items], self.name)
+            return self.from_file([_plain(item) for item in items], self.name)
         if self.choices and value not in self.choices:
             hint, known = did_you_mean(str(value), self.choices), ", ".join(self.choices)
             raise UsageError(
@@ -114,7 +114,7 @@ class Value:
             )
         if self.kind is str and isinstance(value, Mapping):  # such as weights of classes
             value = ",".join(f"{name}={amount}" for name, amount in value.items())
-        return self.checked(value, self.name)
+        return self.from_file(value, self.name)
 
     def _numbers(self, text: str) -> tuple[int, ...]:
         if not re.fullmatch(r"\s*(\d+(\s*[-,]\s*\d+)*)?\s*", text):

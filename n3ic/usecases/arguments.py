@@ -61,7 +61,7 @@ def request_of(
             "help(n3ic.Training) lists them"
         )
     recipe_overrides = {
-        name: known[name].given(v) for name, v in overrides.items() if v is not None
+        name: known[name].from_python(v) for name, v in overrides.items() if v is not None
     }
     return {**arguments, "overrides": recipe_overrides, "options": case_options}
 
@@ -78,7 +78,7 @@ def _checked(name: str, value: Any) -> Any:
     if name == "recipe" and isinstance(value, Recipe):
         return value
     of: Value | None = REQUEST_VALUES.get(name)
-    return value if of is None else of.given(value)
+    return value if of is None else of.from_python(value)
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:

@@ -127,7 +127,7 @@ def _request_of(file: ConfigFile, keywords: Mapping[str, Any]) -> dict[str, Any]
     def value(of: Value) -> Any:
         text = file.values[of.name]
         if not file.typed:
-            return of.checked(text)
+            return of.from_file(text)
         if isinstance(text, bool) and of.kind is not bool:
             raise UsageError(f"--{of.typed_name} without a value")
         return of.parse(text)

@@ -96,7 +96,9 @@ def further_figures(
                 o.name: typed_options[o.name] for o in evaluation.options if o.name in typed_options
             }:
                 options = parse_options(evaluation.options, own, name)
-                figures.setdefault(task, {})[name] = evaluation.asked(sample, options, model, data)
+                figures.setdefault(task, {})[name] = evaluation.requested_figures(
+                    sample, options, model, data
+                )
     return figures
 
 

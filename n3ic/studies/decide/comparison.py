@@ -184,8 +184,8 @@ class Decisions(StudyResult):
                 _time(point.wait_us),
                 _spread([e.accuracy for e in point.test]),
                 _spread([e.macro_f1 for e in point.test]),
-                _both(point.one),
-                *(_both(point.baselines.get(name, ())) for name in _BASELINES),
+                _accuracy_and_f1(point.one),
+                *(_accuracy_and_f1(point.baselines.get(name, ())) for name in _BASELINES),
             )
             for point in self.points
         )
@@ -403,7 +403,7 @@ def _spread(values: Sequence[float]) -> str:
     return f"{mean:.1f} +- {deviation:.1f} %" if len(values) > 1 else f"{mean:.1f} %"
 
 
-def _both(figures: Sequence[Evaluation]) -> str:
+def _accuracy_and_f1(figures: Sequence[Evaluation]) -> str:
     if not figures:
         return ""
     means = (np.mean([getattr(e, key) for e in figures]) for key in ("accuracy", "macro_f1"))

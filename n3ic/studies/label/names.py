@@ -59,7 +59,7 @@ class NamedFlow:
         """The server's name from the hello, otherwise from DNS; empty if neither has one."""
         return (self.hello.server_name if self.hello else "") or self.dns
 
-    def take(self, packet: Packet, payload: bytes) -> None:
+    def add_packet(self, packet: Packet, payload: bytes) -> None:
         """Look for a hello in a packet that the source sent."""
         if self.hello or self._left <= 0:
             return
@@ -142,7 +142,7 @@ def _flows(capture: Capture) -> Iterator[NamedFlow]:
         flow.last = max(flow.last, now)
         flows.move_to_end(known)
         if ends[0] == flow.source:
-            flow.take(packet, payload)
+            flow.add_packet(packet, payload)
     yield from flows.values()
 
 

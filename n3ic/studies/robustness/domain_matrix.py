@@ -54,7 +54,7 @@ class DomainMatrix(EvaluationPlugin):
         request = DomainRequest(recipe, (1.0, most), counts, tuple(range(int(options["seeds"]))))
         return across_domains(sites, request).to_dict()
 
-    def asked(
+    def requested_figures(
         self, sample: HeldOut, options: Options, source: Path, data: Path | None
     ) -> Mapping[str, Any]:
         """Refuse options that have no effect without ``--domains``."""

@@ -123,7 +123,7 @@ class Shifts(EvaluationPlugin):
         """Compute the cheap rows, on the test rows."""
         return _figures(sample, list(cheap_rows(sample, seed))) if len(sample.rows) else {}
 
-    def asked(
+    def requested_figures(
         self, sample: HeldOut, options: Options, source: Path, data: Path | None
     ) -> Mapping[str, Any]:
         """Compute the cheap rows and the requested ones.

@@ -71,7 +71,7 @@ class SweepFolder:
         right = right and all(isinstance(n, int | float) for n in numbers_beside)
         return figures if right and all(type(n) is int for n in numbers) else None
 
-    def keep(self, digest: str, figures: SeedFigures) -> None:
+    def write(self, digest: str, figures: SeedFigures) -> None:
         """Write the figures of a training atomically."""
         # The request is written with the first result, so a sweep that fails at once leaves no
         # folder.

@@ -162,7 +162,7 @@ def _measured(
         figures_of[left[i]] = figures
         if isinstance(figures, SeedFigures):
             # Kept at once, so an interruption loses only the trainings under way.
-            folder.keep(left[i], figures)
+            folder.write(left[i], figures)
         experiment = calls[left[i]][0]
         progress.task(f"{experiment.name}, seed {experiment.seed}")
     return figures_of

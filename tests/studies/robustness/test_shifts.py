@@ -50,7 +50,7 @@ def test_a_seed_is_a_number_or_zero(model, table, said, seed):
     assert seed_of(told) == seed
     held = held_out(told, table)
     options = parse_options(EVALUATION.options, {"shift": True}, "test")
-    found = EVALUATION.asked(held, options, Path("m.n3ic"), None)
+    found = EVALUATION.requested_figures(held, options, Path("m.n3ic"), None)
     assert [*found["rows"]] == [asdict(row) for row in cheap_rows(held, seed)]
 
 
@@ -139,7 +139,7 @@ def test_what_is_asked_for_needs_the_shift(model, table):
     def ask(**typed):
         given = {name.replace("_", "-"): value for name, value in typed.items()}
         options = parse_options(EVALUATION.options, given, "test")
-        return EVALUATION.asked(held, options, None, None)
+        return EVALUATION.requested_figures(held, options, None, None)
 
     with pytest.raises(UsageError, match="--time-order: expected beside --shift"):
         ask(time_order=True)
