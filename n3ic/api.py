@@ -66,13 +66,13 @@ def load(path: str | Path, task: str = "") -> Classifier:
     """
     from n3ic.runs.folder import models_of
 
-    found = models_of(path)
-    if len(found) == 1 and not task:
-        return load_model(next(iter(found.values())))
-    if task not in found:
-        names = ", ".join(name for name in found if name) or "a single one"
+    models = models_of(path)
+    if len(models) == 1 and not task:
+        return load_model(next(iter(models.values())))
+    if task not in models:
+        names = ", ".join(name for name in models if name) or "a single one"
         raise UsageError(f"{path}: no network {task!r}; it holds {names}")
-    return load_model(found[task])
+    return load_model(models[task])
 
 
 @in_python()
@@ -135,7 +135,7 @@ def train(
             arguments override it.
         overrides: values of the recipe by name, as ``values``.
         options: the use case's own options by name; they may also be given as keywords.
-        progress: callbacks that are told how far the training is.
+        progress: callbacks that get the progress of the training.
         **values: any value of the recipe, such as ``epochs=3, hidden=[16]``; see
             :class:`~n3ic.Recipe` and :class:`~n3ic.Training`, and ``n3ic recipes show NAME`` for
             those of the other families. A list may be any sequence.
@@ -175,7 +175,7 @@ def train(
     source = {"use_case": OWN} if table is not None else source_of(use_case)
     if data is not None and "data" in source:
         raise ArgumentError("two sources of data: name files first or as data, not both")
-    given = {
+    arguments = {
         **source,
         **({} if data is None else {"data": data}),
         "dataset": dataset,
@@ -192,13 +192,13 @@ def train(
         "overrides": overrides,
         "options": options,
     }
-    named = {} if family is None else {"family": family}
-    request = request_of(given, {**values, **named}, config)
-    said = {"label": label if table is None else None, "positive": positive}
+    family_value = {} if family is None else {"family": family}
+    request = request_of(arguments, {**values, **family_value}, config)
+    data_options = {"label": label if table is None else None, "positive": positive}
     if table is not None:
         table, label = _labelled(table, label)
         request["table"] = _read_table(table, label, positive, feature_names, request, progress)
-        said["label"] = _column_of(label)
+        data_options["label"] = _column_of(label)
     elif feature_names is not None:
         raise ArgumentError("feature_names: expected beside a numpy array, which comes first")
     elif label is not None and not isinstance(label, str | int):
@@ -208,15 +208,15 @@ def train(
         )
     if loaded is not None:
         request["table"] = loaded
-    request["options"] |= {name: str(value) for name, value in said.items() if value}
+    request["options"] |= {name: str(value) for name, value in data_options.items() if value}
     columns: list[Mapping[str, Any]] = []
     own = progress.columns
 
-    def told(uses: Sequence[Mapping[str, Any]]) -> None:
+    def record_uses(uses: Sequence[Mapping[str, Any]]) -> None:
         columns.extend(uses)
         own(uses)
 
-    progress = dataclasses.replace(progress, columns=told)
+    progress = dataclasses.replace(progress, columns=record_uses)
     run = train_use_case(train_request(config, **request), progress)
     if doubted := column_warning(columns):
         warnings.warn(f"{doubted}; see run.columns", N3icWarning, stacklevel=4)
@@ -225,13 +225,13 @@ def train(
 
 def _with_values(function: Any) -> None:
     """Show the values of a recipe among a function's keywords, where completion looks for them."""
-    shown = signature(function)
-    *own, rest = shown.parameters.values()
+    call_signature = signature(function)
+    *own, keywords = call_signature.parameters.values()
     values = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
         for name, kind in RecipeValues.__annotations__.items()
     ]
-    function.__signature__ = shown.replace(parameters=[*own, *values, rest])
+    function.__signature__ = call_signature.replace(parameters=[*own, *values, keywords])
 
 
 _with_values(train)
@@ -273,7 +273,7 @@ def _read_table(
         label,
         positive=positive,
         feature_names=feature_names,
-        tell=progress.note,
+        notify=progress.note,
         read=partial(_as_file, request),
     )
 
@@ -284,17 +284,17 @@ def _as_file(
     label: str,
     *,
     positive: str,
-    tell: Callable[[str], object],
+    notify: Callable[[str], object],
 ) -> FlowTable:
     """A table in memory, read as ``n3ic train --data`` reads its file."""
     from n3ic.options import parse_options
     from n3ic.usecases.base import use_case
 
     case = use_case(OWN)
-    said = {**request.get("options", {}), "label": label, "positive": positive}
-    given = {name: value for name, value in said.items() if value}
-    options = parse_options(case.options, given, case.name)
-    return case.load(sheet, request.get("dataset"), options, tell)
+    all_options = {**request.get("options", {}), "label": label, "positive": positive}
+    options_text = {name: value for name, value in all_options.items() if value}
+    options = parse_options(case.options, options_text, case.name)
+    return case.load(sheet, request.get("dataset"), options, notify)
 
 
 @in_python()
@@ -398,7 +398,7 @@ def extract(
 
     Args:
         captures: pcap and pcapng files, plain or compressed, and folders of them.
-        spec: what a flow is and which integers the meter keeps of it, or a file that says so; None
+        spec: the definition of a flow and its integers, or a file with that specification; None
             for the standard meter.
         labels: labels of the flows, which become the column ``label``, or a CSV file of them.
         as_frame: return a pandas DataFrame instead of a PyArrow table.
@@ -418,12 +418,12 @@ def extract(
     from n3ic.meter.standard import standard_spec
     from n3ic.meter.table import read_table
 
-    given = [captures] if isinstance(captures, str | Path) else captures
+    sources = [captures] if isinstance(captures, str | Path) else captures
     meter = read_spec(spec) if isinstance(spec, str | Path) else spec or standard_spec()
-    named = read_labels(labels, "table") if isinstance(labels, str | Path) else labels
+    flow_labels = read_labels(labels, "table") if isinstance(labels, str | Path) else labels
     with TemporaryDirectory(prefix="n3ic-") as folder:
         out = Path(folder) / "flows.parquet"
-        write_table(given, out, meter, labels=named)
+        write_table(sources, out, meter, labels=flow_labels)
         table = read_table(out)
     if not as_frame:
         return table
@@ -526,11 +526,11 @@ def verify(directory: str | Path, model: ModelLike | None = None, **arguments: A
         hint = did_you_mean(unknown[0], known) or f"it has {', '.join([*known][1:])}"
         raise ArgumentError(f"verify has no argument {unknown[0]!r}; {hint}".rstrip())
     if model is not None:
-        held = load_model(Path(directory) / MODEL)
-        if (wanted := model_of(model)).digest != held.digest:
+        exported = load_model(Path(directory) / MODEL)
+        if (expected := model_of(model)).digest != exported.digest:
             raise VerifyError(
-                f"{directory} holds another model, {held.name} {held.digest[:12]}, than "
-                f"{wanted.name} {wanted.digest[:12]}"
+                f"{directory} holds another model, {exported.name} {exported.digest[:12]}, than "
+                f"{expected.name} {expected.digest[:12]}"
             )
     rows = arguments.get("rows")
     if rows is not None and not isinstance(rows, Mapping):
@@ -568,8 +568,8 @@ def bench(
     if (measure := bench_of(target)) is not None:
         if model is not None or options:
             raise UsageError("the meter's benchmark takes one option, the capture")
-        found: Bench = measure(capture)
-        return found
+        result: Bench = measure(capture)
+        return result
     if capture is not None:
         raise UsageError(f"a capture is for the benchmark of the meter, not of {target}")
     network: Classifier
@@ -585,8 +585,8 @@ def bench(
     benchmark = exporter(target).for_family(network.family).benchmark
     if benchmark is None:
         raise UsageError(f"target {target} has no benchmark for models of family {network.family}")
-    named = {name.replace("_", "-"): value for name, value in options.items()}
-    parsed = parse_options(benchmark.options, named, f"the benchmark of {target}")
+    option_values = {name.replace("_", "-"): value for name, value in options.items()}
+    parsed = parse_options(benchmark.options, option_values, f"the benchmark of {target}")
     return benchmark.run(network, parsed)
 
 

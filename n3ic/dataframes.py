@@ -106,8 +106,8 @@ def labelled(table: Any, label: Any) -> tuple[Any, Any]:
     plain = isinstance(table, np.ndarray) and table.dtype.names is None
     if label is None or names_column(label) or plain:
         return table, label
-    named = getattr(label, "name", None) or next(iter(getattr(label, "columns", ())), None)
-    kind, name = _kind(table), named if isinstance(named, str) else LABEL
+    own_name = getattr(label, "name", None) or next(iter(getattr(label, "columns", ())), None)
+    kind, name = _kind(table), own_name if isinstance(own_name, str) else LABEL
     if isinstance(label, Mapping | bytes) or not hasattr(label, "__len__"):
         raise UsageError(
             f"label: expected a column's name or one class for each row, got {label!r:.60}"
@@ -144,10 +144,10 @@ def _holds(table: Any, column: int, classes: NDArray[Any]) -> bool:
         cells = table.iloc[:, column]
     else:
         cells = table[:, column] if _is_frame(table) else table.column(column)
-    few = min(len(classes), 100)  # most columns differ at once
+    first_rows = min(len(classes), 100)  # most columns differ at once
     return all(
         np.array_equal(np.asarray(cells[:n]).astype(str), classes[:n].astype(str))
-        for n in (few, len(classes))
+        for n in (first_rows, len(classes))
     )
 
 
@@ -166,8 +166,8 @@ def of_columns(columns: Mapping[str, Any]) -> Any:
             text = isinstance(cells, np.ndarray) and isinstance(values, list | tuple)
             arrays.append(pa.array(values if text else cells))
         except (pa.ArrowException, TypeError, ValueError) as error:
-            said = " ".join(str(error).split())[:200]
-            raise DataError(f"column {name!r}: expected values of one type: {said}") from error
+            problem = " ".join(str(error).split())[:200]
+            raise DataError(f"column {name!r}: expected values of one type: {problem}") from error
     lengths = {str(name): len(cells) for name, cells in zip(columns, arrays, strict=True)}
     if len({*lengths.values()}) > 1:
         listed = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
@@ -207,10 +207,10 @@ def table_sheet(
     kind = _kind(table)
     headers, types = _columns(table, kind)
     names = column_names(headers)
-    taken = [i for i, name in enumerate(names) if only is None or name in only]
-    if taken and len(taken) < len(names):
-        headers, types = [names[i] for i in taken], [types[i] for i in taken]
-        table = _selected(table, taken, headers)
+    selection = [i for i, name in enumerate(names) if only is None or name in only]
+    if selection and len(selection) < len(names):
+        headers, types = [names[i] for i in selection], [types[i] for i in selection]
+        table = _selected(table, selection, headers)
     for header, type_ in zip(headers, types, strict=True):
         if _NO_CELL.match(type_):
             timed = type_.lower().startswith(("timedelta", "duration"))
@@ -251,15 +251,15 @@ def _columns(table: Any, kind: str) -> tuple[list[str], list[str]]:
     return [str(h).strip() for h in headers], [str(t) for t in types]
 
 
-def _selected(table: Any, taken: list[int], names: list[str]) -> Any:
+def _selected(table: Any, selection: list[int], names: list[str]) -> Any:
     """Some columns of a table, under other names."""
     if hasattr(table, "iloc"):
-        return table.iloc[:, taken].set_axis(names, axis=1)
+        return table.iloc[:, selection].set_axis(names, axis=1)
     if _is_frame(table):
-        part = table[:, taken]
+        part = table[:, selection]
         part.columns = names
         return part
-    return table.select(taken).rename_columns(names)
+    return table.select(selection).rename_columns(names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,29 +336,29 @@ class _Columns:
             return None
         return pa.table(columns, [str(i) for i in range(len(columns))])
 
-    def cells(self, wanted: Wanted) -> Cells | None:
+    def cells(self, columns: Wanted) -> Cells | None:
         """The wanted columns; None if the text must be read instead."""
         numbers: dict[str, Numbers] = {}
         texts: dict[str, TextColumn] = {}
-        for i, name in enumerate(wanted.names):
-            if name in wanted.text:
+        for i, name in enumerate(columns.names):
+            if name in columns.text:
                 if (text := self.spelled(i)) is None:
                     return None
                 texts[name] = text
-            elif name in wanted.numeric:
-                if (values := self._numbers(i, name, wanted)) is None:
+            elif name in columns.numeric:
+                if (values := self._numbers(i, name, columns)) is None:
                     return None
                 numbers[name] = values
         return Cells(len(self.source), numbers, texts)
 
-    def _numbers(self, column: int, name: str, wanted: Wanted) -> Numbers | None:
+    def _numbers(self, column: int, name: str, columns: Wanted) -> Numbers | None:
         """A column of numbers; None if the whole text must be read."""
         cells = self.typed(column)
         if cells is None:
             return None
-        if cells.null_count and name in wanted.blank_is_zero and not self._blank(column, cells):
-            return self._part(column, partial(_number_column, name=name, wanted=wanted))
-        return numbers_of(cells, name, wanted)
+        if cells.null_count and name in columns.blank_is_zero and not self._blank(column, cells):
+            return self._part(column, partial(_number_column, name=name, columns=columns))
+        return numbers_of(cells, name, columns)
 
     def _blank(self, column: int, cells: Any) -> bool:
         """Whether all nulls among the cells are written as a blank, and none as a word for NaN."""
@@ -383,11 +383,13 @@ class _Columns:
 
     def _part(self, column: int, read: Callable[[Sheet], T]) -> T | None:
         """The result of ``read`` on the text of one column; None if it fails without the others."""
-        beside = column - 1 if column else 1  # one blank cell alone would be a skipped blank line
-        if beside >= len(self.headers):
+        neighbour = (
+            column - 1 if column else 1
+        )  # one blank cell alone would be a skipped blank line
+        if neighbour >= len(self.headers):
             return None
         try:
-            text = self._text(_selected(self.source, [column, beside], ["a", "b"]))
+            text = self._text(_selected(self.source, [column, neighbour], ["a", "b"]))
             return read(open_sheet(Content(self.kind, text)))
         except DataError:
             return None
@@ -463,16 +465,16 @@ def _narrowest(sheet: Sheet) -> Any:
     return read_cells(sheet, "ab").column(0).combine_chunks()
 
 
-def _number_column(sheet: Sheet, *, name: str, wanted: Wanted) -> Numbers:
+def _number_column(sheet: Sheet, *, name: str, columns: Wanted) -> Numbers:
     alone = {name}
     return parse_sheet(
         sheet,
         (name, ""),
         header=True,
         numeric=alone,
-        whole=wanted.whole & alone,
-        blank_is_zero=wanted.blank_is_zero & alone,
-        gaps=wanted.gaps & alone,
+        whole=columns.whole & alone,
+        blank_is_zero=columns.blank_is_zero & alone,
+        gaps=columns.gaps & alone,
     ).numbers[name]
 
 
@@ -511,23 +513,23 @@ def _arrow(table: Any, names: Sequence[str] | None, classes: ArrayLike | None) -
             columns = [*columns, np.asarray(classes)]
         return pa.Table.from_arrays([pa.array(column) for column in columns], headers)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        said = " ".join(str(error).split())
+        problem = " ".join(str(error).split())
         raise DataError(
-            f"{kind}: expected columns of one type and one length each: {said}"
+            f"{kind}: expected columns of one type and one length each: {problem}"
         ) from error
 
 
-def like(given: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
-    """Columns of shape ``(rows,)`` as a table of the same kind as ``given``, of as many rows.
+def like(original: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
+    """Columns of shape ``(rows,)`` as a table of the same kind as ``original``, of as many rows.
 
     A pandas table keeps its index, an array gives a structured array, and anything else that is not
     a Polars table gives a PyArrow table.
     """
-    if hasattr(given, "iloc"):
-        return given.iloc[:, :0].assign(**columns)  # keeps the index
-    if _is_frame(given):
-        return type(given)(dict(columns))
-    if isinstance(given, np.ndarray):
+    if hasattr(original, "iloc"):
+        return original.iloc[:, :0].assign(**columns)  # keeps the index
+    if _is_frame(original):
+        return type(original)(dict(columns))
+    if isinstance(original, np.ndarray):
         kinds = [(name, values.dtype) for name, values in columns.items()]
         return np.rec.fromarrays([*columns.values()], dtype=kinds)
     import pyarrow as pa
@@ -538,8 +540,8 @@ def like(given: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
 def _meter(table: Any) -> MeterSpec | None:
     """The meter of a table of :func:`n3ic.extract`: Arrow has metadata, pandas ``attrs``."""
     metadata = getattr(getattr(table, "schema", None), "metadata", None) or {}
-    said = metadata.get(METER_KEY) or getattr(table, "attrs", {}).get(METER_KEY.decode())
-    return None if said is None else MeterSpec.from_json(said, "the table's meter")
+    text = metadata.get(METER_KEY) or getattr(table, "attrs", {}).get(METER_KEY.decode())
+    return None if text is None else MeterSpec.from_json(text, "the table's meter")
 
 
 def read_dataframe(
@@ -548,7 +550,7 @@ def read_dataframe(
     *,
     positive: str = "",
     feature_names: Sequence[str] | None = None,
-    tell: Callable[[str], object],
+    notify: Callable[[str], object],
     read: Callable[..., FlowTable] = load_own,
 ) -> FlowTable:
     """Read labelled flows to train on; a table that carries its meter holds metered flows.
@@ -558,7 +560,7 @@ def read_dataframe(
         label: as :func:`table_sheet` takes it.
         positive: the class to tell from all others; empty to tell all classes apart.
         feature_names: names of the columns of an array.
-        tell: called with lines about what was inferred and changed.
+        notify: called with lines about what was inferred and changed.
         read: reads a table without a meter, as :func:`.load_own` does.
 
     Raises:
@@ -569,11 +571,11 @@ def read_dataframe(
     sheet = table_sheet(table, label, feature_names=feature_names)
     column, meter = column_of(label), _meter(table)
     if meter is None:
-        return read(sheet, column, positive=positive, tell=tell)
-    named, digest = column or LABEL, next(open_sheets(sheet)).sha256
-    found = flow_table(sheet.name, read_table(sheet), meter, label=named, sha256=digest)
-    source = SourceFile(sheet.name, digest, len(found), "metered flows")
-    return with_positive(replace(found, sources=(source,)), positive)
+        return read(sheet, column, positive=positive, notify=notify)
+    label_column, digest = column or LABEL, next(open_sheets(sheet)).sha256
+    flows = flow_table(sheet.name, read_table(sheet), meter, label=label_column, sha256=digest)
+    source = SourceFile(sheet.name, digest, len(flows), "metered flows")
+    return with_positive(replace(flows, sources=(source,)), positive)
 
 
 def predict_flows(
@@ -587,13 +589,13 @@ def predict_flows(
     features: Mapping[str, ArrayLike]
     if is_table(flows):
         features = table_features(model, flows, dataset, units, feature_names)
-        found = predict(model, model.encode(features))
+        inference = predict(model, model.encode(features))
         _warn_of_other_traffic(model, features)
         columns = {
-            "class": np.array(model.verdict_names)[model.verdicts(found.scores)],
-            "margin": found.margins,
+            "class": np.array(model.verdict_names)[model.verdicts(inference.scores)],
+            "margin": inference.margins,
         }
-        scores = zip(model.classes, found.scores.T, strict=True)
+        scores = zip(model.classes, inference.scores.T, strict=True)
         return like(flows, columns | {f"score_{name}": column for name, column in scores})
     if isinstance(flows, FlowTable):
         features = flows.features
@@ -611,7 +613,7 @@ def predict_flows(
 def _warn_of_other_traffic(model: Classifier, features: Mapping[str, ArrayLike]) -> None:
     """Warn if flows are unlike the training rows; see :mod:`n3ic.evaluation.plugin`."""
     columns = {name: np.asarray(features[name]) for name in model.input.features}
-    watches = [watch for one in evaluations().values() if (watch := one.watch(model))]
+    watches = [watch for evaluation in evaluations().values() if (watch := evaluation.watch(model))]
     for watch in watches if len(next(iter(columns.values()))) else ():  # none without rows
         watch.add(columns)
         for line in watch.lines():

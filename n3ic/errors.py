@@ -43,7 +43,7 @@ class UsageError(N3icError):
 
 
 class ArgumentError(UsageError, TypeError, ValueError):
-    """An argument of a Python call that is unknown or of no use, in Python's terms."""
+    """An argument of a Python call that is unknown or has no effect, in Python's terms."""
 
 
 class DataError(N3icError):
@@ -164,7 +164,7 @@ def needed(by: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        found = missing_library(error, by)
-        if found is None:
+        advice = missing_library(error, by)
+        if advice is None:
             raise
-        raise found from error
+        raise advice from error

@@ -51,11 +51,11 @@ class FittedEstimator:
             ArgumentError: a step does not take the rows.
         """
         try:
-            given = rows if self.before is None else self.before.transform(rows)
-            scores: NDArray[np.int32] = self.estimator.scores(given)
+            transformed = rows if self.before is None else self.before.transform(rows)
+            scores: NDArray[np.int32] = self.estimator.scores(transformed)
         except (TypeError, ValueError) as error:
-            said = " ".join(str(error).split())
-            raise ArgumentError(f"the estimator does not take these rows: {said}") from None
+            problem = " ".join(str(error).split())
+            raise ArgumentError(f"the estimator does not take these rows: {problem}") from None
         return scores
 
     def predict(self, flows: Any) -> Any:
@@ -65,8 +65,8 @@ class FittedEstimator:
             "class": np.array(model.verdict_names)[model.verdicts(scores)],
             "margin": margins_of(scores),
         }
-        named = zip(model.classes, scores.T, strict=True)
-        return like(flows, columns | {f"score_{name}": column for name, column in named})
+        score_columns = zip(model.classes, scores.T, strict=True)
+        return like(flows, columns | {f"score_{name}": column for name, column in score_columns})
 
     def evaluate(self, flows: Any, label: Any) -> Evaluation:
         """Figures on labelled rows.
@@ -81,16 +81,16 @@ class FittedEstimator:
         if label is None:
             raise ArgumentError("label: expected the column of the class, or the class of each row")
         rows, classes = (flows, label) if not names_column(label) else _without(flows, label)
-        said = np.asarray(classes).reshape(-1).astype(str)
+        labels = np.asarray(classes).reshape(-1).astype(str)
         known = list(self.network.classes)
-        if unknown := sorted({*said.tolist()} - {*known}):
+        if unknown := sorted({*labels.tolist()} - {*known}):
             raise ArgumentError(
                 f"label: class {unknown[0]!r} is not one of the classifier's: {', '.join(known)}"
             )
         scores = self.scores(rows)
-        if len(said) != len(scores):
-            raise ArgumentError(f"label: {len(said):,} classes for {len(scores):,} rows")
-        index = np.array([known.index(name) for name in said], dtype=np.int64)
+        if len(labels) != len(scores):
+            raise ArgumentError(f"label: {len(labels):,} classes for {len(scores):,} rows")
+        index = np.array([known.index(name) for name in labels], dtype=np.int64)
         return evaluate(index, classes_of(scores), scores.astype(np.float64), len(known))
 
 
@@ -103,8 +103,8 @@ def _without(flows: Any, label: Any) -> tuple[Any, Any]:
         raise ArgumentError(f"label: no column {label!r}; {hint}its columns are {listed}")
     if hasattr(flows, "iloc"):
         return flows.drop(columns=[label]), flows[label]
-    rest = flows.drop_columns([label]) if hasattr(flows, "drop_columns") else flows.drop(label)
-    return rest, flows[label]
+    features = flows.drop_columns([label]) if hasattr(flows, "drop_columns") else flows.drop(label)
+    return features, flows[label]
 
 
 def fitted(model: Any) -> FittedEstimator | None:
@@ -118,13 +118,13 @@ def fitted(model: Any) -> FittedEstimator | None:
     name = type(model).__name__
     if isinstance(model, type):
         raise ArgumentError(f"{model.__name__} is a class: make one, and fit it to rows")
-    found = getattr(model, "best_estimator_", model)
-    steps = getattr(found, "steps", None)
-    last = found.steps[-1][1] if steps else found
+    estimator = getattr(model, "best_estimator_", model)
+    steps = getattr(estimator, "steps", None)
+    last = estimator.steps[-1][1] if steps else estimator
     if not hasattr(last, "scores"):
         which = "" if last is model else f" of a {type(last).__name__}"
         raise ArgumentError(f"a {name}{which} has no network: {EXPECTED}")
     if not isinstance(getattr(last, "model_", None), Classifier):
         raise ArgumentError(f"{name} is not fitted: call its fit(X, y) first")
-    before = found[:-1] if steps and len(steps) > 1 else None
+    before = estimator[:-1] if steps and len(steps) > 1 else None
     return FittedEstimator(last, before, tuple(n for n, _ in (steps or ())[:-1]))

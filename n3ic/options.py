@@ -70,28 +70,31 @@ class Option:
 
 
 def parse_options(
-    known: Sequence[Option], given: Mapping[str, OptionValue], owner: str
+    known: Sequence[Option], values_by_name: Mapping[str, OptionValue], owner: str
 ) -> dict[str, OptionValue]:
     """Check the given values and complete them with the defaults.
 
     Args:
         known: all options of the owner.
-        given: values or typed texts, by name.
+        values_by_name: values or typed texts, by name.
         owner: whose options they are, for the error.
 
     Raises:
         UsageError: an option is unknown, has an invalid value, or does not apply with the others.
     """
     names = [option.name for option in known]
-    for name in given:
+    for name in values_by_name:
         if name not in names:
             listed = ", ".join(f"--{n}" for n in names) or "none of its own"
             raise UsageError(
                 f"{owner} has no option --{name}; {did_you_mean(name, names)}it has {listed}"
             )
-    values = {o.name: o.parse(given[o.name]) if o.name in given else o.default for o in known}
+    values = {
+        o.name: o.parse(values_by_name[o.name]) if o.name in values_by_name else o.default
+        for o in known
+    }
     for option in known:
-        if option.name in given and not option.applies(values):
+        if option.name in values_by_name and not option.applies(values):
             condition = " and ".join(
                 f"--{name} {' or '.join(str(v) for v in allowed)}"
                 for name, allowed in option.only_with

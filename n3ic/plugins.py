@@ -92,7 +92,7 @@ def find(group: str, name: str, kind: type[Plugin]) -> Any:
         UsageError: no plug-in has that name, or it is of another kind.
         MissingDependencyError: the plug-in needs a library that is not installed.
     """
-    found = load(group, name)
-    if not isinstance(found, kind):
+    plug_in = load(group, name)
+    if not isinstance(plug_in, kind):
         raise UsageError(f"the plug-in {name!r} is not an n3ic {kind.__name__}")
-    return found
+    return plug_in

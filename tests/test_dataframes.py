@@ -85,7 +85,7 @@ def network(table):
 @pytest.fixture(scope="module")
 def run(frame, tmp_path_factory):
     path = tmp_path_factory.mktemp("run") / "model.n3ic"
-    network(read_dataframe(frame, "app", tell=silent)).save(path)
+    network(read_dataframe(frame, "app", notify=silent)).save(path)
     return Run(path, {}, {"": path})
 
 
@@ -101,8 +101,8 @@ def same(one, other):
 def test_a_pandas_table_is_its_csv_file(frame, tmp_path):
     frame.to_csv(tmp_path / "flows.csv", index=False)
     told, of_file = [], []
-    got = read_dataframe(frame, "app", tell=told.append)
-    same(got, load_own(tmp_path / "flows.csv", "app", tell=of_file.append))
+    got = read_dataframe(frame, "app", notify=told.append)
+    same(got, load_own(tmp_path / "flows.csv", "app", notify=of_file.append))
     assert told == of_file
     features = [f.name for f in got.catalogue if f.usable]
     assert features.pop() == "jitter_negative"
@@ -115,21 +115,21 @@ def test_a_pandas_table_is_its_csv_file(frame, tmp_path):
 def test_a_polars_table_is_its_csv_file(frame, tmp_path):
     table = pl.from_pandas(frame.drop(columns="mixed"))
     table.write_csv(tmp_path / "flows.csv")
-    got = read_dataframe(table, "app", tell=silent)
-    same(got, load_own(tmp_path / "flows.csv", "app", tell=silent))
+    got = read_dataframe(table, "app", notify=silent)
+    same(got, load_own(tmp_path / "flows.csv", "app", notify=silent))
 
 
 def test_every_kind_of_table_holds_the_same_flows(frame):
     plain = frame[["dur", "Src Bytes", "large", "app"]]
-    want = read_dataframe(plain, "app", tell=silent)
+    want = read_dataframe(plain, "app", notify=silent)
     arrow = pa.Table.from_pandas(plain, preserve_index=False)
     records = structured({c: plain[c].to_numpy("U8" if c == "app" else None) for c in plain})
     for other in (pl.from_pandas(plain), arrow, records, Stream(arrow)):
-        got = read_dataframe(other, "app", tell=silent)
+        got = read_dataframe(other, "app", notify=silent)
         same(replace(got, sha256=want.sha256), want)
     whole = plain[["Src Bytes", "large"]]
-    got = read_dataframe(whole.to_numpy(), plain["app"], feature_names=list(whole), tell=silent)
-    want = read_dataframe(whole.assign(label=plain["app"]), "label", tell=silent)
+    got = read_dataframe(whole.to_numpy(), plain["app"], feature_names=list(whole), notify=silent)
+    want = read_dataframe(whole.assign(label=plain["app"]), "label", notify=silent)
     same(replace(got, sha256=want.sha256), want)
 
 
@@ -282,14 +282,14 @@ def test_columns_are_not_written_as_text(frame, run, monkeypatch):
     for table, found in zip(tables, want, strict=True):
         assert found.equals(n3ic.predict(run, table))
     assert texts == []
-    read_dataframe(plain, "app", tell=silent)
+    read_dataframe(plain, "app", notify=silent)
     assert len(texts) == 1 and texts[0] is plain
 
 
 def test_64_bits_do_not_go_through_a_float(frame):
     odd = 2**53 + 1
     classes = pd.DataFrame({"x": range(60), "y": [3, 1] * 30, "app": [odd, odd + 1] * 30})
-    assert read_dataframe(classes, "app", tell=silent).classes == (str(odd), str(odd + 1))
+    assert read_dataframe(classes, "app", notify=silent).classes == (str(odd), str(odd + 1))
     for dtype in ("int64", "uint64", "Int64", "UInt64", "int64[pyarrow]"):
         assert str(odd).encode() in table_sheet(classes.astype({"app": dtype})).as_text().body
     wide = pl.DataFrame({"x": [2**64 - 1, odd]})
@@ -302,7 +302,7 @@ def test_64_bits_do_not_go_through_a_float(frame):
 
 def test_the_network_is_that_of_the_file_byte_for_byte(frame, run, tmp_path):
     frame.to_csv(tmp_path / "flows.csv", index=False)
-    of_file = network(load_own(tmp_path / "flows.csv", "app", tell=silent))
+    of_file = network(load_own(tmp_path / "flows.csv", "app", notify=silent))
     assert run.path.read_bytes() == of_file.to_bytes()
 
 
@@ -402,7 +402,7 @@ def test_figures_are_those_of_scikit_learn(frame, run):
 )
 def test_what_cannot_be_read_says_what_to_do(frame, change, said):
     with pytest.raises((DataError, UsageError), match=said) as raised:
-        read_dataframe(change(frame), "app", tell=silent)
+        read_dataframe(change(frame), "app", notify=silent)
     assert "\n" not in str(raised.value)
 
 
@@ -421,14 +421,14 @@ def test_arguments_that_do_not_go_together_are_refused(frame):
 
 def test_a_second_column_of_a_name_has_a_name_of_its_own(frame):
     twice = frame[["dur", "Src Bytes", "app"]].set_axis(["x", "x", "app"], axis=1)
-    got = read_dataframe(twice, "app", tell=silent)
+    got = read_dataframe(twice, "app", notify=silent)
     assert list(got.features) == ["x", "x_2"]
     np.testing.assert_array_equal(got.features["x_2"], frame["Src Bytes"])
 
 
 def test_a_boolean_is_the_same_however_it_is_written():
     rows = {"flag": [True, False, True, False] * 20, "x": [1, 2, 3, 5] * 20, "app": ["a", "b"] * 40}
-    table = read_dataframe(pd.DataFrame(rows), "app", tell=silent)
+    table = read_dataframe(pd.DataFrame(rows), "app", notify=silent)
     sheet = table_sheet(pl.DataFrame(rows))
     got = UserTable(table.rules).read_features(sheet, ["flag"])
     np.testing.assert_array_equal(got["flag"], table.features["flag"])
@@ -467,10 +467,10 @@ def test_a_capture_is_a_frame_that_carries_its_meter(capture, tmp_path):
     assert isinstance(frame, pd.DataFrame)
     arrow = n3ic.extract([capture / "a.pcap"], labels=capture / "labels.csv", as_frame=False)
     pd.testing.assert_frame_equal(arrow.to_pandas(), frame)
-    got = read_dataframe(frame, "label", tell=silent)
+    got = read_dataframe(frame, "label", notify=silent)
     pa.parquet.write_table(arrow, tmp_path / "flows.parquet")
     want = load_flows(tmp_path / "flows.parquet")
-    assert got.meter == want.meter == read_dataframe(arrow, tell=silent).meter
+    assert got.meter == want.meter == read_dataframe(arrow, notify=silent).meter
     for name, column in want.features.items():
         np.testing.assert_array_equal(got.features[name], column)
     np.testing.assert_array_equal(got.label, want.label)
@@ -500,7 +500,7 @@ def test_a_bunch_is_what_scikit_learn_gives(tmp_path):
 @pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
 def test_a_network_of_such_a_frame_meters_and_is_evaluated(capture, tmp_path):
     frame = n3ic.extract(capture / "a.pcap", labels=capture / "labels.csv")
-    model = network(read_dataframe(frame, "label", tell=silent))
+    model = network(read_dataframe(frame, "label", notify=silent))
     assert model.meter is not None
     labelled = frame[frame["label"].fillna("") != ""]
     right = n3ic.predict(model, labelled)["class"] == labelled["label"]

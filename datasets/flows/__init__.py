@@ -55,21 +55,21 @@ class UserFlows(DataSet):
             DataError: the tables cannot be read.
             UsageError: ``path`` is None, or no column is named as the class.
         """
-        return _described(path).load(_given(path))
+        return _described(path).load(_checked_path(path))
 
     def check(self, path: DataSource) -> Mapping[str, Any]:
         """Report what tables hold, and which cells have to be changed; see :meth:`load`."""
         return _described(path).check(path)
 
 
-def _given(path: DataSource | None) -> DataSource:
+def _checked_path(path: DataSource | None) -> DataSource:
     if path is None:
         raise UsageError(f"{OWN} has no sample: name a table with --data")
     return path
 
 
 def _described(path: DataSource | None) -> UserTable:
-    own, facts = describe(_given(path))
+    own, facts = describe(_checked_path(path))
     need_label(own, facts, path)
     return own
 
@@ -106,26 +106,26 @@ class UserFlowsUseCase(UseCase):
         """
         if dataset not in (None, OWN):
             return super().load(data, dataset, options, tell)
-        path = _given(data)
+        path = _checked_path(data)
         label, positive = str(options["label"]), str(options["positive"])
         if _is_metered(path):
             tell("n3ic data extract wrote this table: the network will carry its meter")
             return with_positive(load_flows(str(path), label=label or LABEL), positive)
-        said = str(options["description"]) or description_beside(path)
-        lines = [f"{said} overrides what is inferred"] if said else []
-        table = load_own(path, label, said, positive=positive, tell=lines.append)
+        description = str(options["description"]) or description_beside(path)
+        lines = [f"{description} overrides what is inferred"] if description else []
+        table = load_own(path, label, description, positive=positive, notify=lines.append)
         if (
             dataset is None
             and isinstance(path, str | Path | Sheet)
             and (known := known_layout(path, table))
         ):
-            found = by_layout(known, path, table, str(said or ""), positive)
-            if found.told:
-                tell(found.told)
-            if found.table is not None:
-                for line in found.table.notes:
+            recognised = by_layout(known, path, table, str(description or ""), positive)
+            if recognised.message:
+                tell(recognised.message)
+            if recognised.table is not None:
+                for line in recognised.table.notes:
                     tell(line)
-                return found.table
+                return recognised.table
         for line in (*table.notes, *lines):
             tell(line)
         return table
@@ -133,8 +133,13 @@ class UserFlowsUseCase(UseCase):
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
         """The table itself; or, if a data set read it, its positive class against the rest."""
         positive = str(options["positive"])
-        told = f"not {positive}" in table.classes
-        if table.rules is not None or not positive or told or len(table.classes) < 2:
+        is_one_against_others = f"not {positive}" in table.classes
+        if (
+            table.rules is not None
+            or not positive
+            or is_one_against_others
+            or len(table.classes) < 2
+        ):
             return {"": table}
         return {"": with_positive(table, positive)}
 

@@ -34,11 +34,11 @@ class KnownLayout:
 
     Attributes:
         table: the table as the data set reads it; None if it would lose a part of the user's table.
-        told: a line about it for the user; empty if the data set adds nothing.
+        message: a line about it for the user; empty if the data set adds nothing.
     """
 
     table: FlowTable | None
-    told: str
+    message: str
 
 
 def known_layout(source: str | Path | Sheet, own: FlowTable) -> DataSet | None:
@@ -62,14 +62,18 @@ def known_layout(source: str | Path | Sheet, own: FlowTable) -> DataSet | None:
 def _nearest(source: str | Path | Sheet, own: FlowTable) -> DataSet | None:
     """Find the data set that shares most columns with a table and can derive others from them."""
     used = {*_used(own)}
-    found: dict[str, int] = {}
+    shared_columns: dict[str, int] = {}
     for name in (n for n in plugins.names("n3ic.datasets") if n != OWN):
         known = data_set(name)
         tables = type(known).load_sheet is not DataSet.load_sheet and not known.synthetic
         shared = used & {f.name for f in known.catalogue} if tables else ()
         if len(shared) > _MOST * len(used) and _derivable(known, source, own):
-            found[name] = len(shared)
-    return data_set(max(found, key=lambda name: found[name])) if found else None
+            shared_columns[name] = len(shared)
+    return (
+        data_set(max(shared_columns, key=lambda name: shared_columns[name]))
+        if shared_columns
+        else None
+    )
 
 
 def by_layout(
@@ -91,9 +95,11 @@ def by_layout(
         read = known.load_sheet(source) if isinstance(source, Sheet) else known.load(source)
         table = with_positive(read, positive)
     except DataError as error:
-        found = _derivable(known, source, own)
-        more = f"the data set {known.name} derives {_some(found)} from such columns, but: {error}"
-        return KnownLayout(None, more if found else "")
+        derivable = _derivable(known, source, own)
+        more = (
+            f"the data set {known.name} derives {_some(derivable)} from such columns, but: {error}"
+        )
+        return KnownLayout(None, more if derivable else "")
     if lost := _lost(own, table):
         return KnownLayout(
             None, f"{begin}: without {_some(lost)}, or with --dataset {known.name}, it adds its "
@@ -122,12 +128,12 @@ def _derivable(known: DataSet, source: str | Path | Sheet, own: FlowTable) -> li
         head: Sheet | None = source.as_text(_HEAD)
     else:
         head = first_lines(Path(source)) if Path(source).is_file() else None
-    found = []
+    names = []
     for name in (f.name for f in known.catalogue if f.usable and f.name not in own.features):
         with suppress(DataError):
             if head is not None and known.read_features(head, (name,)):
-                found.append(name)
-    return found
+                names.append(name)
+    return names
 
 
 def _used(own: FlowTable) -> list[str]:
@@ -140,12 +146,12 @@ def _lost(own: FlowTable, table: FlowTable) -> list[str]:
 
     A column that repeats another one is not lost, because data sets leave out repeated columns.
     """
-    kept = [own.features[name] for name in own.features if name in table.features]
+    shared_columns = [own.features[name] for name in own.features if name in table.features]
     return [
         name
         for name in _used(own)
         if name not in table.features
-        and not any(np.array_equal(own.features[name], column) for column in kept)
+        and not any(np.array_equal(own.features[name], column) for column in shared_columns)
     ]
 
 

@@ -46,8 +46,8 @@ def _packet_mean(byte_rate: Column, packet_rate: Column, duration: Column) -> Co
     return mean
 
 
-def _share(part: Column, rest: Column) -> Column:
-    share: Column = (part << 10) // np.maximum(part + rest, 1)
+def _share(part: Column, other_part: Column) -> Column:
+    share: Column = (part << 10) // np.maximum(part + other_part, 1)
     return share
 
 
@@ -126,14 +126,14 @@ class Classification(UseCase):
         return {"": table.against_rest(name) if name else table}
 
 
-def _decided_at(found: DataSet, data: str | Path | Sheet | None, said: str) -> FlowTable:
+def _decided_at(dataset: DataSet, data: str | Path | Sheet | None, packets: str) -> FlowTable:
     """Load a data set of packet sequences, with its flows decided at the given packets."""
-    load_at = getattr(found, "load_at", None)
-    parts = said.split(",")
+    load_at = getattr(dataset, "load_at", None)
+    parts = packets.split(",")
     if load_at is None or not isinstance(data, str | Path | None):
-        raise UsageError(f"--packets: {found.name} has no packet sequences; doh-tunnels has")
+        raise UsageError(f"--packets: {dataset.name} has no packet sequences; doh-tunnels has")
     if not all(part.strip().isascii() and part.strip().isdecimal() for part in parts):
-        raise UsageError(f"--packets: expected numbers such as 4,8,16, got {said!r}")
+        raise UsageError(f"--packets: expected numbers such as 4,8,16, got {packets!r}")
     table: FlowTable = load_at(data, [int(part) for part in parts])
     return table
 

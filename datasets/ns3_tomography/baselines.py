@@ -59,8 +59,8 @@ def delay_baselines(table: FlowTable, protocol: SplitProtocol, seed: int) -> Del
     cuts = [best_cut(column, congested[parts.train]) for column in train.T]
     number = int(np.argmax([right for _, right in cuts]))
     above = cuts[number][0]
-    said = test[:, number] > above
-    cut = DelayCut(table.usable[number], above, float((said == congested[parts.test]).mean()))
+    exceeds = test[:, number] > above
+    cut = DelayCut(table.usable[number], above, float((exceeds == congested[parts.test]).mean()))
     linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     linear.fit(train, congested[parts.train])
     return DelayBaselines(cut, float(linear.score(test, congested[parts.test])))

@@ -73,9 +73,9 @@ def replay(
     congested, margins = [], []
     for queue in order:
         model = models[queue]
-        seen = model.infer(model.encode(table.features))
-        congested.append(seen.classes == model.classes.index(_POSITIVE))
-        margins.append(seen.margins)
+        inference = model.infer(model.encode(table.features))
+        congested.append(inference.classes == model.classes.index(_POSITIVE))
+        margins.append(inference.margins)
     return Replay(tuple(order), np.stack(congested, axis=1), np.stack(margins, axis=1))
 
 
@@ -105,28 +105,28 @@ def write_replay(
         raise UsageError(f"{out}: a replay writes a picture, .png, or a table, .csv")
     if last is not None:
         table = table.rows(np.arange(max(0, len(table) - last), len(table)))
-    shown = replay(models, table)
-    known = all(queue in table.occupancy for queue in shown.queues)
-    truth = congested_in_truth(table, shown.queues, threshold) if known else None
+    result = replay(models, table)
+    known = all(queue in table.occupancy for queue in result.queues)
+    truth = congested_in_truth(table, result.queues, threshold) if known else None
     text = io.StringIO()
     if out.suffix == ".csv":
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["interval", *shown.queues])
-        writer.writerows([i, *row] for i, row in enumerate(shown.congested.astype(int).tolist()))
+        writer.writerow(["interval", *result.queues])
+        writer.writerows([i, *row] for i, row in enumerate(result.congested.astype(int).tolist()))
         write_atomic(out, text.getvalue())
     else:
         interval = float(table.trace_header["interval_ns"]) / 1e6
         picture = io.BytesIO()
-        heat_map(shown, interval_ms=interval, truth=truth).savefig(
+        heat_map(result, interval_ms=interval, truth=truth).savefig(
             picture, format="png", dpi=120, metadata={"Software": None}
         )
         write_atomic(out, picture.getvalue())
-    lines = [f"{len(table):,} intervals, {len(shown.queues)} queues"]
-    for i, queue in enumerate(shown.queues):
-        found = shown.congested[:, i]
-        line = f"{queue}: congested in {found.mean():.1%} of the intervals"
+    lines = [f"{len(table):,} intervals, {len(result.queues)} queues"]
+    for i, queue in enumerate(result.queues):
+        predicted = result.congested[:, i]
+        line = f"{queue}: congested in {predicted.mean():.1%} of the intervals"
         if truth is not None:
-            right = (found == truth[:, i]).mean()
+            right = (predicted == truth[:, i]).mean()
             line += f", {truth[:, i].mean():.1%} in truth, {right:.1%} said right"
         lines.append(line)
     return tuple(lines)
@@ -141,12 +141,12 @@ def congested_in_truth(
 
 @styled
 def heat_map(
-    shown: Replay, *, interval_ms: float = 10.0, truth: NDArray[np.bool_] | None = None
+    result: Replay, *, interval_ms: float = 10.0, truth: NDArray[np.bool_] | None = None
 ) -> Figure:
     """Draw which queues are congested over time.
 
     Args:
-        shown: verdicts of the networks.
+        result: verdicts of the networks.
         interval_ms: length of an interval in milliseconds.
         truth: bool array of shape ``(rows, queues)``; if given, hits, misses and false alarms have
             colours of their own.
@@ -154,14 +154,14 @@ def heat_map(
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    states = shown.congested.astype(np.int64)
+    states = result.congested.astype(np.int64)
     names = ["free", "congested"]
-    free, found, alarm, missed = "#f4f4f4", look(0).colour, look(3).colour, INK
-    colours = [free, found]  # distinguishable in grey, too
+    free, hit, alarm, missed = "#f4f4f4", look(0).colour, look(3).colour, INK
+    colours = [free, hit]  # distinguishable in grey, too
     if truth is not None:
         states = states + 2 * truth  # 1: false alarm, 2: missed, 3: found
         names = ["free", "false alarm", "missed", "congested, found"]
-        colours = [free, alarm, missed, found]
+        colours = [free, alarm, missed, hit]
     rows, queues = states.shape
     figure, axes = new_figure(10.0, 2.0 + 0.3 * queues)
     axes.imshow(
@@ -173,7 +173,7 @@ def heat_map(
         vmax=len(colours) - 0.5,
         extent=(0, rows * interval_ms / 1000, queues - 0.5, -0.5),
     )
-    axes.set_yticks(np.arange(queues), [plain(q, 24) for q in shown.queues])
+    axes.set_yticks(np.arange(queues), [plain(q, 24) for q in result.queues])
     axes.set_xlabel("seconds")
     axes.set_title("congested queues, one network a queue")
     figure.legend(

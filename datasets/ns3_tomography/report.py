@@ -290,15 +290,15 @@ def finish(
     }
     if isinstance(table, TomographyTable):
         tail = table.rows(np.arange(max(0, len(table) - 500), len(table)))
-        shown = replay(models, tail)
-        truth = congested_in_truth(tail, shown.queues, float(options["threshold"]))
+        result = replay(models, tail)
+        truth = congested_in_truth(tail, result.queues, float(options["threshold"]))
         interval = float(table.trace_header["interval_ns"]) / 1e6
-        save(heat_map(shown, interval_ms=interval, truth=truth), plots, "congestion")
+        save(heat_map(result, interval_ms=interval, truth=truth), plots, "congestion")
     write_atomic(directory / "table5.md", table5(figures))
     return {
         "threshold_packets": float(options["threshold"]),
         "shapes": summary(figures),
-        "delay_baselines": {queue: asdict(found) for queue, found in delays.items()},
+        "delay_baselines": {queue: asdict(baselines) for queue, baselines in delays.items()},
         "probe_budget_us": {f"{link} Gb/s": us for link, us in PROBE_BUDGETS_US.items()},
     }
 
@@ -307,11 +307,11 @@ def _delay_baselines(
     table: FlowTable, results: Mapping[str, TrainingResult], options: Mapping[str, Any]
 ) -> dict[str, DelayBaselines]:
     """Fit the baselines on delays, by queue; empty for a run without baselines."""
-    asked = {queue: result for queue, result in results.items() if result.baselines}
-    if not asked:
+    with_baselines = {queue: result for queue, result in results.items() if result.baselines}
+    if not with_baselines:
         return {}
-    tables = queue_tables(table, ",".join(asked), float(options["threshold"]))
+    tables = queue_tables(table, ",".join(with_baselines), float(options["threshold"]))
     return {
         queue: delay_baselines(tables[queue], result.protocol, int(result.model.provenance["seed"]))
-        for queue, result in asked.items()
+        for queue, result in with_baselines.items()
     }

@@ -123,16 +123,17 @@ def ns3_version() -> str:
     for tool in ("g++", "pkg-config"):
         if shutil.which(tool) is None:
             raise MissingDependencyError(_missing(f"{tool} is not installed"))
-    found = _call(["pkg-config", "--modversion", MODULES[0]])
-    if found.returncode:
+    process = _call(["pkg-config", "--modversion", MODULES[0]])
+    if process.returncode:
         raise MissingDependencyError(_missing("ns-3 is not installed"))
-    return found.stdout.strip()
+    return process.stdout.strip()
 
 
-def _missing(what: str) -> str:
+def _missing(problem: str) -> str:
     return (
-        f"the network simulation needs ns-3 and a C++ compiler, and {what}; on Debian or Ubuntu: "
-        f"apt install {PACKAGES} (training needs none of it: the trace of a simulation is bundled)"
+        f"the network simulation needs ns-3 and a C++ compiler, and {problem}; "
+        f"on Debian or Ubuntu: apt install {PACKAGES} (training needs none "
+        "of it: the trace of a simulation is bundled)"
     )
 
 
@@ -171,9 +172,9 @@ def build(program: Path, note: Note | None = None) -> Path:
     libraries = _call(["pkg-config", "--libs-only-L", "--libs-only-l", *MODULES]).stdout.split()
     with as_file(files(__package__).joinpath("sim", "tomography.cc")) as source:
         command = ["g++", *_FLAGS, *flags, "-o", str(program), str(source), *libraries]
-        done = _call(command, _BUILD_TIMEOUT)
-    if done.returncode:
-        tail = done.stderr.strip()[-2000:]
+        process = _call(command, _BUILD_TIMEOUT)
+    if process.returncode:
+        tail = process.stderr.strip()[-2000:]
         raise N3icError(f"the simulation does not compile against ns-3 {version}:\n{tail}")
     return program
 
@@ -196,8 +197,8 @@ def program(stack: ExitStack, note: Note | None = None) -> Path:
     name = f"tomography-{key[:32]}"
     try:
         cache = Cache.open(CACHE)
-        if found := cache.find(name):
-            return found
+        if executable := cache.find(name):
+            return executable
         with cache.new_file(name) as out:
             build(out, note)
         return cache.directory / name
@@ -266,15 +267,15 @@ def _run(
 def _follow(process: subprocess.Popen[str], note: Note | None) -> list[str]:
     """Pass progress on, at most twenty times, and return the last other lines."""
     complaints: list[str] = []
-    told = -1
+    reported = -1
     assert process.stderr is not None  # noqa: S101 - opened as a pipe
     for line in process.stderr:
         words = line.split()
         if len(words) == 2 and words[0] == "interval" and "/" in words[1]:
-            done, total = (int(n) for n in words[1].split("/"))
-            if note and 20 * done // total > told:
-                told = 20 * done // total
-                note(f"simulated {done:,} of {total:,} intervals")
+            intervals, total = (int(n) for n in words[1].split("/"))
+            if note and 20 * intervals // total > reported:
+                reported = 20 * intervals // total
+                note(f"simulated {intervals:,} of {total:,} intervals")
         elif line.strip():
             complaints = [*complaints, line.strip()][-5:]
     return complaints
@@ -327,11 +328,11 @@ def _simulate_runs(runs: list[Simulation], jobs: int, note: Note | None) -> list
         pool = stack.enter_context(ThreadPoolExecutor(min(jobs, len(runs))))
 
         def one(run: Simulation) -> ProbeTrace:
-            def tell(text: str) -> None:
+            def report(text: str) -> None:
                 if note:
                     note(f"run {run.run}: {text}" if len(runs) > 1 else text)
 
-            return _run(executable, run, tell, running)
+            return _run(executable, run, report, running)
 
         futures = [pool.submit(one, run) for run in runs]
         try:

@@ -145,22 +145,22 @@ def load(paths: str | Path | Sequence[str | Path]) -> TomographyTable:
         DataError: a file is not a trace, or the traces are of different simulations.
     """
     files = _files([paths] if isinstance(paths, str | Path) else list(paths))
-    found = [read(path) for path in files]
-    trace = join([source.trace for source in found])
+    contents = [read(path) for path in files]
+    trace = join([source.trace for source in contents])
     sources = tuple(
         SourceFile(str(path), source.sha256, len(source.trace), _identity(source.trace))
-        for path, source in zip(files, found, strict=True)
+        for path, source in zip(files, contents, strict=True)
     )
-    if len(found) == 1:
-        return from_trace(trace, found[0].sha256, sources)
+    if len(contents) == 1:
+        return from_trace(trace, contents[0].sha256, sources)
     import hashlib
 
     return from_trace(trace, hashlib.sha256(trace.to_bytes()).hexdigest(), sources)
 
 
-def _files(given: list[str | Path]) -> list[Path]:
+def _files(paths: list[str | Path]) -> list[Path]:
     out: list[Path] = []
-    for path in map(Path, given):
+    for path in map(Path, paths):
         if path.is_dir():
             inside = sorted(path.glob(f"*{SUFFIX}"))
             if not inside:
@@ -182,16 +182,16 @@ def _identity(trace: ProbeTrace) -> str:
     )
 
 
-def choose_queues(names: Sequence[str], wanted: str) -> tuple[str, ...]:
+def choose_queues(names: Sequence[str], choice: str) -> tuple[str, ...]:
     """Parse ``all``, or indices and names of queues separated by commas.
 
     Raises:
         UsageError: the trace has no such queue; the error lists its queues.
     """
-    if wanted.strip() == "all":
+    if choice.strip() == "all":
         return tuple(names)
     chosen = []
-    for word in (w.strip() for w in wanted.split(",")):
+    for word in (w.strip() for w in choice.split(",")):
         if word in names:
             chosen.append(word)
         elif word.isdecimal() and int(word) < len(names):
@@ -227,13 +227,13 @@ def queue_tables(
     out: dict[str, FlowTable] = {}
     for name in chosen:
         label = (table.occupancy[name] > threshold * QUARTERS).astype(np.int64)
-        seen = label[: round((1 - TIME_TEST_SHARE) * len(label))]
-        positive = int(seen.sum())
-        if min(positive, len(seen) - positive) < MIN_CLASS_ROWS:
+        training_label = label[: round((1 - TIME_TEST_SHARE) * len(label))]
+        positive = int(training_label.sum())
+        if min(positive, len(training_label) - positive) < MIN_CLASS_ROWS:
             text = (
                 f"queue {name} holds more than {threshold:g} packets in {positive:,} of the first "
-                f"{len(seen):,} intervals; each class needs {MIN_CLASS_ROWS}: take another "
-                "--threshold or a longer trace"
+                f"{len(training_label):,} intervals; each class needs {MIN_CLASS_ROWS}: take "
+                "another --threshold or a longer trace"
             )
             if queue.strip() != "all":
                 raise UsageError(text)

@@ -166,11 +166,11 @@ def from_stream(data: bytes, facts: Mapping[str, Any] | None = None) -> ProbeTra
     """
     end = data.find(b"\n", 0, _MAX_HEADER)
     try:
-        given = json.loads(data[: max(end, 0)])
-        stream = given["stream"]
-        probes, queues = given["probes"], given["queues"]
-        kept = [i for i, p in enumerate(probes) if p["kept"]]
-        header = {key: given[key] for key in _KEPT_FACTS}
+        header_line = json.loads(data[: max(end, 0)])
+        stream = header_line["stream"]
+        probes, queues = header_line["probes"], header_line["queues"]
+        probe_indices = [i for i, p in enumerate(probes) if p["kept"]]
+        header = {key: header_line[key] for key in _KEPT_FACTS}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"this is not the output of the simulator: {error!r}") from error
     if stream != STREAM:
@@ -180,18 +180,20 @@ def from_stream(data: bytes, facts: Mapping[str, Any] | None = None) -> ProbeTra
     if not rows:
         raise DataError("the simulator wrote no record: simulate for a longer time")
     records = np.frombuffer(data, "<u4", rows * width, end + 1).reshape(rows, width)
-    delays = quantise_delays(records[:, : len(probes)][:, kept], header["interval_ns"])
+    delays = quantise_delays(records[:, : len(probes)][:, probe_indices], header["interval_ns"])
     occupancy = quantise_occupancy(records[:, len(probes) :], header["packet_bytes"])
     header |= dict(facts or {}) | {
         "format": "n3ic-tomography 1",
         "delay_unit_ns": header["interval_ns"] / UNITS_PER_INTERVAL,
         "missing": MISSING,
         "occupancy_unit_bytes": header["packet_bytes"] / QUARTERS,
-        "sampled_at": given["sampled_at"],
+        "sampled_at": header_line["sampled_at"],
         "queues": queues,
-        "paths": [{"name": path_name(probes[i]["path"]), **_path(probes[i])} for i in kept],
+        "paths": [
+            {"name": path_name(probes[i]["path"]), **_path(probes[i])} for i in probe_indices
+        ],
         "other_probes": [_path(p) for p in probes if not p["kept"]],
-        "runs": [{"run": given["run"], "rows": rows}],
+        "runs": [{"run": header_line["run"], "rows": rows}],
     }
     return ProbeTrace(header, delays, occupancy)
 

@@ -57,7 +57,7 @@ class PacketSequences(DataSet):
         return load_sequences(self.name, self._path(path), packets)
 
     def file_features(
-        self, path: Path, wanted: Collection[str], meter: MeterSpec | None
+        self, path: Path, names: Collection[str], meter: MeterSpec | None
     ) -> FileFeatures | None:
         """Features of the flows of a file of sequences, each at the last packet that is decided."""
         from n3ic.datasets.packet_sequences.loader import features_of_file

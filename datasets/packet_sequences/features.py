@@ -30,11 +30,11 @@ def sequence_features(
     lengths, times = (np.pad(x[:, :packets], ((0, 0), (0, missing))) for x in (lengths, times))
     # Forward is the direction of the first packet, whichever sign the table gives it.
     signed = np.clip(lengths * np.sign(lengths[:, :1]), -_LONGEST, _LONGEST)
-    there = lengths != 0
-    codes = np.where(there, _MIDDLE + signed, 0)
+    present = lengths != 0
+    codes = np.where(present, _MIDDLE + signed, 0)
     gaps = log_codes(np.clip(np.diff(times, axis=1), 0, _LONGEST_GAP))
     gaps = np.minimum(gaps, (1 << GAP_BITS) - 1)
-    gaps = np.where(there[:, 1:], gaps, 0)
+    gaps = np.where(present[:, 1:], gaps, 0)
     out = {f"len_{k + 1}": codes[:, k] for k in range(packets)}
     return out | {f"gap_{k + 2}": gaps[:, k] for k in range(packets - 1)}
 

@@ -79,10 +79,10 @@ def _spaced(row: Mapping[str, Any]) -> _Row:
 
 def _splt(row: Mapping[str, Any]) -> _Row:
     ways, sizes, gaps = (_list(row[name]) for name in ("splt_direction", "splt_ps", "splt_piat_ms"))
-    there = [way != -1 for way in ways]  # -1 stands for a missing packet
-    kept = [(-size if way else size, gap) for way, size, gap, t in
-            zip(ways, sizes, gaps, there, strict=True) if t]  # fmt: skip
-    return [size for size, _ in kept], _summed([gap for _, gap in kept])
+    present = [way != -1 for way in ways]  # -1 stands for a missing packet
+    packets = [(-size if way else size, gap) for way, size, gap, t in
+            zip(ways, sizes, gaps, present, strict=True) if t]  # fmt: skip
+    return [size for size, _ in packets], _summed([gap for _, gap in packets])
 
 
 def _ppi(row: Mapping[str, Any]) -> _Row:
@@ -157,12 +157,12 @@ def _texts(file: Path, labelled: bool) -> Iterator[PacketSequenceFile]:
 
 def _json(name: str, text: str) -> Iterator[Mapping[str, Any]]:
     try:
-        found = json.loads(text)
+        rows = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{name}: not JSON: {error}") from error
-    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DataError(f"{name}: expected a list with an object for each flow")
-    yield from found
+    yield from rows
 
 
 def _csv(text: str) -> Iterator[Mapping[str, Any]]:
@@ -178,8 +178,8 @@ def _parquet(file: Path, labelled: bool) -> Iterator[PacketSequenceFile]:
     try:
         names = parquet.read_schema(file).names
         kind = format_of(names)
-        wanted = [n for n in names if kind and n in {*kind.columns, *LABELS}]
-        rows = parquet.read_table(file, columns=wanted).to_pylist() if wanted else [{}]
+        columns = [n for n in names if kind and n in {*kind.columns, *LABELS}]
+        rows = parquet.read_table(file, columns=columns).to_pylist() if columns else [{}]
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{file}: not a Parquet file: {error}") from error
     yield _read(str(file), iter(rows), sha256_file(file), labelled)
@@ -217,12 +217,12 @@ def _checked(
     """Lengths and times of one flow, of 32 packets each."""
     try:
         sizes, when = kind.row(row)
-        found = np.zeros((2, MAX_PACKET), np.int64)
-        for out, values in zip(found, (sizes, when), strict=True):
-            kept = np.asarray(values[:MAX_PACKET])
-            if kept.ndim != 1 or not np.issubdtype(kept.dtype, np.integer):
+        packets = np.zeros((2, MAX_PACKET), np.int64)
+        for out, values in zip(packets, (sizes, when), strict=True):
+            first_values = np.asarray(values[:MAX_PACKET])
+            if first_values.ndim != 1 or not np.issubdtype(first_values.dtype, np.integer):
                 raise TypeError("expected integers")
-            out[: len(kept)] = kept
+            out[: len(first_values)] = first_values
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
         raise DataError(
             f"{where}: not a flow of {kind.name}: {printable(str(error)) or type(error).__name__}"
@@ -232,10 +232,10 @@ def _checked(
             f"{where}: {len(sizes)} lengths and {len(when)} times, expected equal numbers"
         )
     n = min(len(sizes), MAX_PACKET)
-    if not found[0, :n].all() or np.abs(found[0]).max() >= 1 << 17:
+    if not packets[0, :n].all() or np.abs(packets[0]).max() >= 1 << 17:
         raise DataError(f"{where}: a packet's length is not in 1..{(1 << 17) - 1}")
-    if found[1, 0] != 0 or found[1].min() < 0 or found[1].max() >= _MAX_TIME:
+    if packets[1, 0] != 0 or packets[1].min() < 0 or packets[1].max() >= _MAX_TIME:
         raise DataError(f"{where}: expected times from 0 up to {_MAX_TIME:,} ticks")
     # A packet with an earlier timestamp than its predecessor gets a gap of 0, as in the meter.
-    found[1, :n] = np.maximum.accumulate(found[1, :n])
-    return found[0], found[1]
+    packets[1, :n] = np.maximum.accumulate(packets[1, :n])
+    return packets[0], packets[1]

@@ -54,8 +54,8 @@ def load_sequences(name: str, path: str | Path, packets: Sequence[int]) -> FlowT
     rows = [np.flatnonzero(size >= point) for point in points]
     parts = []
     for row, point in zip(rows, points, strict=True):
-        came = np.arange(MAX_PACKET) < (point or packets[-1])
-        sizes, when = (np.where(came, x[row], 0) for x in (lengths, times))
+        arrived = np.arange(MAX_PACKET) < (point or packets[-1])
+        sizes, when = (np.where(arrived, x[row], 0) for x in (lengths, times))
         parts.append(sequence_features(sizes, when, packets[-1]))
     flow = np.concatenate(rows)
     decided = np.repeat(points, [len(row) for row in rows])
@@ -91,8 +91,8 @@ def features_of_file(path: Path, packets: int) -> FileFeatures | None:
         return None
     kind, lengths, times = _joined(path, read_sequences(path, labelled=False))
     spec = sequence_spec((packets,), kind.length, kind.payload, kind.tick_ns)
-    came = np.arange(MAX_PACKET) < packets
-    sizes, when = (np.where(came, x, 0) for x in (lengths, times))
+    arrived = np.arange(MAX_PACKET) < packets
+    sizes, when = (np.where(arrived, x, 0) for x in (lengths, times))
     return FileFeatures(sequence_features(sizes, when, packets), spec)
 
 

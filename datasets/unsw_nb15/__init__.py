@@ -94,7 +94,7 @@ class UnswNb15(DataSet):
         return has_layout(sheet)
 
     def read_features(
-        self, sheet: Sheet, wanted: Collection[str]
+        self, sheet: Sheet, names: Collection[str]
     ) -> Mapping[str, NDArray[np.int64]]:
         """Read integer features of flows that may lack labels and columns, derived ones included.
 
@@ -103,15 +103,15 @@ class UnswNb15(DataSet):
         """
         from n3ic.datasets.unsw_nb15.reader import read_features
 
-        return read_features(sheet, wanted)
+        return read_features(sheet, names)
 
     def file_features(
-        self, path: Path, wanted: Collection[str], meter: MeterSpec | None
+        self, path: Path, names: Collection[str], meter: MeterSpec | None
     ) -> FileFeatures | None:
         """Features of a raw file, if they count over its recent flows."""
         from n3ic.datasets.unsw_nb15.reader import read_whole
 
-        return read_whole(path, wanted)
+        return read_whole(path, names)
 
     def check(self, path: str | Path | Sequence[str | Path]) -> Mapping[str, Any]:
         """Report what files are and their problems; see :class:`.report.DataReport`.
@@ -167,16 +167,16 @@ class UnswNb15Synthetic(DataSet):
         return DATASET.has_layout(sheet)
 
     def read_features(
-        self, sheet: Sheet, wanted: Collection[str]
+        self, sheet: Sheet, names: Collection[str]
     ) -> Mapping[str, NDArray[np.int64]]:
         """Read integer features of flows that may lack labels, as for the real data."""
-        return DATASET.read_features(sheet, wanted)
+        return DATASET.read_features(sheet, names)
 
     def file_features(
-        self, path: Path, wanted: Collection[str], meter: MeterSpec | None
+        self, path: Path, names: Collection[str], meter: MeterSpec | None
     ) -> FileFeatures | None:
         """Features of a raw file, if they count over its recent flows."""
-        return DATASET.file_features(path, wanted, meter)
+        return DATASET.file_features(path, names, meter)
 
     def generate(self, rows: int | None = None, seed: int | None = None) -> FlowTable:
         """Generate flows: the same seed and rows give the same table."""

@@ -30,10 +30,10 @@ _FORMAT = 2
 def loader_version() -> str:
     """Digest of the code that turns a file into columns, so that changed code gets a new entry."""
     digest = hashlib.sha256(str(_FORMAT).encode())
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     names = ("reader.py", "columns.py", "catalogue.py", "catalogue.toml", "cache.py")
     for path in (
-        *(here / name for name in names),
+        *(folder / name for name in names),
         *(Path(str(m.__file__)) for m in (n3ic.data.files, n3ic.data.delimited, n3ic.model.inputs)),
     ):
         digest.update(path.read_bytes())
@@ -66,10 +66,10 @@ def write_cached(sha256: str, flows: FlowFile) -> None:
     }
     meta["digest"] = _digest(meta, arrays)
     try:
-        kept = Cache.open(CACHE)
-        with kept.new_file(_entry(sha256)) as out, out.open("wb") as stream:
+        cache = Cache.open(CACHE)
+        with cache.new_file(_entry(sha256)) as out, out.open("wb") as stream:
             np.savez(stream, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
-        for older in set(kept.directory.glob(f"{sha256}-*.npz")) - {kept.find(_entry(sha256))}:
+        for older in set(cache.directory.glob(f"{sha256}-*.npz")) - {cache.find(_entry(sha256))}:
             older.unlink(missing_ok=True)
     except OSError:
         return

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from n3ic.data import catalogue
 from n3ic.data.catalogue import Column, Derived, feature_of
-from n3ic.data.narrow_columns import Kept, NarrowColumns, narrow
+from n3ic.data.narrow_columns import NarrowArray, NarrowColumns, narrow
 from n3ic.data.table import Feature
 from n3ic.datasets.unsw_nb15.columns import RAW_ONLY
 from n3ic.datasets.unsw_nb15.crosses import crosses
@@ -28,8 +28,8 @@ COLUMNS: tuple[Feature, ...] = tuple(
 """Columns of the files. The last six are in the raw files only."""
 
 
-def _share(part: Column, rest: Column) -> Column:
-    share: Column = (part << 10) // np.maximum(part + rest, 1)
+def _share(part: Column, other_part: Column) -> Column:
+    share: Column = (part << 10) // np.maximum(part + other_part, 1)
     return share
 
 
@@ -183,7 +183,7 @@ def derived(name: str) -> Derived:
 
 
 def narrow_columns(
-    columns: Mapping[str, Kept], windows: Mapping[str, Column] | None = None
+    columns: Mapping[str, NarrowArray], windows: Mapping[str, Column] | None = None
 ) -> NarrowColumns:
     """Columns of files, the derived features that they allow, and counts over recent flows."""
     more = {name: narrow(values) for name, values in (windows or {}).items()}
@@ -192,8 +192,8 @@ def narrow_columns(
 
 
 def with_derived(
-    columns: Mapping[str, Column], wanted: Collection[str] | None = None
+    columns: Mapping[str, Column], names: Collection[str] | None = None
 ) -> dict[str, Column]:
-    """Add the derived features whose columns are present; of those ``wanted``, if given."""
-    some = DERIVED if wanted is None else [d for d in DERIVED if d.feature.name in wanted]
-    return catalogue.with_derived(columns, some)
+    """Add the derived features whose columns are present; of those ``names``, if given."""
+    entries = DERIVED if names is None else [d for d in DERIVED if d.feature.name in names]
+    return catalogue.with_derived(columns, entries)

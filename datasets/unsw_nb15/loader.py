@@ -54,22 +54,24 @@ def load_table(
     Raises:
         DataError: a file is malformed; the error names file, line and column.
     """
-    given = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
-    explicit = {p for p in given if not p.is_dir()}
+    inputs = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
+    explicit = {p for p in inputs if not p.is_dir()}
     parts: list[_FilePart] = []
-    seen: dict[str, str] = {}
-    for path in find_tables(given):
+    name_of_digest: dict[str, str] = {}
+    for path in find_tables(inputs):
         for content in read_contents(path):
-            if content.sha256 in seen:
-                parts.append(_skipped(content, f"the same bytes as {seen[content.sha256]}"))
+            if content.sha256 in name_of_digest:
+                parts.append(
+                    _skipped(content, f"the same bytes as {name_of_digest[content.sha256]}")
+                )
                 continue
-            seen[content.sha256] = content.name
+            name_of_digest[content.sha256] = content.name
             flows = read_cached(content.sha256) if cache else None
             if flows is None:
                 try:
                     flows = read_flows(content)
                 except NotFlowsError as error:
-                    if path in explicit and content.name == str(path) and len(given) == 1:
+                    if path in explicit and content.name == str(path) and len(inputs) == 1:
                         raise
                     note = f"skipped: {str(error).removeprefix(content.name).lstrip(':, ')}"
                     parts.append(
@@ -122,9 +124,9 @@ def _table(parts: list[_FilePart]) -> FlowTable:
         raise DataError(f"no flows found: {listed}")
     files = [flows for _, flows in read]
     shared = [c for c in files[0].columns if all(c in f.columns for f in files)]
-    kept = {c: np.concatenate([f.columns[c] for f in files]) for c in shared}
-    windows = causal_windows(narrow_columns(kept))
-    columns = narrow_columns(kept, windows)
+    shared_values = {c: np.concatenate([f.columns[c] for f in files]) for c in shared}
+    windows = causal_windows(narrow_columns(shared_values))
+    columns = narrow_columns(shared_values, windows)
     partition = np.concatenate([np.full(len(f), p.partition, dtype="U5") for p, f in read])
     synthetic = any(f.synthetic for f in files)
     stime = columns.get("stime")
@@ -170,9 +172,9 @@ def _named_categories(files: list[FlowFile]) -> list[NDArray[np.str_]]:
             if len(count) == 1 and count.total() >= MIN_COMMON_ROWS
         }
         known |= dict.fromkeys(benign, NORMAL)
-        twice = {n for n, k in Counter(known.values()).items() if k > 1 and n != NORMAL}
+        ambiguous = {n for n, k in Counter(known.values()).items() if k > 1 and n != NORMAL}
         lookup = {
-            c: known[c] if c in known and known[c] not in twice else f"category {c or 'blank'}"
+            c: known[c] if c in known and known[c] not in ambiguous else f"category {c or 'blank'}"
             for c in set(f.category.tolist())
         }
         out.append(np.array([lookup[c] for c in f.category.tolist()]))

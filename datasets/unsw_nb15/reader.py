@@ -25,7 +25,7 @@ from n3ic.data.delimited import (
     parse_sheet,
 )
 from n3ic.data.files import Content, first_bytes, printable, read_contents
-from n3ic.data.narrow_columns import Kept, narrow
+from n3ic.data.narrow_columns import NarrowArray, narrow
 from n3ic.data.table_meter import is_parquet
 from n3ic.datasets.unsw_nb15.catalogue import (
     BY_NAME,
@@ -86,7 +86,7 @@ class FlowFile:
     """
 
     layout: str
-    columns: dict[str, Kept]
+    columns: dict[str, NarrowArray]
     label: Column
     category: NDArray[np.str_]
     coded: bool
@@ -125,8 +125,8 @@ def flows_of(sheet: Sheet) -> FlowFile:
 class _Batch:
     """Some rows of a file: its columns, labels, categories as in the file, and whether made."""
 
-    columns: Mapping[str, Kept]
-    label: Kept
+    columns: Mapping[str, NarrowArray]
+    label: NarrowArray
     category: TextColumn
     synthetic: bool
 
@@ -148,8 +148,8 @@ def _flows(batches: Iterable[Sheet], whole: Callable[[], Sheet]) -> FlowFile:
         ]
         for part in parts
     ]
-    said = TextColumn((*codes,), np.concatenate(used))
-    category, coded = _categories(whole, header, said, label)
+    categories = TextColumn((*codes,), np.concatenate(used))
+    category, coded = _categories(whole, header, categories, label)
     columns = {n: np.concatenate([part.columns[n] for part in parts]) for n in parts[0].columns}
     return FlowFile(layout, columns, label, category, coded, any(part.synthetic for part in parts))
 
@@ -172,42 +172,42 @@ def _batch(sheet: Sheet, names: Sequence[str], header: bool) -> _Batch:
     )
 
 
-def read_whole(path: Path, wanted: Collection[str]) -> FileFeatures | None:
-    """Features of a file, if some count over recent flows, and the meter that counts likewise.
+def read_whole(path: Path, names: Collection[str]) -> FileFeatures | None:
+    """Features of a file, if some count over recent flows, and the meter that counts alike.
 
     Raises:
         DataError: the file holds several tables, a column is missing, or a cell is malformed.
     """
-    if not _windows(wanted) or not path.is_file() or is_parquet(path):
+    if not _windows(names) or not path.is_file() or is_parquet(path):
         return None
     contents = list(read_contents(path))
     if len(contents) != 1:
         raise DataError(
             f"{path}: {len(contents)} tables; flows are counted over one table: name a single one"
         )
-    features = read_features(open_sheet(contents[0]), wanted, whole=True)
+    features = read_features(open_sheet(contents[0]), names, whole=True)
     return FileFeatures(features, one_tap(windows=True))
 
 
-def _windows(wanted: Collection[str]) -> list[str]:
+def _windows(names: Collection[str]) -> list[str]:
     """The wanted features that count over recent flows."""
-    return sorted({f.name for f in WINDOWS} & {*wanted})
+    return sorted({f.name for f in WINDOWS} & {*names})
 
 
 def read_features(
-    sheet: Sheet, wanted: Collection[str], *, whole: bool = False
+    sheet: Sheet, feature_names: Collection[str], *, whole: bool = False
 ) -> dict[str, Column]:
     """Read integer features of flows that may lack labels, derived ones included.
 
     Args:
-        sheet: table in either layout; only the columns behind ``wanted`` are required.
-        wanted: names of features.
+        sheet: table in either layout; only the columns behind ``feature_names`` are required.
+        feature_names: names of features.
         whole: whether the sheet certainly has all rows of its file.
 
     Raises:
         DataError: a column is missing, or a cell is malformed.
     """
-    windows = _windows(wanted)
+    windows = _windows(feature_names)
     if windows and not whole and sheet.memory is None:
         raise DataError(
             f"{sheet.name}: {windows[0]} counts over recent flows, but this table is read in "
@@ -215,7 +215,7 @@ def read_features(
         )
     header = not _is_bare(sheet)
     names = [canonical(c) for c in sheet.first] if header else list(RAW_COLUMNS)
-    alone = {*wanted} - {*windows}
+    alone = {*feature_names} - {*windows}
     needed = {n for f in alone for n in NEEDS.get(f, (f,))} | {*(WINDOW_COLUMNS if windows else ())}
     if "rate" in needed and "rate" not in names:
         needed = needed - {"rate"} | {*_RATE}
@@ -223,7 +223,7 @@ def read_features(
     cells = _parse(sheet, [n if n in needed else "" for n in names], header)
     columns = with_derived(_columns(sheet, header, cells), alone)
     columns |= causal_windows(columns) if windows else {}
-    return {name: columns[name] for name in wanted}
+    return {name: columns[name] for name in feature_names}
 
 
 def recognises(path: Path) -> bool:
@@ -242,9 +242,9 @@ def has_layout(sheet: Sheet) -> bool:
         return True
     names = [canonical(c) for c in sheet.first]
     _, row = next(sheet.as_text(1).rows(True), (0, []))
-    named = [n in ("proto", "state") and _NAME.fullmatch(c.strip()) is not None
+    name_cells = [n in ("proto", "state") and _NAME.fullmatch(c.strip()) is not None
              for n, c in zip(names, row, strict=False)]  # fmt: skip
-    return _is_known(names) and any(named)
+    return _is_known(names) and any(name_cells)
 
 
 def _parse(sheet: Sheet, names: Sequence[str], header: bool) -> Cells:
@@ -296,8 +296,8 @@ def _coded(
     bad = np.array([c is None for c in codes], dtype=np.bool_)
     if bad[column.codes].any():
         row = int(np.argmax(bad[column.codes]))
-        got = printable(column.texts[column.codes[row]])
-        problem = f"expected {expected}, got {got!r}; correct the cell"
+        cell = printable(column.texts[column.codes[row]])
+        problem = f"expected {expected}, got {cell!r}; correct the cell"
         raise sheet.cell_error(header, row, name, problem)
     return np.array([c or 0 for c in codes], dtype=np.int64)[column.codes]
 
@@ -305,9 +305,9 @@ def _coded(
 def _refuse_companions(content: Content) -> None:
     first = content.data.removeprefix(b"\xef\xbb\xbf")[:200].split(b"\n")[0]
     cells = [c.strip().strip('"').lower() for c in first.decode("cp1252", "replace").split(",")]
-    what = NOT_FLOWS.get((cells[0], cells[1])) if len(cells) > 1 else None
-    if what:
-        raise NotFlowsError(f"{content.name}: {what}")
+    description = NOT_FLOWS.get((cells[0], cells[1])) if len(cells) > 1 else None
+    if description:
+        raise NotFlowsError(f"{content.name}: {description}")
 
 
 def _is_bare(sheet: Sheet) -> bool:
@@ -337,10 +337,10 @@ def _layout(sheet: Sheet) -> tuple[str, list[str], bool]:
                 f"{sheet.name}, line 1: no header; a file in the partition layout starts with "
                 "the column names id,dur,proto,..."
             )
-        shown = ", ".join(printable(c, 20) for c in first[:4])
+        cells_text = ", ".join(printable(c, 20) for c in first[:4])
         raise NotFlowsError(
             f"{sheet.name}, line 1: not an UNSW-NB15 table; expected columns such as "
-            f"dur, proto, state, sbytes, got {shown}"
+            f"dur, proto, state, sbytes, got {cells_text}"
         )
     layout = "raw" if {"srcip", "stime", "dsport"} & set(names) else "partition"
     extra = RAW_ONLY if layout == "raw" else ("rate",)
@@ -399,8 +399,8 @@ def _categories(
 ) -> tuple[NDArray[np.str_], bool]:
     """Category of each row, and whether the file recodes categories as numbers."""
     texts, used = column.texts, column.codes
-    named = [t for t in texts if t]
-    if named and all(_CODE.fullmatch(t) for t in named):
+    names = [t for t in texts if t]
+    if names and all(_CODE.fullmatch(t) for t in names):
         return np.array([t and str(int(float(t))) for t in texts])[used], True
     known = [_SPELLINGS.get(t.lower()) for t in texts]
     bad = np.array([k is None for k in known], dtype=np.bool_)

@@ -278,8 +278,8 @@ def _rates(rng: np.random.Generator, f: Mapping[str, Source]) -> dict[str, Sourc
         many = packets > 1
         volume = f[f"{side}bytes"].astype(np.float64)
         # the meter counts the bits that follow the first packet
-        rest = volume * (packets - 1) / np.maximum(packets, 1)
-        out[f"{side}load"] = np.round(np.where(many & (dur > 0), 8 * rest / safe, 0), 3)
+        counted_volume = volume * (packets - 1) / np.maximum(packets, 1)
+        out[f"{side}load"] = np.round(np.where(many & (dur > 0), 8 * counted_volume / safe, 0), 3)
         out[f"{side}mean"] = np.rint(volume / np.maximum(packets, 1)).astype(np.int64)
         # the packets of a side lie within the flow's duration
         within = dur * np.where(dpkts > 0, rng.uniform(0.9, 1.0, n), 1.0)

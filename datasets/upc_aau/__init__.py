@@ -82,8 +82,8 @@ class UpcAau(DataSet):
             "lines_left_out": dict(info.bad),
             "lines_of_classes": dict(info.classes),
             "lines_of_other_labels": info.other_lines,
-            "packets": loaded.found.counters["packets"],
-            "flows": loaded.found.flows,
+            "packets": loaded.extraction.counters["packets"],
+            "flows": loaded.extraction.flows,
             "joined": dict(loaded.joined),
             "metered_before": loaded.cached,
             "problems": list(loaded.table.notes),
@@ -178,8 +178,8 @@ class UpcAauSynthetic(UpcAau):
         """Hide the temporary sources of a table if its captures were generated for this call."""
         if path is not None:
             return table
-        made = (replace(s, path=Path(s.path).name, identity="made up") for s in table.sources)
-        return replace(table, sources=tuple(made))
+        sources = (replace(s, path=Path(s.path).name, identity="made up") for s in table.sources)
+        return replace(table, sources=tuple(sources))
 
     def _loaded(self, path: str | Path | None, packets: Sequence[int] | None = None) -> LoadedTable:
         from n3ic.datasets.upc_aau import synthetic

@@ -108,7 +108,7 @@ class _Steps:
         self.damaged: list[str] = []
         self.counters: dict[str, int] = {}
         self.key = _key(captures, spec)
-        self.progress, self.state = self._found()
+        self.progress, self.state = self._earlier_progress()
         self.passed: int
 
     def tables(self, stack: ExitStack) -> Iterator[pa.Table]:
@@ -152,12 +152,12 @@ class _Steps:
     def _pass_over(self, capture: Capture, meter: CompiledMeter, number: int) -> int:
         """Skip the packets of a capture that the state covers; return their number."""
         packets = self.progress.packets if number == self.progress.capture else 0
-        handler, left = _handler(meter, "meter_skip"), packets
-        while left:
-            batch = min(left, BATCH_PACKETS)
+        handler, remaining = _handler(meter, "meter_skip"), packets
+        while remaining:
+            batch = min(remaining, BATCH_PACKETS)
             if not capture.dispatch(handler, meter.pointer, batch):
                 raise DataError(f"{capture.name}: shorter than when it was read before")
-            left -= batch
+            remaining -= batch
         return packets
 
     def _step(
@@ -180,15 +180,17 @@ class _Steps:
     def _state(self, number: int) -> Path:
         return self.place / f"{_STATE}-{number % 2}"  # keeps the last one until this is complete
 
-    def _found(self) -> tuple[_Progress, bytes]:
+    def _earlier_progress(self) -> tuple[_Progress, bytes]:
         """The progress of an earlier run and its state; a fresh start if they are not valid."""
         with suppress(OSError, ValueError, TypeError, RecursionError):
-            said = _Progress(**json.loads((self.place / _PROGRESS).read_bytes()))
-            whole = all(type(n) is int for n in (said.capture, said.packets, said.parts))
-            if whole and said.key == self.key:
-                state = self._state(said.parts).read_bytes()
-                if hashlib.sha256(state).hexdigest() == said.state:
-                    return said, state
+            progress = _Progress(**json.loads((self.place / _PROGRESS).read_bytes()))
+            whole = all(
+                type(n) is int for n in (progress.capture, progress.packets, progress.parts)
+            )
+            if whole and progress.key == self.key:
+                state = self._state(progress.parts).read_bytes()
+                if hashlib.sha256(state).hexdigest() == progress.state:
+                    return progress, state
         return _Progress(self.key), b""
 
 
@@ -198,8 +200,8 @@ def _handler(meter: CompiledMeter, name: str) -> Any:
 
 def _key(captures: Sequence[Path], spec: MeterSpec) -> str:
     """Digest of the captures (path, size, modification time), the specification and the code."""
-    said: list[Any] = [spec.to_json(), sorted(meter_source(spec).items())]
+    facts: list[Any] = [spec.to_json(), sorted(meter_source(spec).items())]
     for path in captures:
-        seen = path.stat()
-        said.append([str(path.resolve()), seen.st_size, seen.st_mtime_ns])
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        status = path.stat()
+        facts.append([str(path.resolve()), status.st_size, status.st_mtime_ns])
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

@@ -33,12 +33,12 @@ class ExtractedFlows:
 
     Attributes:
         table: a Parquet file of all of them, unlabelled.
-        found: counters of the extraction.
+        extraction: counters of the extraction.
         cached: whether an earlier call metered them.
     """
 
     table: Path
-    found: StreamExtraction
+    extraction: StreamExtraction
     cached: bool
 
 
@@ -60,17 +60,17 @@ def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterat
     """
     with tempfile.TemporaryDirectory(prefix="n3ic-upc-aau-") as scratch:
         folder, name = Path(scratch), "flows"
-        kept = _cache() if cache else None
-        if kept:
-            folder, name = kept.directory, _entry(captures, spec)
-            if found := _read(kept, name):
-                yield ExtractedFlows(folder / f"{name}.parquet", found, cached=True)
+        store = _cache() if cache else None
+        if store:
+            folder, name = store.directory, _entry(captures, spec)
+            if extraction := _read(store, name):
+                yield ExtractedFlows(folder / f"{name}.parquet", extraction, cached=True)
                 return
         table = folder / f"{name}.parquet"
         counts = extract_stream(_in_order(captures), table, spec, folder / f"{name}.parts")
         table.chmod(0o600)  # the cache refuses files that others may read
-        if kept:
-            with kept.new_file(f"{name}.json") as out:
+        if store:
+            with store.new_file(f"{name}.json") as out:
                 out.write_text(json.dumps(asdict(counts)))
         yield ExtractedFlows(table, counts, cached=False)
 
@@ -92,13 +92,13 @@ def _cache() -> Cache | None:
         return None
 
 
-def _read(kept: Cache, name: str) -> StreamExtraction | None:
-    counts = kept.find(f"{name}.json")
-    if counts is None or kept.find(f"{name}.parquet") is None:
+def _read(store: Cache, name: str) -> StreamExtraction | None:
+    counts = store.find(f"{name}.json")
+    if counts is None or store.find(f"{name}.parquet") is None:
         return None
     try:
-        said = json.loads(counts.read_bytes())
-        return StreamExtraction(**{**said, "damaged": tuple(said["damaged"])})
+        values = json.loads(counts.read_bytes())
+        return StreamExtraction(**{**values, "damaged": tuple(values["damaged"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

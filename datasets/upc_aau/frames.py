@@ -120,8 +120,8 @@ def _records(flows: Conversations, p: Packets, number: int, snap: int) -> bytes:
             pseudo += size + (UDP if is_udp else TCP)
             _put(frame, at + (6 if is_udp else 16), _checksum(frame[:, at : at + 24], pseudo), 2)
             frames[i] = frame
-    kept = np.arange(width) < (_RECORD + captured)[:, None]
-    return rows[kept].tobytes()
+    captured_bytes = np.arange(width) < (_RECORD + captured)[:, None]
+    return rows[captured_bytes].tobytes()
 
 
 def _ethernet(frames: Bytes, p: Packets, six: NDArray[np.bool_]) -> None:

@@ -54,24 +54,26 @@ class Settings:
         """
         path = folder / SETTINGS
         try:
-            said: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+            entries: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot be read: {error}") from error
-        unknown = set(said) - set(cls.__dataclass_fields__)
+        unknown = set(entries) - set(cls.__dataclass_fields__)
         if unknown:
             known = ", ".join(cls.__dataclass_fields__)
             raise DataError(f"{path}: unknown key {min(unknown)!r}, expected one of {known}")
-        for name, value in said.items():
+        for name, value in entries.items():
             if name == "classes":
-                named = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
-                if not named or not value:
+                is_table_of_names = isinstance(value, dict) and all(
+                    isinstance(v, str) for v in value.values()
+                )
+                if not is_table_of_names or not value:
                     raise DataError(f"{path}: [classes] names the class of each label, as text")
-                said[name] = {class_name(k): class_name(v) for k, v in value.items()}
+                entries[name] = {class_name(k): class_name(v) for k, v in value.items()}
             elif type(value) is not int or not 0 <= value <= 10**9:
                 raise DataError(f"{path}: {name} is a whole number, got {value!r}")
-        return cls(**said)
+        return cls(**entries)
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class InfoFile:
         lines: lines that are not blank.
         bad: lines that were left out, by reason.
         classes: lines of each class.
-        others: the most frequent labels that are not classes, with their numbers of lines.
+        other_labels: the most frequent labels that are not classes, with their numbers of lines.
         other_lines: lines of all such labels.
         notes: what was assumed, as sentences.
         synthetic: whether a line says that a generator made it.
@@ -95,7 +97,7 @@ class InfoFile:
     lines: int
     bad: Mapping[str, int]
     classes: Mapping[str, int]
-    others: Mapping[str, int]
+    other_labels: Mapping[str, int]
     other_lines: int
     notes: tuple[str, ...]
     synthetic: bool
@@ -113,7 +115,7 @@ def read_info(path: Path, settings: Settings) -> InfoFile:
     """
     at, notes = _label_field(path, settings)
     bad: Counter[str] = Counter()
-    said: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     protocols: Counter[int] = Counter()
     entries = []
     synthetic = False
@@ -125,24 +127,24 @@ def read_info(path: Path, settings: Settings) -> InfoFile:
         else:
             label = class_name(flow.fields[at])
             label = settings.classes.get(label, f"other: {label}")
-            said[label] += 1
+            outcomes[label] += 1
             protocols[flow.key[1]] += 1
             entries.append((flow.key, Labelled(label, flow.start, flow.end)))
             synthetic = synthetic or MARK in flow.fields
     if protocols[0]:
         notes.append(
             f"field {settings.protocol_field} (presumably the transport protocol) names none in "
-            f"{protocols[0]:,} of {said.total():,} lines: these lines match any protocol"
+            f"{protocols[0]:,} of {outcomes.total():,} lines: these lines match any protocol"
         )
-    classes = {c: said.pop(c, 0) for c in dict.fromkeys(settings.classes.values())}
+    classes = {c: outcomes.pop(c, 0) for c in dict.fromkeys(settings.classes.values())}
     return InfoFile(
         labels=Labels.of_entries(entries),
         label_field=at,
         lines=bad.total() + len(entries),
         bad=dict(sorted(bad.items())),
         classes=classes,
-        others={printable(k.removeprefix("other: ")): n for k, n in said.most_common(5)},
-        other_lines=said.total(),
+        other_labels={printable(k.removeprefix("other: ")): n for k, n in outcomes.most_common(5)},
+        other_lines=outcomes.total(),
         notes=tuple(notes),
         synthetic=synthetic,
     )
@@ -160,28 +162,28 @@ def _label_field(path: Path, settings: Settings) -> tuple[int, list[str]]:
     Raises:
         DataError: no field holds a class.
     """
-    found: Counter[int] = Counter()
+    class_counts: Counter[int] = Counter()
     lines = 0
     for fields in _split(path):
         lines += 1
         for i, text in enumerate(fields, FIRST_UNSURE):
             if text and class_name(text) in settings.classes:
-                found[i] += 1
+                class_counts[i] += 1
     if settings.label_field >= 0:
         at = settings.label_field
-        if not found[at]:
+        if not class_counts[at]:
             raise DataError(_no_class(path, f"field {at}"))
         return at, [f"{SETTINGS} says that field {at} of {path.name} holds the label"]
-    if not found.total():
+    if not class_counts.total():
         raise DataError(_no_class(path, "a field"))
-    at, hits = min(found.items(), key=lambda item: (-item[1], item[0]))
+    at, hits = min(class_counts.items(), key=lambda item: (-item[1], item[0]))
     notes = [
         f"field {at} of {path.name} (counted from 0) was taken for the label: it holds one of "
         f"the {len(settings.classes)} classes in {hits:,} of {lines:,} lines, the most of any field"
     ]
     notes += [
         f"field {i} holds classes, too, in {n:,} lines: they were not read"
-        for i, n in sorted(found.items())
+        for i, n in sorted(class_counts.items())
         if n and i != at
     ]
     return at, notes
@@ -201,13 +203,13 @@ def _no_class(path: Path, where: str) -> str:
     for fields in _split(path):
         lines += 1
         for i, text in enumerate(fields, FIRST_UNSURE):
-            name, seen = class_name(text), values.setdefault(i, Counter())
-            if name and (name in seen or len(seen) < _DISTINCT):
-                seen[name] += 1
+            name, counts = class_name(text), values.setdefault(i, Counter())
+            if name and (name in counts or len(counts) < _DISTINCT):
+                counts[name] += 1
     listed = "; ".join(
-        f"field {i}: " + ", ".join(f"{printable(v)} ({n:,})" for v, n in seen.most_common(4))
-        for i, seen in sorted(values.items())
-        if seen
+        f"field {i}: " + ", ".join(f"{printable(v)} ({n:,})" for v, n in counts.most_common(4))
+        for i, counts in sorted(values.items())
+        if counts
     )
     return (
         f"{path}: expected one of the classes in {where} after the ports, none of {lines:,} lines "

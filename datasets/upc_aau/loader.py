@@ -61,7 +61,7 @@ class LoadedTable:
     Attributes:
         table: the flows.
         info: content of the ``.info``.
-        found: counters of the captures' extraction.
+        extraction: counters of the captures' extraction.
         joined: number of flows that are ``matched``, ``unmatched`` and ``ambiguous``.
         flows: number of flows of each class before any was left out.
         cached: whether an earlier call metered the captures.
@@ -69,7 +69,7 @@ class LoadedTable:
 
     table: FlowTable
     info: InfoFile
-    found: StreamExtraction
+    extraction: StreamExtraction
     joined: Mapping[str, int]
     flows: Mapping[str, int]
     cached: bool
@@ -83,23 +83,23 @@ def find_files(path: str | Path) -> Files:
             damaged.
         ModelError: ``meter.json`` is damaged.
     """
-    given = Path(path)
-    folder = given if given.is_dir() else given.parent
-    if not given.exists():
-        raise DataError(f"{given}: no such file or folder")
+    source = Path(path)
+    folder = source if source.is_dir() else source.parent
+    if not source.exists():
+        raise DataError(f"{source}: no such file or folder")
     try:
         files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     except OSError as error:
         raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from error
     infos = [p for p in files if _INFO in p.suffixes[-2:]]
-    if given in infos:
-        infos = [given]
+    if source in infos:
+        infos = [source]
     if len(infos) != 1:
         listed = ", ".join(p.name for p in infos) or "none"
         raise DataError(f"{folder}: expected one file that ends in {_INFO}, got {listed}")
     captures = [p for p in files if p not in infos and is_capture(p)]
-    if given in captures:
-        captures = [given]
+    if source in captures:
+        captures = [source]
     if not captures:
         raise DataError(f"{folder}: expected a capture (pcap, pcapng) beside {infos[0].name}")
     meter = folder / METER
@@ -133,15 +133,15 @@ def load(
     classes = tuple(info.classes)
     index = np.array([classes.index(x) if x in info.classes else -1 for x in labels], dtype=int)
     flows_of = np.bincount(index[index >= 0], minlength=len(classes))
-    kept = _at_most(index, len(classes), files.settings.flows_per_class)
-    if not len(kept):
+    selected = _at_most(index, len(classes), files.settings.flows_per_class)
+    if not len(selected):
         raise DataError(
             f"{path}: none of the {len(rows):,} flows of the captures has a label of "
             f"{files.info.name} (matched {joined['matched']:,}): are they of the same traffic?"
         )
-    table = _flow_table(path, rows.take(kept), index[kept], classes, files.spec)
+    table = _flow_table(path, rows.take(selected), index[selected], classes, files.spec)
     counted = dict(zip(classes, flows_of.tolist(), strict=True))
-    loaded = LoadedTable(table, info, flows.found, joined, counted, flows.cached)
+    loaded = LoadedTable(table, info, flows.extraction, joined, counted, flows.cached)
     sources = (
         *(SourceFile(str(p), "", 0, f"capture of {p.stat().st_size:,} B") for p in files.captures),
         SourceFile(str(files.info), sha256_file(files.info), len(table), "labels"),
@@ -192,9 +192,9 @@ def _labelled(rows: pa.Table, labels: Labels) -> tuple[list[str], Counter[str]]:
         zip(map(_packed, rows[end].to_pylist()), rows[f"{end}_port"].to_pylist(), strict=True)
         for end in ("source", "destination")
     ]
-    rest = (rows[name].to_pylist() for name in ("protocol", "first_us", "last_us"))
-    found = [labels.of(*flow) for flow in zip(*sides, *rest, strict=True)]
-    return [label for label, _ in found], Counter(outcome for _, outcome in found)
+    flow_facts = (rows[name].to_pylist() for name in ("protocol", "first_us", "last_us"))
+    outcomes = [labels.of(*flow) for flow in zip(*sides, *flow_facts, strict=True)]
+    return [label for label, _ in outcomes], Counter(outcome for _, outcome in outcomes)
 
 
 def _packed(text: str) -> bytes:
@@ -203,45 +203,45 @@ def _packed(text: str) -> bytes:
 
 def _at_most(index: NDArray[np.int64], classes: int, flows: int) -> NDArray[np.int64]:
     """Select at most ``flows`` rows of each class, spread evenly over its rows."""
-    kept = []
+    selections = []
     for c in range(classes):
         rows = np.flatnonzero(index == c)
         if flows and len(rows) > flows:
             rows = rows[np.arange(flows) * len(rows) // flows]
-        kept.append(rows)
-    return np.sort(np.concatenate(kept))
+        selections.append(rows)
+    return np.sort(np.concatenate(selections))
 
 
 def _notes(files: Files, loaded: LoadedTable) -> Iterator[str]:
     """What was assumed and left out, as sentences."""
-    info, found = loaded.info, loaded.found
+    info, extraction = loaded.info, loaded.extraction
     if info.synthetic:
         yield "SYNTHETIC: a generator made these captures; no figure says anything about traffic"
     yield from info.notes
     for reason, lines in info.bad.items():
         yield f"{lines:,} of {info.lines:,} lines were left out: {reason}"
     if info.other_lines:
-        named = ", ".join(f"{name} {n:,}" for name, n in info.others.items())
-        yield f"{info.other_lines:,} lines have labels that are none of the classes: {named}"
+        label_counts = ", ".join(f"{name} {n:,}" for name, n in info.other_labels.items())
+        yield f"{info.other_lines:,} lines have labels that are none of the classes: {label_counts}"
     if missing := [c for c, n in info.classes.items() if not n]:
         yield f"no line has the class {', '.join(missing)}"
     meter = METER if (files.info.parent / METER).is_file() else "the standard meter"
     if files.spec.registers[0].update == "nth":
         meter = "a meter of sequences"
-    packets = found.counters["packets"]
+    packets = extraction.counters["packets"]
     yield (
         f"flows metered by {meter} ({files.spec}) from {packets:,} packets; joined by "
         f"address, port and protocol, within {SLACK_US / 1e6:g} s of a line's time"
     )
-    yield from left_out(found.counters)
-    yield from found.damaged
+    yield from left_out(extraction.counters)
+    yield from extraction.damaged
     if len(files.captures) > 1:
         pieces = len(files.captures)
         yield f"{pieces:,} captures were taken for pieces of one, in order of their first packets"
     joined = loaded.joined
     yield (
-        f"of {found.flows:,} flows {joined['matched']:,} have one label, {joined['unmatched']:,} "
-        f"none and {joined['ambiguous']:,} several, which were left out"
+        f"of {extraction.flows:,} flows {joined['matched']:,} have one label, "
+        f"{joined['unmatched']:,} none and {joined['ambiguous']:,} several, which were left out"
     )
     limit = files.settings.flows_per_class
     for name, flows in loaded.flows.items():

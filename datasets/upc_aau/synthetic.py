@@ -80,10 +80,10 @@ def write_data(
         N3icError: the folder cannot be written.
     """
     with new_directory(out, replace=replace, written=(CAPTURE, INFO, README)) as folder:
-        made, packets, labels = generate(flows, seed)
+        conversations, packets, labels = generate(flows, seed)
         with (folder / CAPTURE).open("wb") as stream:
-            write_pcap(stream, made, packets, WHOLE if whole else SNAP)
-        (folder / INFO).write_text("".join(_info_lines(made, packets, labels)), "utf-8")
+            write_pcap(stream, conversations, packets, WHOLE if whole else SNAP)
+        (folder / INFO).write_text("".join(_info_lines(conversations, packets, labels)), "utf-8")
         (folder / README).write_text(_readme(flows, seed, len(packets.time)), "utf-8")
     return Path(out)
 
@@ -93,12 +93,12 @@ def generate(flows: int, seed: int) -> tuple[Conversations, Packets, list[str]]:
     rng = np.random.default_rng(seed)
     shares = np.array([CLASSES[b.name] for b in BEHAVIOURS], dtype=float)
     kind = rng.choice(len(BEHAVIOURS), flows, p=shares / shares.sum())
-    made = _flows(rng, kind)
+    conversations = _flows(rng, kind)
     labels = np.array([b.name for b in BEHAVIOURS])[kind].astype(object)
     drawn = rng.random(flows)
     labels[drawn < _SHARE_OTHER + _SHARE_UNLISTED] = OTHER
     labels[drawn < _SHARE_UNLISTED] = ""
-    return made, _packets(rng, kind, made), labels.tolist()
+    return conversations, _packets(rng, kind, conversations), labels.tolist()
 
 
 def _flows(rng: np.random.Generator, kind: Ints) -> Conversations:
@@ -153,13 +153,13 @@ def _packets(rng: np.random.Generator, kind: Ints, flows: Conversations) -> Pack
     lasts = asking + to_server[of] + think + answering + to_client[of]
     before = _running_sum(of, pause + lasts) - lasts  # a pause precedes each exchange
     handshake = np.where(tcp, to_server + to_client, 0)
-    asked = (start + handshake)[of] + before
-    answered = asked + asking + to_server[of] + think
+    request_time = (start + handshake)[of] + before
+    answered = request_time + asking + to_server[of] + think
     over = start + handshake
     np.maximum.at(over, of, answered + answering + to_client[of])
 
     parts = []
-    for size, time, by_client in ((request, asked, True), (answer, answered, False)):
+    for size, time, by_client in ((request, request_time, True), (answer, answered, False)):
         out = client_out if by_client else ~client_out
         data, last = _segments(of, time, size, out, trip)
         parts.append(data)
@@ -168,8 +168,8 @@ def _packets(rng: np.random.Generator, kind: Ints, flows: Conversations) -> Pack
         parts.append(_later(lost, np.maximum(200_000, 2 * trip[lost.flow])))
         acked = tcp[data.flow] & (last if not by_client else np.zeros(len(last), dtype=bool))
         acked |= tcp[data.flow] & (np.arange(len(last)) % 2 == 1)
-        seen = data.time + np.where(data.outbound, trip[data.flow], _REACT_US)
-        parts.append(_bare(data.flow[acked], seen[acked], ~data.outbound[acked], ACK))
+        arrival = data.time + np.where(data.outbound, trip[data.flow], _REACT_US)
+        parts.append(_bare(data.flow[acked], arrival[acked], ~data.outbound[acked], ACK))
     totals = [np.bincount(of, size, count).astype(np.int64) for size in (request, answer)]
     parts += _handshakes(np.flatnonzero(tcp), start, to_server, to_client, client_out, silent)
     reset = _chance(rng, kind, lambda b: b.reset)
@@ -227,10 +227,10 @@ def _closes(
     totals: list[Ints],
 ) -> list[_Part]:
     """The FIN of either side, and the last ACK."""
-    asked, answered = (1 + total[i] for total in totals)
+    request_end, answered = (1 + total[i] for total in totals)
     closed = over[i] + to_server[i]
     return [
-        _bare(i, over[i], client_out[i], FIN | ACK, asked),
+        _bare(i, over[i], client_out[i], FIN | ACK, request_end),
         _bare(i, closed, ~client_out[i], FIN | ACK, answered),
         _bare(i, closed + to_client[i], client_out[i], ACK),
     ]

@@ -3,7 +3,7 @@
 
 A vector decides a weight bit if an executor with a wrong bit gives another result on it. A hidden
 neuron at its threshold stops firing if a bit that agrees is flipped. A neuron just below its
-threshold starts firing if a bit that disagrees is flipped. So two inputs decide every bit of a
+threshold starts firing if a bit that disagrees is flipped. Thus two inputs decide every bit of a
 neuron: one at the threshold, and one that differs from it in one agreeing bit. The neuron's output
 must be seen; if an executor reports only scores, it must change a score.
 """
@@ -52,13 +52,13 @@ class Coverage:
         out = []
         for i, (layer, known) in enumerate(zip(model.layers, self.layers, strict=True)):
             missing = layer.fan_in - known.sum(axis=1)
-            some = np.flatnonzero(missing)
-            if len(some):
-                named = ", ".join(f"{j} ({missing[j]})" for j in some[:20].tolist())
-                more = ", ..." if len(some) > 20 else ""
+            incomplete = np.flatnonzero(missing)
+            if len(incomplete):
+                neurons = ", ".join(f"{j} ({missing[j]})" for j in incomplete[:20].tolist())
+                more = ", ..." if len(incomplete) > 20 else ""
                 out.append(
                     f"layer {i}: {int(missing.sum()):,} of {int(layer.fan_in.sum()):,} weight bits "
-                    f"not decided, in neurons {named}{more}"
+                    f"not decided, in neurons {neurons}{more}"
                 )
         return out
 
@@ -77,8 +77,8 @@ def coverage(model: BinaryModel, words: Words, *, hidden: bool) -> Coverage:
         if not any(layer.any() for layer in left):
             break
     known = tuple(
-        unpack(layer.mask_words & ~rest, layer.n_inputs)
-        for layer, rest in zip(model.layers, left, strict=True)
+        unpack(layer.mask_words & ~undecided, layer.n_inputs)
+        for layer, undecided in zip(model.layers, left, strict=True)
     )
     return Coverage(known, sum(int(layer.fan_in.sum()) for layer in model.layers))
 
@@ -102,7 +102,7 @@ def deciding_vectors(model: BinaryModel, seed: int = 0, *, hidden: bool = False)
     rng = np.random.default_rng(seed)
     left = _connections(model)
     useful = boundary_vectors(model, rng)
-    found = [useful[_strike(model, pack(useful), left, hidden)]]
+    selections = [useful[_strike(model, pack(useful), left, hidden)]]
     cells = sum(layer.n_outputs * layer.n_words for layer in model.layers)
     rows = int(np.clip(_CELLS // cells, 64, 2 * _ROWS))  # fewer for large networks: bounded time
     near = useful
@@ -114,12 +114,12 @@ def deciding_vectors(model: BinaryModel, seed: int = 0, *, hidden: bool = False)
             [_candidates(model, left[0], useful, near, rows, rng), *_sought(model, left, rng)]
         )
         hits = _strike(model, pack(pool), left, hidden)
-        found.append(pool[hits])
+        selections.append(pool[hits])
         useful = np.concatenate([useful, pool[hits]])
         near, missing = _nearest(model, np.concatenate([near, pool]), left)
         idle = 0 if len(hits) or missing < distance else idle + 1
         distance = missing
-    return pack(np.concatenate(found))
+    return pack(np.concatenate(selections))
 
 
 def _candidates(
@@ -143,27 +143,27 @@ def _candidates(
 
 def _sought(model: BinaryModel, left: list[Words], rng: np.random.Generator) -> list[Bits]:
     """Make inputs, layer by layer, that put a few later neurons at their thresholds."""
-    found = []
+    inputs = []
     for i in range(1, len(model.hidden)):
         before = model.hidden[:i]
         if sum(layer.weights.size * layer.n_inputs for layer in before) > _MAX_SOUGHT:
             continue  # the descent would take longer than all the rest
         neurons = np.flatnonzero(left[i].any(axis=1))
         for j in rng.permutation(neurons)[:_SOUGHT]:
-            for wanted in at_threshold(model.hidden[i], int(j), rng):
-                x = wanted
+            for outputs in at_threshold(model.hidden[i], int(j), rng):
+                x = outputs
                 for layer in reversed(before):
                     x = _descend(layer, x, rng)
-                found.append(x[None, :])
-    return found
+                inputs.append(x[None, :])
+    return inputs
 
 
-def _descend(layer: HiddenLayer, wanted: Bits, rng: np.random.Generator) -> Bits:
+def _descend(layer: HiddenLayer, outputs: Bits, rng: np.random.Generator) -> Bits:
     """Search for an input on which a layer gives wanted outputs, or nearly, by greedy bit flips.
 
     Args:
         layer: the layer.
-        wanted: bool array of shape ``(outputs,)``.
+        outputs: bool array of shape ``(outputs,)``.
         rng: draws the start, and breaks ties between flips.
 
     Returns:
@@ -171,12 +171,12 @@ def _descend(layer: HiddenLayer, wanted: Bits, rng: np.random.Generator) -> Bits
     """
     x = rng.random(layer.n_inputs) < 0.5
     # Agreement of each input with each neuron's wanted side: +1, -1, 0 without a connection.
-    sides = np.where(layer.weights == x, 1, -1) * np.where(wanted, 1, -1)[:, None]
+    sides = np.where(layer.weights == x, 1, -1) * np.where(outputs, 1, -1)[:, None]
     if layer.mask is not None:
         sides = sides * layer.mask
     popcounts = layer.popcounts(pack(x[None, :]))[0]
     # Flips that each neuron still needs; 0 or less where its output is as wanted.
-    lacks = np.where(wanted, layer.thresholds - popcounts, popcounts - layer.thresholds + 1)
+    lacks = np.where(outputs, layer.thresholds - popcounts, popcounts - layer.thresholds + 1)
     for _ in range(2 * layer.n_inputs):  # a greedy descent may cycle
         if (lacks <= 0).all():
             break
@@ -202,9 +202,9 @@ def _nearest(model: BinaryModel, pool: Bits, left: list[Words]) -> tuple[Bits, i
     for i, layer in enumerate(model.hidden):
         popcounts = layer.popcounts(x)
         if i:
-            wanted = left[i].any(axis=1)
+            undecided = left[i].any(axis=1)
             # Measured from halfway: at the threshold and one below it are equally near.
-            distances = np.abs(2 * (popcounts - layer.thresholds) + 1)[:, wanted]
+            distances = np.abs(2 * (popcounts - layer.thresholds) + 1)[:, undecided]
             best.append(np.argmin(distances, axis=0))
             total += int(distances.min(axis=0).sum())
         x = pack(popcounts >= layer.thresholds)
@@ -257,9 +257,9 @@ def _seen(model: BinaryModel, layer: int, neuron: int, outputs: Words) -> Bits:
     """
     flipped = outputs.copy()
     flipped[:, neuron // WORD_BITS] ^= np.uint32(1 << neuron % WORD_BITS)
-    both = np.concatenate([outputs, flipped])
+    hidden_words = np.concatenate([outputs, flipped])
     for following in model.hidden[layer + 1 :]:
-        both = following.fire(both)
+        hidden_words = following.fire(hidden_words)
     # Only the scores count: a change that later neurons absorb is not seen.
-    scores = model.output.scores(both)
+    scores = model.output.scores(hidden_words)
     return np.asarray((scores[: len(outputs)] != scores[len(outputs) :]).any(axis=1))

@@ -34,13 +34,13 @@ def _layers(sizes: Any) -> tuple[int, ...]:
         ArgumentError: they are not whole numbers.
     """
     several = isinstance(sizes, Iterable) and not isinstance(sizes, str)
-    found = [*sizes] if several else [sizes]
-    whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in found)
-    if not whole or min(found, default=1) < 1:
+    counts = [*sizes] if several else [sizes]
+    whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in counts)
+    if not whole or min(counts, default=1) < 1:
         raise ArgumentError(
             f"hidden_layer_sizes: expected numbers of neurons, such as (32, 16), got {sizes!r:.60}"
         )
-    return tuple(int(n) for n in found)
+    return tuple(int(n) for n in counts)
 
 
 def _no_number(X: Any) -> ArgumentError:
@@ -48,10 +48,10 @@ def _no_number(X: Any) -> ArgumentError:
     names = getattr(X, "columns", None)
     cells = np.asarray(X, dtype=object)
     texts = [[c for c in column if isinstance(c, str) and not _is_number(c)] for column in cells.T]
-    i = next((i for i, found in enumerate(texts) if found), 0)
-    said = f"got {texts[i][0][:40]!r}" if texts[i] else "not objects"
+    i = next((i for i, column_texts in enumerate(texts) if column_texts), 0)
+    problem = f"got {texts[i][0][:40]!r}" if texts[i] else "not objects"
     return ArgumentError(
-        f"X: expected numbers, {said} in column {i if names is None else names[i]!r}: put a "
+        f"X: expected numbers, {problem} in column {i if names is None else names[i]!r}: put a "
         "OneHotEncoder or an OrdinalEncoder in front of the classifier, or use n3ic.train, which "
         "takes categories (could not convert string to float)"
     )
@@ -85,7 +85,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         optimizer: ``adam``, ``adamw`` or ``sgd``.
         learning_rate: initial learning rate.
         schedule: ``constant`` or ``cosine``.
-        epochs: passes over the training rows.
+        epochs: number of times that training reads all rows.
         batch_size: rows per step; ``auto`` is a fiftieth of the rows, between 16 and 512.
         label_smoothing: share of the label that is spread over all classes.
         class_weight: weight per class, ``balanced``, or None.
@@ -175,9 +175,9 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         try:
             for value in values_of(Training):
-                given = getattr(self, value.name, None)
-                if value.name != "class_weight" and given not in (None, "auto"):
-                    value.given(given)
+                argument = getattr(self, value.name, None)
+                if value.name != "class_weight" and argument not in (None, "auto"):
+                    value.from_python(argument)
             self._config(1)
         except UsageError as error:
             raise ArgumentError(str(error)) from None
@@ -239,14 +239,21 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         spec = self._fit_encoder(rows_in[weight > 0])
         bits = self._bits(rows_in)
-        kept, held = np.arange(len(bits)), validation
-        if held is None and self.validation_fraction:
+        training_index, validation_rows = np.arange(len(bits)), validation
+        if validation_rows is None and self.validation_fraction:
             stratify = label if np.bincount(label).min() >= 2 else None
-            kept, chosen = train_test_split(
-                kept, test_size=self.validation_fraction, random_state=seed, stratify=stratify
+            training_index, chosen = train_test_split(
+                training_index,
+                test_size=self.validation_fraction,
+                random_state=seed,
+                stratify=stratify,
             )
-            held = (bits[chosen], label[chosen])
-        rows, label, weight = bits[kept], label[kept], weight[kept] / weight[kept].mean()
+            validation_rows = (bits[chosen], label[chosen])
+        rows, label, weight = (
+            bits[training_index],
+            label[training_index],
+            weight[training_index] / weight[training_index].mean(),
+        )
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, self.classes_[label])
         trained = fit_network(
@@ -255,8 +262,8 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             len(self.classes_),
             self._config(len(rows)),
             seed=seed,
-            validation=held,
-            teacher=None if teacher is None else teacher[kept],
+            validation=validation_rows,
+            teacher=None if teacher is None else teacher[training_index],
             sample_weight=None if (weight == 1).all() else weight,
             progress=progress,
         )

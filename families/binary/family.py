@@ -45,15 +45,15 @@ class BinaryFamily(Family):
         source = network.source.input
         # Bits that the simplified network does not read change nothing: they are random.
         bits = np.random.default_rng(seed).random((len(deciding), source.n_bits)) < 0.5
-        bits[:, list(network.kept)] = unpack(deciding, network.model.input.n_bits)
+        bits[:, list(network.source_bits)] = unpack(deciding, network.model.input.n_bits)
         further = verification_vectors(network.source, count - len(deciding), seed)
         return np.concatenate([pack(bits), further])
 
-    def decided(self, model: BinaryModel, inputs: Words, got: Inference) -> Decided:
+    def decided(self, model: BinaryModel, inputs: Words, inference: Inference) -> Decided:
         """Count the weight bits that some inputs decide."""
         from n3ic.families.binary.coverage import coverage
 
-        hidden = len(got.hidden) == len(model.hidden)
+        hidden = len(inference.hidden) == len(model.hidden)
         if not hidden and _is_large(model):
             return Decided()
         known = coverage(model, inputs, hidden=hidden)

@@ -3,7 +3,7 @@
 
 An integer network no longer has latent weights or batch norms. Here each latent weight starts near
 zero with the sign of its bit, so that few steps can flip it. Each batch norm starts such that its
-neuron fires from its threshold on. So before the first step, the opened network decides as the
+neuron fires from its threshold on. Before the first step, the opened network thus decides as the
 integer one does.
 """
 
@@ -43,7 +43,7 @@ def fine_tune(
         model: the network; input, shape and masks stay. Its output layer has no mask.
         bits: bool array of shape ``(rows, n_bits)``, two rows or more.
         weights: weight of each row for each class, float64 array of shape ``(rows, classes)``.
-        epochs: passes over the rows.
+        epochs: number of times that training reads all rows.
         learning_rate: initial learning rate of Adam, which falls along a cosine.
         seed: seed of the shuffling.
     """
@@ -53,8 +53,8 @@ def fine_tune(
         target = torch.from_numpy(weights.astype(np.float32))
 
         def loss(index: Tensor) -> Tensor:
-            told = nn.functional.log_softmax(network(x[index]), dim=1)
-            return -(target[index] * told).sum(dim=1).mean()
+            log_probabilities = nn.functional.log_softmax(network(x[index]), dim=1)
+            return -(target[index] * log_probabilities).sum(dim=1).mean()
 
         run_epochs(
             network,
@@ -93,9 +93,9 @@ def unfold(model: BinaryModel, x: Tensor) -> BinaryMLP:
             deviation = (variance + norm.eps).sqrt().clamp(min=_LEAST_DEVIATION)
             # Dot products have one parity: the value just below the threshold never occurs.
             least = torch.from_numpy((2 * own.thresholds - own.fan_in - 1).astype(np.float32))
-            seen = norm.state_dict()
-            seen["running_mean"].copy_(mean)
-            seen["running_var"].copy_(deviation**2 - norm.eps)
+            statistics = norm.state_dict()
+            statistics["running_mean"].copy_(mean)
+            statistics["running_var"].copy_(deviation**2 - norm.eps)
             norm.bias.copy_((mean - least) / deviation)
             x = act(norm.eval()(dots))
             norm.train()

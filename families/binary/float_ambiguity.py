@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 ROWS = 4096  # inputs to try: all if there are no more
 
 
-def facts(scores: PopcountTable, found: Scores, origin: str) -> dict[str, str]:
+def facts(scores: PopcountTable, output: Scores, origin: str) -> dict[str, str]:
     """Describe, for a model's provenance, the network that it was made from.
 
     Args:
         scores: the network's score tensor, with the layers before it.
-        found: the model's output layer.
+        output: the model's output layer.
         origin: what the network was, such as ``graph``.
     """
-    by_sums = " by exact sums" if rounds(scores, found) else ""
-    said = {
+    by_sums = " by exact sums" if rounds(scores, output) else ""
+    entries = {
         "scores": f"as in the {origin}{by_sums}"
-        if found.exact
+        if output.exact
         else f"the {origin}'s class{by_sums or ' on every input'}; scores, margins and the order "
         f"behind the best are not the {origin}'s"
     }
@@ -42,18 +42,18 @@ def facts(scores: PopcountTable, found: Scores, origin: str) -> dict[str, str]:
     if any(cells):
         neurons = sum(int(d.any(axis=1).sum()) for d in scores.doubts)
         of = sum(int(layer.fan_in.sum()) + layer.n_outputs for layer in scores.before)
-        said["rounding"] = (
+        entries["rounding"] = (
             f"exact sums decide; float sums may round to the other side at {sum(cells):,} of "
             f"{of:,} popcounts, of {neurons:,} neurons"
         )
-    if found.order != (*range(len(found.order)),):
-        said["class_order"] = f"classes {', '.join(map(str, found.order))} of the {origin}"
-    return said
+    if output.order != (*range(len(output.order)),):
+        entries["class_order"] = f"classes {', '.join(map(str, output.order))} of the {origin}"
+    return entries
 
 
-def rounds(scores: PopcountTable, found: Scores) -> bool:
+def rounds(scores: PopcountTable, output: Scores) -> bool:
     """Whether rounding may change a hidden bit or a score."""
-    return any(d.any() for d in scores.doubts) or bool((found.low != found.high).any())
+    return any(d.any() for d in scores.doubts) or bool((output.low != output.high).any())
 
 
 def sample(width: int) -> Bits:
@@ -65,23 +65,23 @@ def sample(width: int) -> Bits:
     return np.asarray(rng.random((ROWS, width)) < rng.random((ROWS, 1)))
 
 
-def tried(model: BinaryModel, scores: PopcountTable, found: Scores) -> str:
+def tried(model: BinaryModel, scores: PopcountTable, output: Scores) -> str:
     """Say on how many inputs rounding may decide; the arguments are those of :func:`in_doubt`."""
     bits = sample(model.input.n_bits)
-    doubtful = int(in_doubt(model, scores, found, bits).sum())
+    doubtful = int(in_doubt(model, scores, output, bits).sum())
     return (
         f"a runtime's class, such as onnxruntime's with a batch norm folded into the weights, may "
         f"be another on at most {doubtful:,} of {len(bits):,} inputs tried"
     )
 
 
-def in_doubt(model: BinaryModel, scores: PopcountTable, found: Scores, bits: Bits) -> Bits:
+def in_doubt(model: BinaryModel, scores: PopcountTable, output: Scores, bits: Bits) -> Bits:
     """Whether rounding may change the class of some inputs.
 
     Args:
         model: the integer network.
         scores: the score tensor that the network was made from.
-        found: the network's output layer.
+        output: the network's output layer.
         bits: bool array of shape ``(rows, inputs)``.
 
     Returns:
@@ -95,7 +95,7 @@ def in_doubt(model: BinaryModel, scores: PopcountTable, found: Scores, bits: Bit
         words = pack(counts >= layer.thresholds)
     counts = model.output.popcounts(words)
     columns = np.arange(counts.shape[1])
-    low, high = found.low[columns, counts], found.high[columns, counts]
+    low, high = output.low[columns, counts], output.high[columns, counts]
     best = (counts + model.output.bias).argmax(axis=1)[:, None]
     least, most = (np.take_along_axis(side, best, axis=1) for side in (low, high))
     open_ = (low != high) | (least != most)

@@ -85,11 +85,11 @@ def train_forest(
     with needed("training trees"):
         from sklearn.ensemble import RandomForestRegressor
     # For labels alone, the squared error is the Gini impurity.
-    wanted = np.eye(len(classes))[label]
+    answers = np.eye(len(classes))[label]
     if config.distill:
         if teacher is None:
             raise UsageError("distillation needs the teacher's probabilities")
-        wanted = (1 - config.distill) * wanted + config.distill * teacher
+        answers = (1 - config.distill) * answers + config.distill * teacher
     forest = RandomForestRegressor(
         n_estimators=config.trees,
         max_leaf_nodes=config.leaves,
@@ -103,15 +103,15 @@ def train_forest(
     weight = np.ones(len(label)) if class_weight is None else class_weight[label]
     counts = np.bincount(which.reshape(-1), weight)
     mean = np.zeros((len(first), len(classes)))
-    np.add.at(mean, which.reshape(-1), wanted * weight[:, None])
+    np.add.at(mean, which.reshape(-1), answers * weight[:, None])
     mean /= counts[:, None]
     forest.fit(
         bits[first].astype(np.float32),
         mean if len(classes) > 2 else mean[:, 1],
         sample_weight=counts,
     )
-    grown = [_grown(tree.tree_) for tree in forest.estimators_]
-    return _network(grown, spec, classes, name, dict(provenance or {}))
+    tree_leaves = [_grown(tree.tree_) for tree in forest.estimators_]
+    return _network(tree_leaves, spec, classes, name, dict(provenance or {}))
 
 
 def tree_network(
@@ -206,7 +206,7 @@ def _leaves(node: _Node, way: tuple[tuple[int, bool], ...] = ()) -> list[_Leaf]:
 
 
 def _network(
-    grown: list[list[_Leaf]],
+    tree_leaves: list[list[_Leaf]],
     spec: InputSpec,
     classes: tuple[str, ...],
     name: str,
@@ -216,7 +216,7 @@ def _network(
     ways: list[tuple[tuple[int, bool], ...]] = []
     answers: list[tuple[int, list[int]]] = []  # class and leaves
     bias = np.zeros(len(classes), dtype=np.int32)
-    for leaves in grown:
+    for leaves in tree_leaves:
         if len(leaves) == 1:  # a tree without a split always votes for one class
             bias[leaves[0][0]] += 1
             continue

@@ -24,25 +24,25 @@ class BinaryLearner(Learner):
     name: ClassVar[str] = "binary"
     summary: ClassVar[str] = "binary networks: XNOR, popcount and thresholds"
 
-    def within(self, recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
+    def within(self, recipe: Recipe, fixed: Collection[str], budget: int, n_classes: int) -> Recipe:
         """Choose the input bits and hidden layers."""
         from n3ic.families.binary.sizing import within
 
-        return within(recipe, given, budget, n_classes)
+        return within(recipe, fixed, budget, n_classes)
 
     def distills(self, recipe: Recipe) -> bool:
         """Return whether boosted trees teach the network."""
         return recipe.training.distill > 0
 
     def kept_recipe(
-        self, recipe: Recipe, given: Collection[str], kept: Sequence[Classifier], n_classes: int
+        self, recipe: Recipe, fixed: Collection[str], models: Sequence[Classifier], n_classes: int
     ) -> Recipe:
         """Return a recipe for networks that keep the input bits and hidden layers of others."""
         from n3ic.model.network import binary_network
         from n3ic.training.kept_input import kept_recipe
 
-        networks = [binary_network(model) for model in kept]
-        return kept_recipe(recipe, given, networks, n_classes)
+        networks = [binary_network(model) for model in models]
+        return kept_recipe(recipe, fixed, networks, n_classes)
 
     def train(self, prepared: Prepared, progress: TrainingProgress) -> Learned:
         """Train the network of the recipe, or a tree that is better and fits."""
@@ -50,15 +50,15 @@ class BinaryLearner(Learner):
 
         return train_binary(prepared, progress)
 
-    def beside(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
+    def packed_candidates(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
         """Grow a tree and forests on the columns, packed within the budget."""
         from n3ic.families.binary.packed_trees import trees_within
         from n3ic.runs.model_selection import on_rows
 
-        held = prepared.validation
+        validation = prepared.validation
         for name, trees in trees_within(prepared, budget):
-            votes = trees.votes(held.columns)
-            yield on_rows(name, trees.memory, votes, held.label, exported=False)
+            votes = trees.votes(validation.columns)
+            yield on_rows(name, trees.memory, votes, validation.label, exported=False)
 
     def shared_baselines(self, prepared: Prepared) -> Iterator[Prediction]:
         """Grow a random forest on the columns, and pack it."""
@@ -70,15 +70,15 @@ class BinaryLearner(Learner):
         """Train the float MLP of the same shape."""
         from n3ic.training.baselines import float_mlp
 
-        this = prepared.experiment
+        experiment = prepared.experiment
         progress.stage("baseline: float_mlp")
         return float_mlp(
             prepared.train,
             prepared.validation,
             prepared.test,
-            len(this.table.classes),
-            this.recipe.training.hidden,
-            this.seed,
+            len(experiment.table.classes),
+            experiment.recipe.training.hidden,
+            experiment.seed,
         )
 
 

@@ -159,13 +159,13 @@ def _numbers(digits: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 def _splits(tree: TreeSplit | int) -> list[TreeSplit]:
     """List the splits of a tree, each followed by its left side if that is a split."""
-    found, left = [], [tree]
+    splits, left = [], [tree]
     while left:
         node = left.pop()
         if isinstance(node, TreeSplit):
-            found.append(node)
+            splits.append(node)
             left += [node.right, node.left]
-    return found
+    return splits
 
 
 def least_right(thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -199,15 +199,15 @@ def split_tree(
     # scikit-learn appends both children when it makes a split, so their numbers show the order.
     turns = sorted(child for child in below if child >= 0)
     last = max(turns[: leaves - 1] if leaves else turns, default=-1)
-    made: list[TreeSplit | int] = votes
+    nodes: list[TreeSplit | int] = votes
     for i in reversed(range(len(below))):
         if 0 <= below[i] <= last:
-            a, b = made[below[i]], made[int(tree.children_right[i])]
+            a, b = nodes[below[i]], nodes[int(tree.children_right[i])]
             same = not isinstance(a, TreeSplit) and a == b
             column, least = columns[i], right[i]
             cut = cuts[column][least - 1] if cuts else (column, least)
-            made[i] = a if same else TreeSplit(cut, a, b)
-    return made[0]
+            nodes[i] = a if same else TreeSplit(cut, a, b)
+    return nodes[0]
 
 
 def tree_within(
@@ -228,13 +228,13 @@ def tree_within(
     from sklearn.tree import DecisionTreeClassifier
 
     most = min(max(2, budget), _MOST_LEAVES)  # a split takes at least a byte
-    grown = DecisionTreeClassifier(max_leaf_nodes=most, random_state=seed).fit(columns, label)
-    known = grown.classes_
+    full_tree = DecisionTreeClassifier(max_leaf_nodes=most, random_state=seed).fit(columns, label)
+    known = full_tree.classes_
 
     def first(leaves: int) -> list[TreeSplit | int]:
-        return [split_tree(grown.tree_, lambda share: known[share.argmax(axis=1)], leaves)]
+        return [split_tree(full_tree.tree_, lambda share: known[share.argmax(axis=1)], leaves)]
 
-    leaves = most_leaves(int(grown.get_n_leaves()), partial(_fit, first, classes, budget))
+    leaves = most_leaves(int(full_tree.get_n_leaves()), partial(_fit, first, classes, budget))
     return packed(first(leaves), classes) if leaves > 1 else None
 
 
@@ -257,10 +257,10 @@ def forests_within(
     from n3ic.training.baselines import best_first_tree
 
     for share in _CUT_SHARES:
-        few = int(share * budget / CUT_BYTES)
-        if few < 2:
+        cut_count = int(share * budget / CUT_BYTES)
+        if cut_count < 2:
             continue
-        tree = best_first_tree(columns, label, few, seed).tree_
+        tree = best_first_tree(columns, label, cut_count, seed).tree_
         inner = tree.children_left >= 0
         at = zip(tree.feature[inner].tolist(), least_right(tree.threshold[inner]), strict=True)
         every = sorted({(column, int(right)) for column, right in at})
@@ -281,7 +281,7 @@ def forests_within(
         vote = _weighted(forest.classes_)
         for trees in _TREES:
             first = partial(_beginnings, forest.estimators_[:trees], vote, cuts)
-            most = max(int(one.get_n_leaves()) for one in forest.estimators_[:trees])
+            most = max(int(tree.get_n_leaves()) for tree in forest.estimators_[:trees])
             leaves = most_leaves(most, partial(_fit, first, classes * _WEIGHTS, budget))
             if leaves > 1:
                 yield packed(first(leaves), classes, _WEIGHTS)
@@ -307,15 +307,15 @@ def trees_within(prepared: Prepared, budget: int) -> Iterator[tuple[str, PackedT
         prepared: the rows; validation rows choose the forest.
         budget: largest number of bytes of each.
     """
-    rows, held, this = prepared.train, prepared.validation, prepared.experiment
-    asked = rows.columns, rows.label, budget, len(this.table.classes), this.seed
-    if tree := tree_within(*asked):
+    rows, validation, experiment = prepared.train, prepared.validation, prepared.experiment
+    arguments = rows.columns, rows.label, budget, len(experiment.table.classes), experiment.seed
+    if tree := tree_within(*arguments):
         yield TREE, tree
 
     def right(forest: PackedTrees) -> int:
-        return int((forest.votes(held.columns).argmax(axis=1) == held.label).sum())
+        return int((forest.votes(validation.columns).argmax(axis=1) == validation.label).sum())
 
-    if forests := [*forests_within(*asked)]:
+    if forests := [*forests_within(*arguments)]:
         yield FOREST, max(forests, key=right)
 
 
@@ -334,8 +334,8 @@ def random_forest(
 
     forest = RandomForestClassifier(FOREST_TREES, random_state=seed, n_jobs=1).fit(columns, label)
     vote = _weighted(forest.classes_)
-    grown = [split_tree(one.tree_, vote) for one in forest.estimators_]
-    return packed(grown, classes, _WEIGHTS)
+    trees = [split_tree(estimator.tree_, vote) for estimator in forest.estimators_]
+    return packed(trees, classes, _WEIGHTS)
 
 
 def _weighted(known: NDArray[np.int64]) -> _Vote:
@@ -372,8 +372,10 @@ def forest_baseline(prepared: Prepared) -> Prediction:
     """
     from n3ic.training.baselines import Prediction
 
-    train, this = prepared.train, prepared.experiment
-    forest = random_forest(train.columns, train.label, len(this.table.classes), this.seed)
+    train, experiment = prepared.train, prepared.experiment
+    forest = random_forest(
+        train.columns, train.label, len(experiment.table.classes), experiment.seed
+    )
     votes = forest.votes(prepared.test.columns).astype(np.float64)
     classes = votes.argmax(axis=1).astype(np.int64)
     return Prediction("random_forest", classes, votes, len(forest.data))

@@ -61,7 +61,7 @@ def polish(
         model: the network to start from; its masks do not change.
         words: packed inputs of training rows, uint32 array of shape ``(rows, n_words)``.
         label: class index of each row, shape ``(rows,)``.
-        rounds: passes over all neurons; the search ends sooner if no move helps.
+        rounds: number of rounds over all neurons; the search ends sooner if no move helps.
         min_gain: least gain of a move, in nats summed over all rows. A larger value makes fewer
             moves, and fewer that fit noise.
         max_moves: maximum number of moves of one neuron in one pass.
@@ -211,10 +211,10 @@ class _Search:
                 cost = self._after(depth + 1, base + (column > 0)) - self._after(
                     depth + 1, base + (column < 0)
                 )
-                made, popcounts[:, j] = self._neuron(layer, int(j), x, popcounts[:, j], cost)
-                if made:
+                move_count, popcounts[:, j] = self._neuron(layer, int(j), x, popcounts[:, j], cost)
+                if move_count:
                     fires[:, j] = np.where(popcounts[:, j] >= layer.offsets[j], 1, -1)
-                    moves += made
+                    moves += move_count
                 ahead = base + (fires[:, j, None] * column > 0)
             x = fires
         return moves + self._output(x)
@@ -239,7 +239,7 @@ class _Search:
         popcounts = popcounts.copy()
         top = int(layer.fan_in[j]) + 1
         absent = np.where(weights == 0, np.inf, 0.0)
-        for made in range(self.max_moves):
+        for move_count in range(self.max_moves):
             t = int(layer.offsets[j])
             best, shift, flip = -self.min_gain, 0, -1
             for step in _SHIFTS:
@@ -270,7 +270,7 @@ class _Search:
                     if change_of[i] + absent[i] < best:
                         best, shift, flip = float(change_of[i]), step, i
             if best >= -self.min_gain:
-                return made, popcounts
+                return move_count, popcounts
             layer.offsets[j] += shift
             if flip >= 0:
                 popcounts -= (x[:, flip] * weights[flip]).astype(np.int32)

@@ -281,14 +281,14 @@ def _oriented(
 def _no_sign(signal: PopcountTable, channel: int, wanted_by: str) -> ModelError:
     """The error about a channel of too many values, which names the activation at fault, if any."""
     values = np.unique(signal.tables[0][channel][signal.used[channel]])
-    shown = ", ".join(f"{v:g}" for v in values[:4]) + (", ..." if len(values) > 4 else "")
+    values_text = ", ".join(f"{v:g}" for v in values[:4]) + (", ..." if len(values) > 4 else "")
     by, put = signal.activation or signal.by, "in its place"
     if not signal.activation:
         put = "behind it, where no activation is"
     elif signal.activation != signal.by:
         by = f"{signal.activation}, then {signal.by}"
     return ModelError(
-        f"{by}: neuron {channel} gives {shown} as its popcount grows, {len(values)} values; "
+        f"{by}: neuron {channel} gives {values_text} as its popcount grows, {len(values)} values; "
         f"{wanted_by} needs two, or at most {_MOST_STEPS + 1} in equal steps, the same for all "
         f"neurons. Put a sign (x >= 0 is +1, else -1) {put}, or a quantizer of few bits, and train "
         "again"
@@ -317,13 +317,13 @@ def _unequal(source: BitTensor, weights: Array, by: str, place: tuple[int, int])
     if len(levels[most]) > 2:
         return _no_sign(signal, most, by)
     other = next((k for k, own in enumerate(levels) if not np.array_equal(own, levels[0])), 0)
-    what, put = "input bit", "Leave it out: bits need no norm and no scale"
+    source_kind, put = "input bit", "Leave it out: bits need no norm and no scale"
     if signal.weights is not None:
-        what, put = "neuron", "Put it in front of the sign instead, or leave it out"
-    said = [" or ".join(f"{v:g}" for v in levels[k]) for k in (0, other)]
+        source_kind, put = "neuron", "Put it in front of the sign instead, or leave it out"
+    levels_text = [" or ".join(f"{v:g}" for v in levels[k]) for k in (0, other)]
     return ModelError(
-        f"{signal.by}: {what} 0 is {said[0]}, and {what} {other} is {said[1]}; {by} needs the "
-        f"same two values of all. {put}, and train again"
+        f"{signal.by}: {source_kind} 0 is {levels_text[0]}, and {source_kind} {other} is "
+        f"{levels_text[1]}; {by} needs the same two values of all. {put}, and train again"
     )
 
 

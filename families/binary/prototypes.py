@@ -97,9 +97,9 @@ def _cells(
     counts = np.zeros((len(packed), len(weight)), dtype=np.float32)
     np.add.at(counts, (of_row.reshape(-1), label), weight[label])
     most = int(_MOST_CELLS * np.sqrt(2 / len(weight)))
-    kept = np.argsort(-counts.sum(axis=1), kind="stable")[:most]
-    cells = np.unpackbits(packed[kept], axis=1, count=bits.shape[1]).astype(np.bool_)
-    return cells, counts[kept]
+    heaviest = np.argsort(-counts.sum(axis=1), kind="stable")[:most]
+    cells = np.unpackbits(packed[heaviest], axis=1, count=bits.shape[1]).astype(np.bool_)
+    return cells, counts[heaviest]
 
 
 def _shares(counts: Floats) -> NDArray[np.float64]:

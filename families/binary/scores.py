@@ -31,7 +31,7 @@ class Scores:
         order: for each class of the layer, the index of the network's class.
         low: least value that rounding may give the network's score, float64 array of shape
             ``(classes, largest popcount + 1)``.
-        high: largest value, likewise.
+        high: largest value, of the same shape.
     """
 
     layer: OutputLayer
@@ -116,9 +116,9 @@ def _ordered(signal: PopcountTable, tables: list[Table]) -> tuple[Whole, Whole]:
     ]
     pair = (0, 0)
     for order, bias, least, most in tries:
-        if (found := _difference(signal, least, most, order, bias)) is None:
+        if (difference := _difference(signal, least, most, order, bias)) is None:
             return order, bias[order]
-        pair = found
+        pair = difference
     raise ModelError(
         f"{signal.by}: scores {pair[0]} and {pair[1]} have scales that no integer bias reproduces "
         "on every input; give all classes one scale: no batch norm behind the last layer, and one "
@@ -189,10 +189,13 @@ def _beats(
     signal: PopcountTable, first: NDArray[Any], second: NDArray[Any], i: int, j: int
 ) -> NDArray[np.int64]:
     """For each popcount of class ``i``, the smallest popcount at which class ``j`` beats it."""
-    ours, theirs = first[i, : signal.fan_in[i] + 1], second[j, : signal.fan_in[j] + 1]
+    first_values, second_values = (
+        first[i, : signal.fan_in[i] + 1],
+        second[j, : signal.fan_in[j] + 1],
+    )
     # A tie goes to the lower index.
-    found = np.searchsorted(theirs, ours, side="right" if i < j else "left")
-    return np.asarray(found, dtype=np.int64)
+    popcounts = np.searchsorted(second_values, first_values, side="right" if i < j else "left")
+    return np.asarray(popcounts, dtype=np.int64)
 
 
 def _ordering_bias(signal: PopcountTable, table: Table) -> NDArray[np.int64]:
@@ -227,19 +230,21 @@ def _difference(
     """
     place = np.argsort(order)
     for i in range(signal.channels):
-        ours = low[i, : signal.fan_in[i] + 1], high[i, : signal.fan_in[i] + 1]
+        first_bounds = low[i, : signal.fan_in[i] + 1], high[i, : signal.fan_in[i] + 1]
         popcounts = np.arange(signal.fan_in[i] + 1)
         for j in range(i + 1, signal.channels):
             n = int(signal.fan_in[j])
-            theirs = low[j, : n + 1], high[j, : n + 1]
+            second_bounds = low[j, : n + 1], high[j, : n + 1]
             # `lost`: how many popcounts of j lose to i for sure; `won`: the first that beats i for
             # sure. An exact tie, with no rounding on either side, surely goes to i.
-            lost = np.searchsorted(theirs[1], ours[0], side="left")
+            lost = np.searchsorted(second_bounds[1], first_bounds[0], side="left")
             tie = np.minimum(lost, n)
-            sure = (ours[0] == ours[1]) & (theirs[0][tie] == ours[0])
-            sure &= theirs[1][tie] == ours[0]
-            lost = np.where(sure, np.searchsorted(theirs[1], ours[0], side="right"), lost)
-            won = np.searchsorted(theirs[0], ours[1], side="right")
+            sure = (first_bounds[0] == first_bounds[1]) & (second_bounds[0][tie] == first_bounds[0])
+            sure &= second_bounds[1][tie] == first_bounds[0]
+            lost = np.where(
+                sure, np.searchsorted(second_bounds[1], first_bounds[0], side="right"), lost
+            )
+            won = np.searchsorted(second_bounds[0], first_bounds[1], side="right")
             integer = popcounts + bias[i] - bias[j] + int(place[i] < place[j])
             integer = np.clip(integer, 0, n + 1)
             if ((integer < lost) | (integer > won)).any():

@@ -21,12 +21,12 @@ MANY_BITS = ((2200, 256), (1700, 128), (1000, 64))
 SECOND_LAYER = 16
 
 
-def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
+def within(recipe: Recipe, fixed: Collection[str], budget: int, n_classes: int) -> Recipe:
     """Return a recipe whose network takes at most a number of bytes, everything counted.
 
     Args:
         recipe: the recipe, with the given values.
-        given: names of the given values; if ``bits`` is one, only the hidden layers are chosen.
+        fixed: names of the given values; if ``bits`` is one, only the hidden layers are chosen.
         budget: largest number of bytes of weights, masks, thresholds, biases and cuts, or of the
             tree that may be kept instead.
         n_classes: number of classes.
@@ -35,22 +35,22 @@ def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) 
         UsageError: the budget is too small for any network, the method cannot use it, or the
             hidden layers are also given.
     """
-    if "hidden" in given:
+    if "hidden" in fixed:
         raise UsageError("a budget of bytes chooses the hidden layers; give only one of them")
-    if recipe.training.method == "trees" or not {"trees", "leaves"}.isdisjoint(given):
+    if recipe.training.method == "trees" or not {"trees", "leaves"}.isdisjoint(fixed):
         raise UsageError("a budget of bytes applies to networks; trees take a number and leaves")
-    if "bits" not in given and recipe.encoding != "binary":
+    if "bits" not in fixed and recipe.encoding != "binary":
         recipe = recipe.with_options({"bits": bits_for(budget, n_classes, recipe.bits)})
-    recipe = sized(recipe, {*given, "bits"}, n_classes)
+    recipe = sized(recipe, {*fixed, "bits"}, n_classes)
     layers = len(recipe.training.hidden)
     hidden = _filled(recipe, budget, n_classes, layers) or _filled(recipe, budget, n_classes, 1)
     if not hidden:
         least = network_bytes(recipe, (2,), n_classes)
         raise UsageError(
             f"{budget} bytes hold no network of {recipe.bits} input bits and {n_classes} classes; "
-            f"take {least} bytes or more" + (", or fewer bits" if "bits" in given else "")
+            f"take {least} bytes or more" + (", or fewer bits" if "bits" in fixed else "")
         )
-    tree = {} if "tree_bytes" in given or not tree_may(recipe, given) else {"tree_bytes": budget}
+    tree = {} if "tree_bytes" in fixed or not tree_may(recipe, fixed) else {"tree_bytes": budget}
     return recipe.with_options({"hidden": hidden, **tree})
 
 
@@ -62,8 +62,8 @@ def bits_for(budget: int, n_classes: int, most: int) -> int:
     # Solved for bits: some neurons per bit, each with a byte of threshold, and 4 bytes per cut.
     neurons = NEURONS_A_BIT
     half = (4 + neurons * (1 + n_classes / 8)) / 2
-    few = (math.sqrt(half**2 + neurons * (budget - 2 * n_classes) / 8) - half) / (neurons / 8)
-    return min(max(LEAST_BITS, round(few)), FEW_BITS, most)
+    best = (math.sqrt(half**2 + neurons * (budget - 2 * n_classes) / 8) - half) / (neurons / 8)
+    return min(max(LEAST_BITS, round(best)), FEW_BITS, most)
 
 
 def network_bytes(recipe: Recipe, hidden: Sequence[int], n_classes: int) -> int:
@@ -78,13 +78,13 @@ def network_bytes(recipe: Recipe, hidden: Sequence[int], n_classes: int) -> int:
     shape = (recipe.bits, *hidden, n_classes)
     weights = sum(a * b for a, b in pairwise(shape))
     masks = weights - hidden[-1] * n_classes if training.density < 1 else 0
-    found = -(-weights // 8) + -(-masks // 8)
+    size = -(-weights // 8) + -(-masks // 8)
     if recipe.encoding != "binary":
-        found += 4 * recipe.bits
+        size += 4 * recipe.bits
     if training.batch_norm or training.method == "prototypes":
-        found += sum(b * bytes_for(a + 1) for a, b in pairwise(shape[:-1]))
+        size += sum(b * bytes_for(a + 1) for a, b in pairwise(shape[:-1]))
     # A bias beyond the fan-in decides alone; below it, its sign takes one more bit.
-    return found + (n_classes * bytes_for(4 * hidden[-1]) if training.output_bias else 0)
+    return size + (n_classes * bytes_for(4 * hidden[-1]) if training.output_bias else 0)
 
 
 def _filled(recipe: Recipe, budget: int, n_classes: int, layers: int) -> tuple[int, ...]:

@@ -55,33 +55,33 @@ class _FirstRead(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def compared(original: Original, model: BinaryModel, found: Scores, bits: Bits) -> str:
+def compared(original: Original, model: BinaryModel, output: Scores, bits: Bits) -> str:
     """Say on how many inputs the classes of module and model are equal.
 
     Args:
         original: the module.
         model: the integer network.
-        found: its output layer.
+        output: its output layer.
         bits: the inputs, bool array of shape ``(rows, bits)``.
 
     Raises:
         ModelError: the module does not run, or its class differs although no rounding decides.
     """
-    theirs = np.concatenate(
+    module_classes = np.concatenate(
         [_classes(original, bits[i : i + ROWS]) for i in range(0, len(bits), ROWS)]
     )
-    ours = np.asarray(found.order)[model.infer(pack(bits)).classes]
-    doubtful = in_doubt(model, original.scores, found, bits)
-    wrong = theirs != ours
+    network_classes = np.asarray(output.order)[model.infer(pack(bits)).classes]
+    doubtful = in_doubt(model, original.scores, output, bits)
+    wrong = module_classes != network_classes
     if (defect := np.flatnonzero(wrong & ~doubtful)).size:
         row = defect[0]
         raise ModelError(
             f"input {''.join(str(int(b)) for b in bits[row][:64])}: the module's class is "
-            f"{theirs[row]}, its integer network's {ours[row]}; its result must be the same "
-            "each time, and must not depend on other rows"
+            f"{module_classes[row]}, its integer network's {network_classes[row]}; its result must "
+            "be the same each time, and must not depend on other rows"
         )
-    said = f"class equal on {np.sum(~wrong):,} of {len(bits):,} inputs"
-    return f"{said}; rounding may decide on {doubtful.sum():,}" if doubtful.any() else said
+    summary = f"class equal on {np.sum(~wrong):,} of {len(bits):,} inputs"
+    return f"{summary}; rounding may decide on {doubtful.sum():,}" if doubtful.any() else summary
 
 
 def _classes(original: Original, bits: Bits) -> Array:
@@ -92,8 +92,8 @@ def _classes(original: Original, bits: Bits) -> Array:
     try:
         with torch.no_grad(), first, eager():
             result = original.module(rows)
-        found = first.scores if first.scores is not None and original.reads else result
-        scores = getattr(found, "value", found).detach().reshape(len(bits), -1).numpy()
+        output = first.scores if first.scores is not None and original.reads else result
+        scores = getattr(output, "value", output).detach().reshape(len(bits), -1).numpy()
     except Exception as error:  # a foreign module may raise any error
         raise ModelError(
             f"the module cannot compute {len(bits)} rows: {short(error)}"
@@ -122,8 +122,8 @@ def mixed_types(module: nn.Module) -> str:
 
     The numbers that a module makes itself, such as those of a sign, are of type float32.
     """
-    held = module.named_parameters()
-    name = next((name for name, part in held if part.dtype == torch.float64), "")
+    parameters = module.named_parameters()
+    name = next((name for name, part in parameters if part.dtype == torch.float64), "")
     return f"; {name} is torch.float64: convert the module with module.float()" if name else ""
 
 

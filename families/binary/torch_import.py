@@ -80,20 +80,20 @@ def from_torch(
     bits = sample(spec.n_bits) if rows is None else _checked(rows, spec.n_bits)
     own = _copied(module)
     scores, reads = _read(own, _source(spec.n_bits, low, high, dtype_of(own)))
-    found = output_layer(scores)
-    if not scores.before and found.layer.n_inputs != spec.n_bits:
+    output = output_layer(scores)
+    if not scores.before and output.layer.n_inputs != spec.n_bits:
         raise ModelError("the scores do not come from the input")
-    names = _names(classes, found.layer.n_outputs)
+    names = _names(classes, output.layer.n_outputs)
     model = BinaryModel(
         input=spec,
         hidden=scores.before,
-        output=found.layer,
-        classes=tuple(names[i] for i in found.order),
+        output=output.layer,
+        classes=tuple(names[i] for i in output.order),
         name=name,
-        provenance={"source": "torch", **facts(scores, found, "module")},
+        provenance={"source": "torch", **facts(scores, output, "module")},
     )
-    said = compared(Original(own, (low, high), scores, reads), model, found, bits)
-    return model.changed(provenance={**model.provenance, "compared": said})
+    comparison = compared(Original(own, (low, high), scores, reads), model, output, bits)
+    return model.changed(provenance={**model.provenance, "compared": comparison})
 
 
 def _spec(inputs: Inputs) -> InputSpec:
@@ -162,10 +162,12 @@ def _copied(module: nn.Module) -> nn.Module:
     name = "the module"
     try:
         own = copy.deepcopy(module).cpu().eval()
-        for name, held in (*own.named_parameters(), *own.named_buffers()):
-            if held.is_floating_point() and held.dtype not in (torch.float32, torch.float64):
-                raise ModelError(f"{name} is {held.dtype}: convert the module with module.float()")
-            if not torch.isfinite(held.to_dense()).all():
+        for name, tensor in (*own.named_parameters(), *own.named_buffers()):
+            if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
+                raise ModelError(
+                    f"{name} is {tensor.dtype}: convert the module with module.float()"
+                )
+            if not torch.isfinite(tensor.to_dense()).all():
                 raise ModelError(f"{name} holds a value that is not finite (NaN or infinite)")
     except ModelError:
         raise
@@ -192,7 +194,7 @@ def _read(module: nn.Module, source: PopcountTable) -> tuple[PopcountTable, bool
         hook
         for path, part in module.named_modules()
         for hook in (
-            part.register_forward_pre_hook(reading.entered(path, part)),
+            part.register_forward_pre_hook(reading.entry_hook(path, part)),
             part.register_forward_hook(reading.left),
         )
     ]

@@ -76,7 +76,7 @@ def run(call: Call) -> Any:
     first = call.args[0] if call.args else None
     if not isinstance(first, TableTensor) or call.kwargs.get("out") is not None:
         raise call.error("writes into a tensor that was not made from the input; use torch.where")
-    first.held[0] = result.signal
+    first.signals[0] = result.signal
     return first
 
 
@@ -132,8 +132,8 @@ def _factors(call: Call) -> tuple[Any, Any, Any]:
         if any(call.kwargs.get(k, 1) != 1 for k in ("alpha", "beta")):
             raise call.error("alpha and beta must be 1")
         return x, w, bias
-    x, w, *rest = call.args
-    return x, w.t() if call.name == "linear" else w, rest[0] if rest else None
+    x, w, *bias = call.args
+    return x, w.t() if call.name == "linear" else w, bias[0] if bias else None
 
 
 def _batch_norm(call: Call) -> Any:
@@ -143,8 +143,8 @@ def _batch_norm(call: Call) -> Any:
     table becomes bits.
     """
 
-    def normed(x: Tensor, *rest: Any) -> Tensor:
-        result = call.func(x, *rest, **call.kwargs)
+    def normed(x: Tensor, *parameters: Any) -> Tensor:
+        result = call.func(x, *parameters, **call.kwargs)
         first: Tensor = result if isinstance(result, Tensor) else result[0]
         return first
 
@@ -155,11 +155,11 @@ def _batch_norm(call: Call) -> Any:
         )
     if (call.args[4] < 0).any():
         raise call.error("a running variance is negative")
-    made = on_tables(call, normed, call.args, {})
+    output = on_tables(call, normed, call.args, {})
     if call.name == "batch_norm":  # in inference mode it is one operator
-        return made
+        return output
     nothing = torch.empty(0)  # statistics of the batch, which nothing reads
-    return (made, nothing, nothing, *([nothing] if "legit" in call.name else []))
+    return (output, nothing, nothing, *([nothing] if "legit" in call.name else []))
 
 
 def _masked(call: Call) -> TableTensor:
@@ -185,4 +185,4 @@ def _shaped(call: Call, x: TableTensor) -> TableTensor:
             f"(batch, {', '.join(map(str, shape[1:]))}); a layer's output stays as it is, and "
             "convolutions are not read: write each layer as torch.nn.Linear"
         )
-    return TableTensor(x.held, shape, call.reading)
+    return TableTensor(x.signals, shape, call.reading)

@@ -43,20 +43,20 @@ def read_scores(call: Call) -> Any:
         raise call.error("the scores are read twice; return them alone")
     call.reading.scores = x.signal
     if call.name == "sigmoid":  # of one score: what it is compared with decides the class
-        made = call.elementwise()
-        return TableTensor(made.signal, x.shape, call.reading, made.dtype)
+        result = call.elementwise()
+        return TableTensor(result.signal, x.shape, call.reading, result.dtype)
     return after_scores(call)
 
 
 def after_scores(call: Call) -> Any:
     """Return the result of an operator after a reader; it may not change the highest class."""
-    x, *others = call.tensors
+    x, *operands = call.tensors
     own = x.signal is not call.reading.scores  # one sigmoid, which has its own table
     if own and call.name in _COMPARISONS:
         call.reading.scores = None  # the comparison decides, so its result is the score
         return call.elementwise()
     rises = not own and (call.name == "exp" or (call.name == "mul" and _scales_all_alike(call)))
-    if others or not (rises or call.name in _COPIES | READERS | SHAPING):
+    if operands or not (rises or call.name in _COPIES | READERS | SHAPING):
         raise call.error(
             "works on the result of a softmax, a sigmoid or a maximum; the scores are the "
             "last that a module may compute with, except that one sigmoid may be compared"

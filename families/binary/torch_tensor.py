@@ -36,11 +36,11 @@ class CalledLayer:
         self, name: str, source: PopcountTable, weights: Array, bias: Array | None
     ) -> bool:
         """Whether a call computes what this one did, in the same floats."""
-        ours, theirs = self.source.tables, source.tables
+        own_tables, tables = self.source.tables, source.tables
         return (
             (self.name, self.source.fan_in is source.fan_in) == (name, True)
-            and len(ours) == len(theirs)
-            and all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+            and len(own_tables) == len(tables)
+            and all(np.array_equal(a, b) for a, b in zip(own_tables, tables, strict=True))
             and np.array_equal(self.weights, weights)
             and (self.bias is None) == (bias is None)
             and (self.bias is None or bias is None or np.array_equal(self.bias, bias))
@@ -62,11 +62,11 @@ class Reading:
         self.layers: list[CalledLayer] = []
         self._layers: list[tuple[str, bool]] = [("the module", False)]
 
-    def entered(self, path: str, part: nn.Module) -> Callable[..., None]:
+    def entry_hook(self, path: str, part: nn.Module) -> Callable[..., None]:
         """A hook that notes a layer; one of PyTorch's own needs no name of its operators."""
-        said = f"{path} ({type(part).__name__})" if path else "the module"
+        layer_name = f"{path} ({type(part).__name__})" if path else "the module"
         own = type(part).__module__.startswith("torch.nn.")
-        return lambda *_: self._layers.append((said, own))
+        return lambda *_: self._layers.append((layer_name, own))
 
     def left(self, *_: Any) -> None:
         """A hook that forgets the innermost layer."""
@@ -78,15 +78,15 @@ class Reading:
 
     def at(self, operator: str) -> str:
         """The innermost layer, with the operator if the layer's own name does not tell it."""
-        said, own = self._layers[-1]
-        return said if own else f"{said}, {operator}"
+        layer_name, own = self._layers[-1]
+        return layer_name if own else f"{layer_name}, {operator}"
 
 
 class TableTensor(Tensor):
     """A tensor that stands for all inputs at once; see :class:`~.popcount_table.PopcountTable`.
 
     Attributes:
-        held: its signal, in a list of one. Views share the list, so a write into one of them
+        signals: its signal, in a list of one. Views share the list, so a write into one of them
             changes all.
         reading: the reading that made it.
         behind: whether it comes after a reader of the scores, such as a softmax. Its signal is
@@ -94,7 +94,7 @@ class TableTensor(Tensor):
         tells: whether it tells the class, by the place of its highest number or as its number.
     """
 
-    held: list[PopcountTable]
+    signals: list[PopcountTable]
     reading: Reading
     behind: bool
     tells: bool
@@ -109,16 +109,21 @@ class TableTensor(Tensor):
         tells: bool = True,
     ) -> Self:
         """Make a tensor; ``behind`` is its type if it comes after the scores."""
-        held = signal if isinstance(signal, list) else [signal]
-        dtype = behind or torch.from_numpy(np.empty(0, held[0].tables[0].dtype)).dtype
-        made: Self = Tensor._make_wrapper_subclass(cls, tuple(shape), dtype=dtype)
-        made.held, made.reading, made.behind, made.tells = held, reading, behind is not None, tells
-        return made
+        signals = signal if isinstance(signal, list) else [signal]
+        dtype = behind or torch.from_numpy(np.empty(0, signals[0].tables[0].dtype)).dtype
+        tensor: Self = Tensor._make_wrapper_subclass(cls, tuple(shape), dtype=dtype)
+        tensor.signals, tensor.reading, tensor.behind, tensor.tells = (
+            signals,
+            reading,
+            behind is not None,
+            tells,
+        )
+        return tensor
 
     @property
     def signal(self) -> PopcountTable:
         """The signal that it stands for."""
-        return self.held[0]
+        return self.signals[0]
 
     @property  # type: ignore[override]
     def data(self) -> Self:
@@ -127,7 +132,7 @@ class TableTensor(Tensor):
 
     @data.setter
     def data(self, other: Self) -> None:
-        self.held[0] = other.signal
+        self.signals[0] = other.signal
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return f"<a tensor of shape {tuple(self.shape)} for all inputs at once>"
@@ -175,9 +180,9 @@ class Call:
         """The arguments that stand for all inputs."""
         return table_tensors((self.args, self.kwargs))
 
-    def error(self, what: str) -> ModelError:
+    def error(self, problem: str) -> ModelError:
         """An error that names the layer and the operator."""
-        return ModelError(f"{self.by}: {what}")
+        return ModelError(f"{self.by}: {problem}")
 
     def elementwise(self) -> TableTensor:
         """Return the result of an operator that treats every number alone."""
@@ -196,19 +201,19 @@ def on_tables(
     def run(*tables: Array) -> Array:
         double = any(t.dtype == np.float64 for t in tables)
         # An operator may write into its argument, so it gets a copy.
-        left = iter([torch.from_numpy(np.array(t, order="C")) for t in tables])
+        batches = iter([torch.from_numpy(np.array(t, order="C")) for t in tables])
 
         def filled(tensor: Tensor) -> Tensor:
             if isinstance(tensor, TableTensor):
-                return next(left)
+                return next(batches)
             row = channel_row(call, tensor, first.shape, first.signal.channels)
             return row.double() if double and row.is_floating_point() else row
 
-        full, named = mapped((args, kwargs), filled)
-        return as_array(call, function(*full, **(_in_double(named) if double else named)))
+        full, keywords = mapped((args, kwargs), filled)
+        return as_array(call, function(*full, **(_in_double(keywords) if double else keywords)))
 
-    found = elementwise(run, [t.signal for t in tensors], call.by)
-    return TableTensor(cast(PopcountTable, found), first.shape, call.reading)
+    signal = elementwise(run, [t.signal for t in tensors], call.by)
+    return TableTensor(cast(PopcountTable, signal), first.shape, call.reading)
 
 
 def _in_double(kwargs: dict[str, Any]) -> dict[str, Any]:

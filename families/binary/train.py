@@ -34,61 +34,64 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
         prepared: rows, and their experiment.
         progress: receives stages and figures of the training.
     """
-    this = prepared.experiment
+    experiment = prepared.experiment
     history: tuple[Epoch, ...] = ()
-    if this.recipe.training.method == "trees":
+    if experiment.recipe.training.method == "trees":
         model = _forest(prepared, progress)
-    elif this.recipe.training.method == "prototypes":
+    elif experiment.recipe.training.method == "prototypes":
         model = _polished(_prototypes(prepared, progress), prepared, progress)
     else:
         model, history = _gradient(prepared, progress)
     name = _NETWORK
-    beside: tuple[Candidate, ...] = ()
-    grown = None
-    if this.recipe.tree_bytes and this.keeps is None:
-        grown = _tree(model, prepared, progress)
-    if grown is not None:
-        tree, better = grown
+    candidates_tried: tuple[Candidate, ...] = ()
+    tree_result = None
+    if experiment.recipe.tree_bytes and experiment.keeps is None:
+        tree_result = _tree(model, prepared, progress)
+    if tree_result is not None:
+        tree, better = tree_result
         if better:
-            beside = (candidate(_NETWORK, model, prepared),)
+            candidates_tried = (candidate(_NETWORK, model, prepared),)
             model, prepared = tree, on_bits(prepared, tree.input, progress.stage)
             history, name = (), _TREE
-        elif this.budget:
+        elif experiment.budget:
             on_tree = on_bits(prepared, tree.input, progress.stage)
-            beside = (candidate(_TREE, tree, on_tree),)
-    share = this.recipe.training.false_alarms
+            candidates_tried = (candidate(_TREE, tree, on_tree),)
+    share = experiment.recipe.training.false_alarms
     if share:
-        held, positive = prepared.validation, counted_class(len(model.classes), this.positive)
-        scores = model.scores(pack(held.bits))
-        model = with_false_alarms(model, scores, held.label, positive, share)
+        validation, positive = (
+            prepared.validation,
+            counted_class(len(model.classes), experiment.positive),
+        )
+        scores = model.scores(pack(validation.bits))
+        model = with_false_alarms(model, scores, validation.label, positive, share)
         progress.stage(f"false alarms: {model.provenance['false_alarms']}")
-    return Learned(model, prepared, history, name, beside)
+    return Learned(model, prepared, history, name, candidates_tried)
 
 
 def _weights(prepared: Prepared) -> NDArray[np.float64] | None:
     """Compute the weight of a row of each class."""
-    this = prepared.experiment
-    said = this.recipe.training.class_weight
-    return class_weights(said, tuple(this.table.classes), prepared.train.label)
+    experiment = prepared.experiment
+    weighting = experiment.recipe.training.class_weight
+    return class_weights(weighting, tuple(experiment.table.classes), prepared.train.label)
 
 
 def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
     """Grow a network whose neurons are the leaves and answers of decision trees."""
     from n3ic.families.binary.forest import train_forest
 
-    this, rows = prepared.experiment, prepared.train
+    experiment, rows = prepared.experiment, prepared.train
     progress.stage("growing decision trees")
     return train_forest(
         rows.bits,
         rows.label,
         prepared.spec.with_rates(rows.bits),
-        this.table.classes,
-        _taught(prepared),
-        seed=this.seed,
+        experiment.table.classes,
+        _training_settings(prepared),
+        seed=experiment.seed,
         teacher=prepared.teacher,
         class_weight=_weights(prepared),
-        name=this.name,
-        provenance=this.provenance,
+        name=experiment.name,
+        provenance=experiment.provenance,
     )
 
 
@@ -107,46 +110,54 @@ def _tree(
     from n3ic.training.baselines import best_first_tree
     from n3ic.training.input_choice import candidates
 
-    this, rows, held = prepared.experiment, prepared.train, prepared.validation
-    most, names = this.recipe.tree_bytes, candidates(this.table, this.recipe)
+    experiment, rows, validation = prepared.experiment, prepared.train, prepared.validation
+    most, names = experiment.recipe.tree_bytes, candidates(experiment.table, experiment.recipe)
     weights = _weights(prepared)
     weight = None if weights is None else weights[rows.label]
-    if this.budget:
+    if experiment.budget:
         progress.stage("growing a tree of as many bytes")
-        grown = DecisionTreeClassifier(max_leaf_nodes=max(2, most), random_state=this.seed)
-        grown.fit(rows.columns, rows.label, weight)
+        estimator = DecisionTreeClassifier(
+            max_leaf_nodes=max(2, most), random_state=experiment.seed
+        )
+        estimator.fit(rows.columns, rows.label, weight)
     else:
         progress.stage("growing a tree of as many cuts")
-        grown = best_first_tree(rows.columns, rows.label, prepared.spec.n_cuts, this.seed, weight)
+        estimator = best_first_tree(
+            rows.columns, rows.label, prepared.spec.n_cuts, experiment.seed, weight
+        )
 
     def network(leaves: int) -> BinaryModel | None:
         return tree_network(
-            grown,
+            estimator,
             names,
-            this.table.classes,
+            experiment.table.classes,
             n_leaves=leaves,
-            catalogue={f.name: f for f in this.table.catalogue},
-            name=this.name,
-            provenance=this.provenance | {"weights": "a decision tree's"},
+            catalogue={f.name: f for f in experiment.table.catalogue},
+            name=experiment.name,
+            provenance=experiment.provenance | {"weights": "a decision tree's"},
         )
 
     def fits(leaves: int) -> bool:
-        found = network(leaves)
-        return found is None or found.total_bytes <= most
+        packed = network(leaves)
+        return packed is None or packed.total_bytes <= most
 
-    whole = int(grown.get_n_leaves())
-    tree = network(most_leaves(min(whole, most), fits) if this.budget else whole)
+    whole = int(estimator.get_n_leaves())
+    tree = network(most_leaves(min(whole, most), fits) if experiment.budget else whole)
     if tree is None or tree.total_bytes > most:
         return None
-    bits, parts = tree.input.encode(this.table.features), prepared.parts
-    counts = np.ones(len(held.label)) if weights is None else weights[held.label]
-    mine, trees = (
-        round(float(counts @ (m.scores(pack(x[parts.validation])).argmax(axis=1) == held.label)))
+    bits, parts = tree.input.encode(experiment.table.features), prepared.parts
+    counts = np.ones(len(validation.label)) if weights is None else weights[validation.label]
+    network_right, trees = (
+        round(
+            float(counts @ (m.scores(pack(x[parts.validation])).argmax(axis=1) == validation.label))
+        )
         for m, x in ((model, prepared.bits), (tree, bits))
     )
-    if trees > mine:
-        progress.stage(f"keeping the tree: right on {trees} validation rows, the network on {mine}")
-    return tree.changed(input=tree.input.with_rates(bits[parts.train])), trees > mine
+    if trees > network_right:
+        progress.stage(
+            f"keeping the tree: right on {trees} validation rows, the network on {network_right}"
+        )
+    return tree.changed(input=tree.input.with_rates(bits[parts.train])), trees > network_right
 
 
 def _gradient(
@@ -156,16 +167,16 @@ def _gradient(
     from n3ic.families.binary.fit import fit_network
     from n3ic.families.binary.fold import check_fold, fold
 
-    this, rows, held = prepared.experiment, prepared.train, prepared.validation
-    training = _taught(prepared)
+    experiment, rows, validation_rows = prepared.experiment, prepared.train, prepared.validation
+    training = _training_settings(prepared)
     progress.stage("training the binary network")
     trained = fit_network(
         rows.bits,
         rows.label,
-        len(this.table.classes),
+        len(experiment.table.classes),
         training,
-        seed=this.seed,
-        validation=(held.bits, held.label),
+        seed=experiment.seed,
+        validation=(validation_rows.bits, validation_rows.label),
         teacher=prepared.teacher,
         class_weight=_weights(prepared),
         progress=progress.epoch,
@@ -173,16 +184,16 @@ def _gradient(
     model = fold(
         trained.network,
         prepared.spec.with_rates(rows.bits),
-        this.table.classes,
-        name=this.name,
-        provenance=this.provenance,
+        experiment.table.classes,
+        name=experiment.name,
+        provenance=experiment.provenance,
     )
     progress.stage("comparing the folded network with the trained one")
     check_fold(trained.network, model, prepared.bits)
     return _polished(model, prepared, progress), trained.history
 
 
-def _taught(prepared: Prepared) -> Training:
+def _training_settings(prepared: Prepared) -> Training:
     """Drop distillation from the settings if the experiment has no teacher."""
     training = prepared.experiment.recipe.training
     return training if prepared.teacher is not None else replace(training, distill=0.0)
@@ -192,17 +203,17 @@ def _prototypes(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
     """Choose a network whose neurons are prototypes, one by one."""
     from n3ic.families.binary.prototypes import prototype_network
 
-    this, rows = prepared.experiment, prepared.train
+    experiment, rows = prepared.experiment, prepared.train
     progress.stage("choosing prototypes")
     return prototype_network(
         rows.bits,
         rows.label,
         prepared.spec.with_rates(rows.bits),
-        this.table.classes,
-        this.recipe.training.hidden[0],
+        experiment.table.classes,
+        experiment.recipe.training.hidden[0],
         class_weight=_weights(prepared),
-        name=this.name,
-        provenance=this.provenance,
+        name=experiment.name,
+        provenance=experiment.provenance,
     )
 
 

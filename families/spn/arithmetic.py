@@ -162,8 +162,8 @@ class LinearArithmetic:
         """
         exact = probability * 2.0**self.fraction
         low = np.floor(exact).astype(np.int64)
-        rest = self.one - int(low.sum())
-        low[np.argsort(low - exact, kind="stable")[:rest]] += 1
+        remainder = self.one - int(low.sum())
+        low[np.argsort(low - exact, kind="stable")[:remainder]] += 1
         return low.astype(np.int32)
 
     def product(self, values: Sequence[Integers]) -> Integers:
@@ -180,18 +180,18 @@ class LinearArithmetic:
 
     def product_bounds(self, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Bound the product of operands between bounds."""
-        both = pairwise_reduce(
+        product = pairwise_reduce(
             [np.array(b, dtype=np.int64) for b in bounds],
             self._times,
         )
-        return int(both[0]), int(both[1])
+        return int(product[0]), int(product[1])
 
     def sum_bounds(
         self, bounds: Sequence[tuple[int, int]], weights: NDArray[np.int32]
     ) -> tuple[int, int]:
         """Bound the weighted sum of operands between bounds."""
-        both = self.sum([np.array(b, dtype=np.int64) for b in bounds], weights)
-        return int(both[0]), int(both[1])
+        weighted_sum = self.sum([np.array(b, dtype=np.int64) for b in bounds], weights)
+        return int(weighted_sum[0]), int(weighted_sum[1])
 
     def leaf_error(self) -> float:
         """Bound the distance of a leaf's integer from the real probability, in steps."""

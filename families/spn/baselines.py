@@ -44,9 +44,11 @@ def unsupervised_baselines(
     from sklearn.svm import OneClassSVM
 
     normal = train.columns[train.label != anomaly]
-    held = validation.columns[validation.label != anomaly]
+    validation_columns = validation.columns[validation.label != anomaly]
 
-    def found(name: str, held_odd: NDArray[np.float64], odd: NDArray[np.float64]) -> Prediction:
+    def prediction(
+        name: str, held_odd: NDArray[np.float64], odd: NDArray[np.float64]
+    ) -> Prediction:
         """Turn anomaly scores of validation and test rows into a detector's prediction."""
         threshold = np.quantile(held_odd, 1 - false_positives, method="higher")
         scores = np.where(np.arange(2) == anomaly, odd[:, None], -odd[:, None])
@@ -59,19 +61,19 @@ def unsupervised_baselines(
     def scaled(columns: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.asarray(scaler.transform(np.log2(1.0 + columns)), dtype=np.float64)
 
-    learned, held_scaled, tested = scaled(normal), scaled(held), scaled(test.columns)
+    learned, held_scaled, tested = scaled(normal), scaled(validation_columns), scaled(test.columns)
     # Of standardised columns, the squared distance is the Gaussian's negative log-likelihood.
-    yield found(
+    yield prediction(
         "diagonal_gaussian", np.square(held_scaled).mean(axis=1), np.square(tested).mean(axis=1)
     )
     forest = IsolationForest(n_estimators=200, random_state=seed)
     mixture = GaussianMixture(_GAUSSIANS, reg_covar=1e-3, random_state=seed)
     for name, model in (("gaussian_mixture", mixture), ("isolation_forest", forest)):
         model.fit(learned)
-        yield found(name, -model.score_samples(held_scaled), -model.score_samples(tested))
+        yield prediction(name, -model.score_samples(held_scaled), -model.score_samples(tested))
     rows = np.random.default_rng(seed).permutation(len(normal))[:_MOST_ROWS]
     machine = OneClassSVM(nu=max(false_positives, 1e-3), gamma="scale").fit(learned[rows])
-    yield found(
+    yield prediction(
         "one_class_svm",
         -machine.score_samples(held_scaled),
         -machine.score_samples(tested),
@@ -88,4 +90,4 @@ def unsupervised_baselines(
         error = np.square(encoder.predict(x) - x).mean(axis=1)
         return np.asarray(error, dtype=np.float64)
 
-    yield found("autoencoder", lost(held_scaled), lost(tested))
+    yield prediction("autoencoder", lost(held_scaled), lost(tested))

@@ -32,12 +32,12 @@ class SpnFamily(Family):
 
         return spn_vectors(network.source, count, seed)
 
-    def decided(self, model: SpnModel, inputs: Words, got: Inference) -> Decided:
+    def decided(self, model: SpnModel, inputs: Words, inference: Inference) -> Decided:
         """Count the table entries and weights that some inputs decide."""
         from n3ic.families.spn.vectors import spn_coverage
 
-        found = spn_coverage(model, inputs)
-        return Decided("entries and weights", found.total, found.decided, found.undecided)
+        coverage = spn_coverage(model, inputs)
+        return Decided("entries and weights", coverage.total, coverage.decided, coverage.undecided)
 
     def summary_of(self, model: SpnModel) -> tuple[TextTable, tuple[str, ...]]:
         """Describe a model's nodes, arithmetic and scores."""

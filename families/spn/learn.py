@@ -120,10 +120,10 @@ class _Learner:
         return self._add(RealNode(tuple(children), np.empty(0)))
 
     def _leaf(self, index: NDArray[np.int64], field: int) -> int:
-        seen = np.bincount(
+        bin_counts = np.bincount(
             self.rows[index, field], weights=self.counts[index], minlength=self.sizes[field]
         )
-        chances = seen + self.settings.smoothing  # so that no bin has probability 0
+        chances = bin_counts + self.settings.smoothing  # so that no bin has probability 0
         return self._add(RealNode((), chances / chances.sum(), field))
 
     def _columns(self, scope: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -148,9 +148,9 @@ class _Learner:
         total = self.counts[index].sum()
         joint = ((x * self.counts[index][:, None]).T @ x).astype(np.float64) / total
         single = np.diag(joint).copy()
-        seen = joint > 0
+        occurs = joint > 0
         # 0 log 0 is 0: pairs of bins that no row has keep the ratio 1.
-        ratio = np.divide(joint, np.outer(single, single), out=np.ones_like(joint), where=seen)
+        ratio = np.divide(joint, np.outer(single, single), out=np.ones_like(joint), where=occurs)
         information = np.add.reduceat(
             np.add.reduceat(joint * np.log2(ratio), starts, axis=0), starts, axis=1
         )

@@ -62,18 +62,18 @@ class SpnLearner(Learner):
         """Train a network of normal flows, or of each class."""
         from n3ic.families.spn.train import train_spn
 
-        this, rows, held = prepared.experiment, prepared.train, prepared.validation
+        experiment, rows, validation = prepared.experiment, prepared.train, prepared.validation
         model = train_spn(
             rows.bits,
             rows.label,
-            (held.bits, held.label),
+            (validation.bits, validation.label),
             prepared.spec.with_rates(rows.bits),
-            tuple(this.table.classes),
-            this.recipe.settings,
-            anomaly=self.unlearned(this),
-            seed=this.seed,
-            name=this.name,
-            provenance=this.provenance,
+            tuple(experiment.table.classes),
+            experiment.recipe.settings,
+            anomaly=self.unlearned(experiment),
+            seed=experiment.seed,
+            name=experiment.name,
+            provenance=experiment.provenance,
             stage=progress.stage,
         )
         return Learned(model, prepared)
@@ -82,11 +82,11 @@ class SpnLearner(Learner):
         """Run anomaly detectors, if the network learns from normal rows alone."""
         from n3ic.families.spn.baselines import unsupervised_baselines
 
-        this, anomaly = prepared.experiment, self.unlearned(prepared.experiment)
+        experiment, anomaly = prepared.experiment, self.unlearned(prepared.experiment)
         if anomaly is not None:
-            share, held = this.recipe.settings.false_positives, prepared.validation
+            share, validation = experiment.recipe.settings.false_positives, prepared.validation
             yield from unsupervised_baselines(
-                prepared.train, held, prepared.test, anomaly, share, this.seed
+                prepared.train, validation, prepared.test, anomaly, share, experiment.seed
             )
 
 

@@ -113,8 +113,8 @@ class SpnModel(Classifier):
         The bound is proven from the leaves up (:func:`~n3ic.families.spn.nodes.error_bounds`); a
         bias adds half a step.
         """
-        found = error_bounds(self.nodes, self.arithmetic)
-        return max(found[r] for r in self.roots if r != CONSTANT) + 0.5
+        node_bounds = error_bounds(self.nodes, self.arithmetic)
+        return max(node_bounds[r] for r in self.roots if r != CONSTANT) + 0.5
 
     @property
     def largest_margin(self) -> int:
@@ -127,7 +127,7 @@ class SpnModel(Classifier):
 
     @property
     def learned_all(self) -> bool:
-        """Whether every class has a root; otherwise one class is what fits no other."""
+        """Whether every class has a root; otherwise one class takes the rows that fit no other."""
         return CONSTANT not in self.roots
 
     @property
@@ -261,18 +261,18 @@ class SpnModel(Classifier):
     @classmethod
     def _read(cls, header: Mapping[str, Any], tensors: Tensors, shared: Mapping[str, Any]) -> Self:
         try:
-            told = from_plain(_Told, {k: header[k] for k in cls.header_keys}, strict=True)
+            fields = from_plain(_HeaderFields, {k: header[k] for k in cls.header_keys}, strict=True)
         except ValueError as error:
             raise ModelError(str(error)) from error
-        sizes = dict(told.sizes)
+        sizes = dict(fields.sizes)
 
         def take(name: str, dtype: type[np.generic] = np.int32) -> NDArray[Any]:
             return tensors.take(name, dtype, (sizes.pop(name),))
 
         arithmetic: Arithmetic = (
-            LogArithmetic(told.fraction, take("log_add"))
-            if told.arithmetic == LogArithmetic.name
-            else LinearArithmetic(told.fraction)
+            LogArithmetic(fields.fraction, take("log_add"))
+            if fields.arithmetic == LogArithmetic.name
+            else LinearArithmetic(fields.fraction)
         )
         nodes = _nodes(
             take("node.kind", np.uint8),
@@ -289,7 +289,7 @@ class SpnModel(Classifier):
 
 
 @dataclass(frozen=True)
-class _Told:
+class _HeaderFields:
     """The keys of a file's header that only this family has."""
 
     arithmetic: Literal["log", "linear"]

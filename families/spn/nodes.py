@@ -83,25 +83,25 @@ def scopes(nodes: Sequence[Node], n_fields: int) -> tuple[frozenset[int], ...]:
         raise ModelError(f"{len(nodes)} nodes: 1 to {MAX_NODES} expected")
     if sum(len(n.children) for n in nodes if not isinstance(n, Leaf)) > MAX_CHILDREN:
         raise ModelError(f"more than {MAX_CHILDREN} edges")
-    found: list[frozenset[int]] = []
+    node_fields: list[frozenset[int]] = []
     for i, node in enumerate(nodes):
         if isinstance(node, Leaf):
             if not 0 <= node.field < n_fields:
                 raise ModelError(f"node {i}: field {node.field} of {n_fields}")
-            found.append(frozenset((node.field,)))
+            node_fields.append(frozenset((node.field,)))
             continue
         if not node.children or not all(0 <= c < i for c in node.children):
             raise ModelError(f"node {i}: needs children, which must be earlier nodes")
         # Only with disjoint factors and equal terms are the values probabilities.
-        parts = [found[c] for c in node.children]
+        parts = [node_fields[c] for c in node.children]
         every = frozenset().union(*parts)
         if isinstance(node, Product):
             if len(every) != sum(map(len, parts)):
                 raise ModelError(f"node {i}: the factors of a product must not share a feature")
         elif any(part != every for part in parts):
             raise ModelError(f"node {i}: the terms of a sum must have the same features")
-        found.append(every)
-    return tuple(found)
+        node_fields.append(every)
+    return tuple(node_fields)
 
 
 def bounds(
@@ -117,17 +117,19 @@ def bounds(
         if isinstance(node, Leaf):
             width = spec.fields[node.field].width
             _check_integers(node.table, (width + 1,), arithmetic, f"node {i}: table")
-            found = int(node.table.min()), int(node.table.max())
+            value_bounds = int(node.table.min()), int(node.table.max())
         elif isinstance(node, Product):
-            found = arithmetic.product_bounds([out[c] for c in node.children])
+            value_bounds = arithmetic.product_bounds([out[c] for c in node.children])
         else:
             _check_integers(node.weights, (len(node.children),), arithmetic, f"node {i}: weights")
             if arithmetic.one and int(node.weights.sum(dtype=np.int64)) > arithmetic.one:
                 raise ModelError(f"node {i}: weights add up to more than 1 ({arithmetic.one})")
-            found = arithmetic.sum_bounds([out[c] for c in node.children], node.weights)
-        if max(-found[0], found[1]) > _LARGEST:
-            raise ModelError(f"node {i}: values from {found[0]:,} to {found[1]:,} exceed 31 bits")
-        out.append(found)
+            value_bounds = arithmetic.sum_bounds([out[c] for c in node.children], node.weights)
+        if max(-value_bounds[0], value_bounds[1]) > _LARGEST:
+            raise ModelError(
+                f"node {i}: values from {value_bounds[0]:,} to {value_bounds[1]:,} exceed 31 bits"
+            )
+        out.append(value_bounds)
     return tuple(out)
 
 

@@ -5,7 +5,7 @@ Exporters write these operations. They give exactly the scores of the network's 
 compilation simplifies the network without changing a score:
 
 - With logarithms, adding a constant to a product equals adding it to one factor, and adding it to a
-  sum equals adding it to every term. So weights and biases move down into the leaves' tables.
+  sum equals adding it to every term. Thus weights and biases move down into the leaves' tables.
 - Operations that depend on one feature become a table over its bins.
 - Log-add drops an operand that is always too small to change the result.
 - Equal operations are made once, and operations that no score needs are dropped.
@@ -121,11 +121,11 @@ class Operations:
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
         """The readers of each operation, in order; one that reads it twice is listed twice."""
-        found: list[list[int]] = [[] for _ in self.steps]
+        reader_steps: list[list[int]] = [[] for _ in self.steps]
         for i, step in enumerate(self.steps):
             for operand in operands(step):
-                found[operand].append(i)
-        return tuple(map(tuple, found))
+                reader_steps[operand].append(i)
+        return tuple(map(tuple, reader_steps))
 
     def count(self, kind: type[Operation]) -> int:
         """Count the operations of a kind."""
@@ -215,13 +215,13 @@ class _Builder:
 
     def weighted(self, terms: Sequence[tuple[int, int]]) -> int:
         """Make the weighted sum of operands, rounded once; terms of weight 0 are left out."""
-        kept = [(a, weight) for a, weight in terms if weight]
-        if not kept:
+        nonzero = [(a, weight) for a, weight in terms if weight]
+        if not nonzero:
             return self.constant(0)
         # A weight of 1 scales by 2^fraction and rounding divides by it: the operand itself.
-        if len(kept) == 1 and kept[0][1] == self.model.arithmetic.one:
-            return kept[0][0]
-        scaled = [self._make(Scale(a, weight)) for a, weight in kept]
+        if len(nonzero) == 1 and nonzero[0][1] == self.model.arithmetic.one:
+            return nonzero[0][0]
+        scaled = [self._make(Scale(a, weight)) for a, weight in nonzero]
         return self._make(Round(self.total(scaled)))
 
     def total(self, values: Sequence[int]) -> int:
@@ -241,8 +241,10 @@ class _Builder:
         heapify(waiting)
         while len(waiting) > 1:
             one, other = heappop(waiting), heappop(waiting)
-            made = self.add(one[2], other[2])
-            heappush(waiting, (self._depth[made], len(self.steps) + made, made))
+            partial_sum = self.add(one[2], other[2])
+            heappush(
+                waiting, (self._depth[partial_sum], len(self.steps) + partial_sum, partial_sum)
+            )
         return waiting[0][2]
 
     def _make(self, step: Operation) -> int:
@@ -282,12 +284,14 @@ class _Builder:
             return step.value, step.value
         if isinstance(step, Lookup):
             return min(step.table), max(step.table)
-        found = [self.bounds[i] for i in operands(step)]
+        operand_bounds = [self.bounds[i] for i in operands(step)]
         # Operations never fall as an operand grows, so bounds go to bounds.
-        low, high = (_apply(self.model, step, [np.array([b[k]]) for b in found]) for k in (0, 1))
+        low, high = (
+            _apply(self.model, step, [np.array([b[k]]) for b in operand_bounds]) for k in (0, 1)
+        )
         if isinstance(step, LogAdd) and not self._monotone:
-            high = np.array([max(b[1] for b in found) + int(self._table[0])])
-            low = np.array([max(b[0] for b in found)])
+            high = np.array([max(b[1] for b in operand_bounds) + int(self._table[0])])
+            low = np.array([max(b[0] for b in operand_bounds)])
         return int(low[0]), int(high[0])
 
 
@@ -310,16 +314,16 @@ def _log_scores(builder: _Builder) -> list[int]:
         if i not in references or isinstance(node, Leaf):
             continue
         if isinstance(node, Sum):
-            given = [int(weight) + own[i] for weight in node.weights]
+            offsets = [int(weight) + own[i] for weight in node.weights]
         else:
             # The factor that takes the constant at no cost: a table, or one without other readers.
             free = [references[c] == 1 or isinstance(model.nodes[c], Leaf) for c in node.children]
-            given = [0] * len(node.children)
-            given[free.index(True) if any(free) else 0] = own[i]
+            offsets = [0] * len(node.children)
+            offsets[free.index(True) if any(free) else 0] = own[i]
         edges[i] = [
-            0 if references[c] == 1 else by for c, by in zip(node.children, given, strict=True)
+            0 if references[c] == 1 else by for c, by in zip(node.children, offsets, strict=True)
         ]
-        for child, by in zip(node.children, given, strict=True):
+        for child, by in zip(node.children, offsets, strict=True):
             if references[child] == 1:
                 own[child] = by
     values: dict[int, int] = {}
@@ -376,12 +380,12 @@ def _without_unread(
     for i in reversed(range(len(steps))):
         if i in needed:
             needed.update(operands(steps[i]))
-    kept = sorted(needed)
-    place = {old: new for new, old in enumerate(kept)}
+    order = sorted(needed)
+    place = {old: new for new, old in enumerate(order)}
     return Operations(
         model,
-        tuple(_moved(steps[i], place.__getitem__) for i in kept),
-        tuple(bounds[i] for i in kept),
+        tuple(_moved(steps[i], place.__getitem__) for i in order),
+        tuple(bounds[i] for i in order),
         tuple(place[i] for i in scores),
     )
 

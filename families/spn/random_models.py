@@ -30,7 +30,7 @@ def random_spn(
         depth: number of sums from the root to the leaves.
         arithmetic: how integers represent values; None for logarithms with 6 fraction bits.
     """
-    kept = arithmetic or LogArithmetic.of(6)
+    integers = arithmetic or LogArithmetic.of(6)
     spec = InputSpec(
         tuple(
             Field.thermometer(
@@ -49,7 +49,7 @@ def random_spn(
         if len(scope) == 1:
             # Not 0, whose logarithm is not finite.
             chances = rng.dirichlet(np.full(spec.fields[scope[0]].width + 1, 0.7)) + 1e-4
-            return add(Leaf(scope[0], kept.leaf(chances / chances.sum())))
+            return add(Leaf(scope[0], integers.leaf(chances / chances.sum())))
         if left == 0:
             return add(Product(tuple(grow([f], 0) for f in scope)))
         terms = []
@@ -59,17 +59,17 @@ def random_spn(
             halves = (order[:middle], order[middle:])
             terms.append(add(Product(tuple(grow(half, left - 1) for half in halves))))
         weights = rng.dirichlet(np.ones(len(terms))) + 1e-3
-        return add(Sum(tuple(terms), kept.weights(weights / weights.sum())))
+        return add(Sum(tuple(terms), integers.weights(weights / weights.sum())))
 
     roots = [grow(list(range(features)), depth) for _ in range(classes)]
     bias = [0] * classes
     if classes == 1:
         roots.append(CONSTANT)
-        bias.append(kept.one // 1000 if kept.one else -(3 * features << kept.fraction))
+        bias.append(integers.one // 1000 if integers.one else -(3 * features << integers.fraction))
     return SpnModel(
         input=spec,
         nodes=tuple(nodes),
-        arithmetic=kept,
+        arithmetic=integers,
         roots=tuple(roots),
         bias=np.array(bias),
         classes=tuple(f"class{i}" for i in range(len(roots))),

@@ -84,26 +84,26 @@ def spn_coverage(model: SpnModel, words: Words) -> SpnCoverage:
     for start in range(0, len(words), _ROWS):
         part = words[start : start + _ROWS]
         bins, values = model.bins(part), model.values(part)
-        for i, found in known.items():
+        for i, decided in known.items():
             node = model.nodes[i]
-            if i not in used or found.all():
+            if i not in used or decided.all():
                 continue
             if isinstance(node, Leaf):
                 # One run for the whole table: a row reads one entry, so the entries do not mix.
-                seen = _changes(model, used[i], values, i, values[i] + 1)
-                found[bins[seen, node.field]] = True
+                changed = _changes(model, used[i], values, i, values[i] + 1)
+                decided[bins[changed, node.field]] = True
             elif isinstance(node, Sum):
-                for k in np.flatnonzero(~found):
+                for k in np.flatnonzero(~decided):
                     more = node.weights + (np.arange(len(node.weights)) == k)
                     moved = model.arithmetic.sum([values[c] for c in node.children], more)
-                    found[k] = _changes(model, used[i], values, i, moved).any()
+                    decided[k] = _changes(model, used[i], values, i, moved).any()
     undecided = tuple(
         f"node {i} ({type(model.nodes[i]).__name__.lower()}): {int((~f).sum())} of {len(f)}"
         for i, f in known.items()
         if not f.all()
     )
-    total = sum(len(found) for found in known.values())
-    return SpnCoverage(total, sum(int(found.sum()) for found in known.values()), undecided)
+    total = sum(len(decided) for decided in known.values())
+    return SpnCoverage(total, sum(int(decided.sum()) for decided in known.values()), undecided)
 
 
 def _above(model: SpnModel) -> dict[int, tuple[int, ...]]:
@@ -187,8 +187,8 @@ def _likeliest(model: SpnModel) -> list[dict[int, int]]:
             best.append(int(node.table.max()))
             likely.append({node.field: int(node.table.argmax())})
         elif isinstance(node, Product):
-            one = [np.array([best[c]]) for c in node.children]
-            best.append(int(model.arithmetic.product(one)[0]))
+            operands = [np.array([best[c]]) for c in node.children]
+            best.append(int(model.arithmetic.product(operands)[0]))
             likely.append({f: b for c in node.children for f, b in likely[c].items()})
         else:
             terms = [

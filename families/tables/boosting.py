@@ -80,8 +80,8 @@ class Size:
         """
         entries = -(-columns * self.width * (1 << self.bits) // 8)
         indices = tables * self.bits * (1 if cuts <= 256 else 2)
-        held = tables * -(-self.sums // 8) if self.sums > 1 else 0
-        return entries + indices + held + 2 * self.sums + _CUT_BYTES * cuts
+        mask_bytes = tables * -(-self.sums // 8) if self.sums > 1 else 0
+        return entries + indices + mask_bytes + 2 * self.sums + _CUT_BYTES * cuts
 
     @property
     def most(self) -> int:
@@ -143,19 +143,19 @@ class TableBooster:
     def grow(self) -> None:
         """Add tables, one by one, as many as fit."""
         while len(self.tables) < self.size.tables:
-            found = self._chosen()
-            if found is None:
+            table_choice = self._chosen()
+            if table_choice is None:
                 break
-            self._add(len(self.tables), *found, _STEP, 1)
+            self._add(len(self.tables), *table_choice, _STEP, 1)
             self._done()
             if len(self.tables) % _REFIT_EVERY == 0:
                 self.refit(2)
         self.refit(2)
 
-    def take(self, tables: Sequence[tuple[tuple[int, ...], NDArray[np.bool_]]]) -> None:
+    def add_tables(self, tables: Sequence[tuple[tuple[int, ...], NDArray[np.bool_]]]) -> None:
         """Add tables of given bits, which add to given sums, and fit their entries."""
-        for bits, held in tables:
-            self._add(len(self.tables), bits, held, _STEP, 1)
+        for bits, sum_mask in tables:
+            self._add(len(self.tables), bits, sum_mask, _STEP, 1)
             self._done()
             if len(self.tables) % _REFIT_EVERY == 0:
                 self.refit(2)
@@ -166,14 +166,14 @@ class TableBooster:
         for t in range(len(self.tables)):
             old = self.tables.pop(t)
             self.total -= old.sums
-            bits, held = self._chosen() or (old.bits, old.held)
-            self._add(t, bits, held, 0.8, 4)
+            bits, sum_mask = self._chosen() or (old.bits, old.held)
+            self._add(t, bits, sum_mask, 0.8, 4)
             self._done()
         self.refit(2)
 
-    def refit(self, passes: int) -> None:
+    def refit(self, rounds: int) -> None:
         """Move the entries of all tables, one table after the other, by damped Newton steps."""
-        for _ in range(passes):
+        for _ in range(rounds):
             for table in self.tables:
                 before = table.entries
                 table.entries = before + self._newton(table, self.total, _REFIT_STEP)
@@ -182,10 +182,10 @@ class TableBooster:
             self._refit_bias()
 
     def _add(
-        self, at: int, bits: tuple[int, ...], held: NDArray[np.bool_], step: float, steps: int
+        self, at: int, bits: tuple[int, ...], sum_mask: NDArray[np.bool_], step: float, steps: int
     ) -> None:
         entries = np.zeros((1 << len(bits), self.rows.sums))
-        table = RealTable(bits, cells_of(self.rows, bits), entries, held)
+        table = RealTable(bits, cells_of(self.rows, bits), entries, sum_mask)
         for _ in range(steps):
             moved = table.entries + self._newton(table, self.total + table.sums, step)
             table.entries = np.clip(moved, -_LARGEST, _LARGEST)
@@ -219,22 +219,22 @@ class TableBooster:
             Bits, and sums as a bool array ``(sums,)``; None if nothing fits or can be gained.
         """
         slopes, curves = self.rows.gradients(self.total)
-        held = np.ones(self.rows.sums, dtype=np.bool_)
+        sum_mask = np.ones(self.rows.sums, dtype=np.bool_)
         if limited := self.size.bytes > 0:
-            found = self._greedy(slopes, curves, self._room(1))
-            if found and len(held) > 1:
-                held = self._worthy(*found)
-                room = self._room(int(held.sum()))
-                found = self._greedy(slopes[:, held], curves[:, held], room)
+            bit_choice = self._greedy(slopes, curves, self._room(1))
+            if bit_choice and len(sum_mask) > 1:
+                sum_mask = self._worthy(*bit_choice)
+                room = self._room(int(sum_mask.sum()))
+                bit_choice = self._greedy(slopes[:, sum_mask], curves[:, sum_mask], room)
         else:
-            found = self._greedy(slopes, curves, self._room(len(held)))
-        if found is None:
+            bit_choice = self._greedy(slopes, curves, self._room(len(sum_mask)))
+        if bit_choice is None:
             return None
-        bits, gains = found
+        bits, gains = bit_choice
         if limited:
             gain = max(0.0, float(gains.sum()) - self._price(bits))
             self._gain_of_byte = gain / self._table_bytes(0, len(gains))
-        return bits, held
+        return bits, sum_mask
 
     def _worthy(self, bits: tuple[int, ...], gains: Floats) -> NDArray[np.bool_]:
         """Choose the sums for which a table gains most per byte.
@@ -248,9 +248,9 @@ class TableBooster:
         counts = range(1, len(gains) + 1)
         by_byte = np.cumsum(gains[order]) / [self._table_bytes(new, k) for k in counts]
         fits = [self._room(k) >= new for k in counts]
-        held = np.zeros(len(gains), dtype=np.bool_)
-        held[order[: int(np.where(fits, by_byte, -np.inf).argmax()) + 1]] = True
-        return held
+        sum_mask = np.zeros(len(gains), dtype=np.bool_)
+        sum_mask[order[: int(np.where(fits, by_byte, -np.inf).argmax()) + 1]] = True
+        return sum_mask
 
     def _table_bytes(self, cuts: int, columns: int) -> int:
         """Bytes of a further table with some new cuts, which adds to some sums."""
@@ -314,7 +314,7 @@ class TableBooster:
         """
         bits, unread = list(bits), self.uses == 0
         for left in reversed(range(_EXCHANGES + 1)):
-            gains = gain.beside(bits)
+            gains = gain.replacement_gains(bits)
             whole = gains[0][:, bits[0]]
             more = np.full((len(bits), len(unread)), -np.inf)
             for j, bit in enumerate(bits):

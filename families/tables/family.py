@@ -51,18 +51,18 @@ class TablesFamily(Family):
         from n3ic.families.tables.vectors import tables_vectors
 
         source = network.source.input
-        found = unpack(tables_vectors(network.model, count, seed), network.model.input.n_bits)
+        own_inputs = unpack(tables_vectors(network.model, count, seed), network.model.input.n_bits)
         # Bits that the simplified model does not read change nothing: they are random.
-        bits = np.random.default_rng(seed).random((len(found), source.n_bits)) < 0.5
-        bits[:, list(network.kept)] = found
+        bits = np.random.default_rng(seed).random((len(own_inputs), source.n_bits)) < 0.5
+        bits[:, list(network.source_bits)] = own_inputs
         return pack(bits)
 
-    def decided(self, model: TablesModel, inputs: Words, got: Inference) -> Decided:
+    def decided(self, model: TablesModel, inputs: Words, inference: Inference) -> Decided:
         """Count the entries that some inputs decide."""
         from n3ic.families.tables.vectors import tables_coverage
 
-        found = tables_coverage(model, inputs)
-        return Decided("entries", found.total, found.decided, found.undecided)
+        coverage = tables_coverage(model, inputs)
+        return Decided("entries", coverage.total, coverage.decided, coverage.undecided)
 
     def summary_of(self, model: TablesModel) -> tuple[TextTable, tuple[str, ...]]:
         """Describe a model's tables by size, and the bytes of their parts."""
@@ -113,7 +113,7 @@ class TablesFamily(Family):
         from n3ic.families.tables.train import fit_tables
 
         settings = replace(TablesTraining(), cell_prior=_PRIOR)
-        return fit_tables(bits, weights, model.input, model.classes, settings, kept=model)
+        return fit_tables(bits, weights, model.input, model.classes, settings, template=model)
 
     def random(self, rng: np.random.Generator) -> TablesModel:
         """Make a model of 12 tables of 1 to 5 bits and 2 classes."""

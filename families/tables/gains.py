@@ -47,7 +47,7 @@ class CellGains:
         """
         return self._halved(*self._sums(base))
 
-    def beside(self, bits: Sequence[int]) -> list[Floats]:
+    def replacement_gains(self, bits: Sequence[int]) -> list[Floats]:
         """Compute what each input bit gains in the place of each bit of a table.
 
         Without one of the bits, cells are sums of pairs of cells, so one pass over the rows is
@@ -59,8 +59,8 @@ class CellGains:
         Returns:
             For each bit, what :meth:`of` returns for the other bits.
         """
-        ones, both = self._sums(bits)
-        return [self._halved(_without(ones, j), _without(both, j)) for j in range(len(bits))]
+        ones, totals = self._sums(bits)
+        return [self._halved(_without(ones, j), _without(totals, j)) for j in range(len(bits))]
 
     def _sums(self, base: Sequence[int]) -> tuple[Floats, Floats]:
         """Sum slopes and curvatures over the rows of each cell of some bits.
@@ -77,22 +77,22 @@ class CellGains:
             ones = (spread.reshape(rows, -1).T @ self._columns).reshape(size, columns, -1)
             return ones.astype(np.float64), spread.sum(axis=0, dtype=np.float64)
         ones = np.empty((size, columns, self._columns.shape[1]))
-        both = np.empty((size, columns))
+        totals = np.empty((size, columns))
         for cell in range(size):
-            here = np.flatnonzero(cells == cell)
-            ones[cell] = self._values[here].T @ self._columns[here]
-            both[cell] = self._values[here].sum(axis=0, dtype=np.float64)
-        return ones, both
+            in_cell = np.flatnonzero(cells == cell)
+            ones[cell] = self._values[in_cell].T @ self._columns[in_cell]
+            totals[cell] = self._values[in_cell].sum(axis=0, dtype=np.float64)
+        return ones, totals
 
-    def _halved(self, ones: Floats, both: Floats) -> Floats:
+    def _halved(self, ones: Floats, totals: Floats) -> Floats:
         """Compute gains where each input bit halves the cells, from :meth:`_sums`."""
-        sums = both.shape[1] // 2
+        sums = totals.shape[1] // 2
 
         def gain(part: Floats) -> Floats:
             slopes, curves = part[:, :sums], np.maximum(part[:, sums:], 0)
             return np.asarray((slopes**2 / (curves + self._prior)).sum(axis=0))
 
-        return gain(ones) + gain(both[:, :, None] - ones)
+        return gain(ones) + gain(totals[:, :, None] - ones)
 
 
 def cells_of(rows: WeightedRows, bits: Sequence[int]) -> NDArray[np.int64]:

@@ -34,7 +34,7 @@ class TablesLearner(Learner):
         """Return whether boosted trees teach the tables."""
         return bool(recipe.settings.teacher)
 
-    def within(self, recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
+    def within(self, recipe: Recipe, fixed: Collection[str], budget: int, n_classes: int) -> Recipe:
         """Return a recipe whose tables take at most a number of bytes in total.
 
         Raises:
@@ -42,10 +42,10 @@ class TablesLearner(Learner):
         """
         from n3ic.families.tables.sizing import within
 
-        return recipe.with_options(within(recipe.settings, given, budget, n_classes))
+        return recipe.with_options(within(recipe.settings, fixed, budget, n_classes))
 
     def kept_recipe(
-        self, recipe: Recipe, given: Collection[str], kept: Sequence[Classifier], n_classes: int
+        self, recipe: Recipe, fixed: Collection[str], models: Sequence[Classifier], n_classes: int
     ) -> Recipe:
         """Return a recipe for new entries of given tables: same input, same indices.
 
@@ -54,10 +54,10 @@ class TablesLearner(Learner):
         """
         from n3ic.families.tables.train import tables_of
 
-        names = [tables_of(model).name for model in kept]
+        names = [tables_of(model).name for model in models]
         sizes = {f.name for f in fields(TablesTraining)} - {"teacher", "cell_prior"}
         decided = {"bits", "encoding", "features", "field_bits", "columns", "budget_bytes", *sizes}
-        if against := sorted(name.replace("_", "-") for name in decided.intersection(given)):
+        if against := sorted(name.replace("_", "-") for name in decided.intersection(fixed)):
             raise UsageError(
                 f"--input-of keeps the input bits and the tables of {names[0]}; leave "
                 f"--{' and --'.join(against)} out, or --input-of"

@@ -82,23 +82,23 @@ class WeightedRows:
         logits = np.clip(_logits(sums), -_LARGEST, _LARGEST)
         own = logits.shape[1] - sums.shape[1] + column
         each = np.exp(logits)
-        mine, others = each[:, own], each.sum(axis=1) - each[:, own]
+        own_sum, other_sums = each[:, own], each.sum(axis=1) - each[:, own]
         weight = self.weights[:, own]
         out = np.empty((len(steps), size))
         if self.q:
             powers = self.weights * each**self.q
-            rest = powers.sum(axis=1) - powers[:, own]
+            other_powers = powers.sum(axis=1) - powers[:, own]
             for i, step in enumerate(steps):
                 factor = np.exp(step)
-                gained = powers[:, own] * factor**self.q + rest
-                costs = -gained / self.q * (others + mine * factor) ** -self.q
+                gained = powers[:, own] * factor**self.q + other_powers
+                costs = -gained / self.q * (other_sums + own_sum * factor) ** -self.q
                 out[i] = np.bincount(cells, costs, size)
         else:
             total = self.weights.sum(axis=1)
-            held = np.bincount(cells, weight, size)
+            class_weights = np.bincount(cells, weight, size)
             for i, step in enumerate(steps):
-                costs = total * np.log(others + mine * np.exp(step))
-                out[i] = np.bincount(cells, costs, size) - held * step
+                costs = total * np.log(other_sums + own_sum * np.exp(step))
+                out[i] = np.bincount(cells, costs, size) - class_weights * step
         return out
 
     @staticmethod

@@ -61,16 +61,16 @@ class Table:
             )
         if not 1 <= self.width <= MAX_ENTRY_BITS:
             raise ModelError(f"entries have 1 to {MAX_ENTRY_BITS} bits, got {self.width}")
-        given = np.asarray(self.entries)
-        if given.ndim != 2 or len(given) != 1 << len(self.bits) or given.dtype.kind not in "iu":
+        values = np.asarray(self.entries)
+        if values.ndim != 2 or len(values) != 1 << len(self.bits) or values.dtype.kind not in "iu":
             raise ModelError(
                 f"a table of {len(self.bits)} bits has integer entries of shape "
-                f"({1 << len(self.bits)}, sums), got {given.dtype} {given.shape}"
+                f"({1 << len(self.bits)}, sums), got {values.dtype} {values.shape}"
             )
         half = 1 << (self.width - 1)
-        if ((given < -half) | (given >= half)).any():
+        if ((values < -half) | (values >= half)).any():
             raise ModelError(f"entries of {self.width} bits are in {-half}..{half - 1}")
-        entries = np.array(given, dtype=np.int8)
+        entries = np.array(values, dtype=np.int8)
         entries.setflags(write=False)
         object.__setattr__(self, "entries", entries)
 
@@ -118,12 +118,12 @@ class TablesModel(Classifier):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", tuple(self.tables))
-        given = np.asarray(self.bias)
-        if given.ndim != 1 or given.dtype.kind not in "iu":
-            raise ModelError(f"biases are integers, one a sum; got {given.dtype} {given.shape}")
-        if ((given < -MAX_BIAS) | (given > MAX_BIAS)).any():
+        values = np.asarray(self.bias)
+        if values.ndim != 1 or values.dtype.kind not in "iu":
+            raise ModelError(f"biases are integers, one a sum; got {values.dtype} {values.shape}")
+        if ((values < -MAX_BIAS) | (values > MAX_BIAS)).any():
             raise ModelError("scores exceed 32 bits: a bias is in -2^29..2^29")
-        bias = given.astype(np.int32)
+        bias = values.astype(np.int32)
         bias.setflags(write=False)
         object.__setattr__(self, "bias", bias)
         if not 1 <= len(self.tables) <= MAX_TABLES:
@@ -180,8 +180,8 @@ class TablesModel(Classifier):
         """
         each = bytes_for(self.input.n_bits - 1)
         sizes = 0 if self.uniform else len(self.tables)
-        held = 0 if len(self.bias) == 1 else len(self.tables) * -(-len(self.bias) // 8)
-        return each * self._index_bits + sizes + held
+        mask_bytes = 0 if len(self.bias) == 1 else len(self.tables) * -(-len(self.bias) // 8)
+        return each * self._index_bits + sizes + mask_bytes
 
     @property
     def bias_bytes(self) -> int:
@@ -337,37 +337,37 @@ class TablesModel(Classifier):
     @classmethod
     def _read(cls, header: Mapping[str, Any], tensors: Tensors, shared: Mapping[str, Any]) -> Self:
         try:
-            told = from_plain(_Told, {k: header[k] for k in cls.header_keys}, strict=True)
+            fields = from_plain(_HeaderFields, {k: header[k] for k in cls.header_keys}, strict=True)
         except ValueError as error:
             raise ModelError(str(error)) from error
-        count, sums = told.tables, n_sums(len(shared["classes"]))
+        count, sums = fields.tables, n_sums(len(shared["classes"]))
         inputs = tensors.take("table.inputs", np.uint8, (count,)).astype(np.int64)
         widths = tensors.take("table.width", np.uint8, (count,)).astype(np.int64)
-        held = tensors.take("table.held", np.uint8, (count, sums))
-        bits = tensors.take("bits", np.uint16, (told.index_bits,))
-        packed = tensors.take("entries", np.uint8, (told.entry_bytes,))
+        masks = tensors.take("table.held", np.uint8, (count, sums))
+        bits = tensors.take("bits", np.uint16, (fields.index_bits,))
+        packed = tensors.take("entries", np.uint8, (fields.entry_bytes,))
         bias = tensors.take("bias", np.int32, (sums,))
         for name, sizes in (("inputs", inputs), ("width", widths)):
             if ((sizes < 1) | (sizes > 8)).any():
                 raise ModelError(f"table.{name}: values in 1..8 expected")
         if inputs.sum() != len(bits):
             raise ModelError(f"{len(bits)} index bits, the tables say {inputs.sum()}")
-        needed = int((widths * (1 << inputs) * held.astype(np.bool_).sum(axis=1)).sum())
+        needed = int((widths * (1 << inputs) * masks.astype(np.bool_).sum(axis=1)).sum())
         if len(packed) != -(-needed // 8):
             raise ModelError(f"{len(packed)} bytes of entries, the tables say {-(-needed // 8)}")
-        tables = tuple(_unpacked(inputs, widths, held.astype(np.bool_), bits, packed))
+        tables = tuple(_unpacked(inputs, widths, masks.astype(np.bool_), bits, packed))
         model = cls(tables=tables, bias=bias, **shared)
         # A model has exactly one file: no stray bits, and no column of zeros marked as held.
         again = model._tensors()
         if not (
-            np.array_equal(again["table.held"], held) and np.array_equal(again["entries"], packed)
+            np.array_equal(again["table.held"], masks) and np.array_equal(again["entries"], packed)
         ):
             raise ModelError("entries are not packed as n3ic packs them")
         return model
 
 
 @dataclass(frozen=True)
-class _Told:
+class _HeaderFields:
     """The keys of a file's header that only this family has."""
 
     tables: int
@@ -404,14 +404,14 @@ def _packed(tables: Sequence[Table]) -> NDArray[np.uint8]:
 def _unpacked(
     inputs: NDArray[np.int64],
     widths: NDArray[np.int64],
-    held: NDArray[np.bool_],
+    masks: NDArray[np.bool_],
     bits: NDArray[np.uint16],
     packed: NDArray[np.uint8],
 ) -> Iterator[Table]:
     """Build the tables from the arrays of a file, whose sizes agree."""
     stream = np.unpackbits(packed, bitorder="little")
     at = bit_at = 0
-    for d, width, columns in zip(inputs.tolist(), widths.tolist(), held, strict=True):
+    for d, width, columns in zip(inputs.tolist(), widths.tolist(), masks, strict=True):
         size = width * int(columns.sum()) << d
         raw = stream[at : at + size].reshape(-1, width).astype(np.int16)
         values = raw @ (1 << np.arange(width, dtype=np.int16))

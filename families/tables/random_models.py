@@ -44,7 +44,7 @@ def random_tables(
         )
     # Bits are dealt like cards, so that each is read before one is read twice.
     stack: list[int] = []
-    made = []
+    random_parts = []
     for _ in range(tables):
         size = min(int(rng.integers(inputs[0], inputs[1] + 1)), spec.n_bits)
         bits: list[int] = []
@@ -60,10 +60,10 @@ def random_tables(
         width = int(rng.integers(widths[0], widths[1] + 1))
         half = 1 << (width - 1)
         entries = rng.integers(-half, half, (1 << size, n_sums(classes)), dtype=np.int8)
-        made.append(Table(tuple(bits), entries, width))
+        random_parts.append(Table(tuple(bits), entries, width))
     return TablesModel(
         input=spec,
-        tables=tuple(made),
+        tables=tuple(random_parts),
         bias=rng.integers(-20, 21, n_sums(classes), dtype=np.int32),
         classes=tuple(f"class{i}" for i in range(classes)),
         name="random",

@@ -40,40 +40,42 @@ class DecodedTables:
     digest: str | None = None
 
 
-def tables_difference(model: TablesModel, found: DecodedTables) -> str:
+def tables_difference(model: TablesModel, decoded: DecodedTables) -> str:
     """Describe where an artefact differs from the model; empty if nowhere."""
-    where = found.artefact
-    if not len(found.bits) == len(found.entries) == len(model.tables):
-        return f"{where}: {len(found.bits)} tables, the model has {len(model.tables)}"
+    where = decoded.artefact
+    if not len(decoded.bits) == len(decoded.entries) == len(model.tables):
+        return f"{where}: {len(decoded.bits)} tables, the model has {len(model.tables)}"
     for t, table in enumerate(model.tables):
-        if found.bits[t] != table.bits:
-            read = f"reads the bits {list(found.bits[t][:9])}"
+        if decoded.bits[t] != table.bits:
+            read = f"reads the bits {list(decoded.bits[t][:9])}"
             return f"{where}, table {t}: {read}, the model's {list(table.bits)}"
-        if found.entries[t].shape != table.entries.shape:
-            shape = found.entries[t].shape
+        if decoded.entries[t].shape != table.entries.shape:
+            shape = decoded.entries[t].shape
             return f"{where}, table {t}: shape {shape}, the model has {table.entries.shape}"
-        wrong = np.argwhere(found.entries[t] != table.entries)
+        wrong = np.argwhere(decoded.entries[t] != table.entries)
         if len(wrong):
             i, s = (int(v) for v in wrong[0])
-            said = f"entry {i} of sum {s} is {int(found.entries[t][i, s])}"
-            return f"{where}, table {t}: {said}, the model has {int(table.entries[i, s])}"
-    if found.bias.tolist() != model.bias.tolist():
-        return f"{where}: biases {found.bias.tolist()[:9]}, the model has {model.bias.tolist()[:9]}"
-    if found.cuts is not None:
+            difference = f"entry {i} of sum {s} is {int(decoded.entries[t][i, s])}"
+            return f"{where}, table {t}: {difference}, the model has {int(table.entries[i, s])}"
+    if decoded.bias.tolist() != model.bias.tolist():
+        return (
+            f"{where}: biases {decoded.bias.tolist()[:9]}, the model has {model.bias.tolist()[:9]}"
+        )
+    if decoded.cuts is not None:
         fields = model.input.fields
-        if len(found.cuts) != len(fields):
-            return f"{where}: {len(found.cuts)} input fields, the model has {len(fields)}"
-        for field, cuts in zip(fields, found.cuts, strict=True):
+        if len(decoded.cuts) != len(fields):
+            return f"{where}: {len(decoded.cuts)} input fields, the model has {len(fields)}"
+        for field, cuts in zip(fields, decoded.cuts, strict=True):
             if tuple(cuts) != tuple(field.cuts):
                 return f"{where}, input field {field.feature}: other cuts than the model's"
-    if found.shunt is not None and found.shunt != model.shunt:
-        return f"{where}: shunts margins below {found.shunt}, the model below {model.shunt}"
-    if found.digest is not None and found.digest != model.digest:
-        return f"{where}: of model {found.digest}, the model is {model.digest}"
+    if decoded.shunt is not None and decoded.shunt != model.shunt:
+        return f"{where}: shunts margins below {decoded.shunt}, the model below {model.shunt}"
+    if decoded.digest is not None and decoded.digest != model.digest:
+        return f"{where}: of model {decoded.digest}, the model is {model.digest}"
     return ""
 
 
-def compared(model: TablesModel, found: DecodedTables) -> Decoded:
+def compared(model: TablesModel, decoded: DecodedTables) -> Decoded:
     """Compare what an artefact holds with the model.
 
     Returns:
@@ -82,7 +84,7 @@ def compared(model: TablesModel, found: DecodedTables) -> Decoded:
     Raises:
         VerifyError: the artefact differs from the model.
     """
-    wrong = tables_difference(model, found)
+    wrong = tables_difference(model, decoded)
     if wrong:
         raise VerifyError(wrong)
-    return Decoded(found.artefact, (), found.cuts, digest=found.digest, shunt=found.shunt)
+    return Decoded(decoded.artefact, (), decoded.cuts, digest=decoded.digest, shunt=decoded.shunt)

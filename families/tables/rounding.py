@@ -20,7 +20,7 @@ from n3ic.families.tables.loss import Floats, WeightedRows
 _QUANTILE = 0.97  # this quantile of the entries' sizes becomes the largest integer; few are clipped
 _LEAST_GAIN = 0.3  # least gain for which an entry leaves its integer: less is chance
 SWEEPS = 3
-"""Most passes over all tables."""
+"""Most sweeps over all tables."""
 _SCALES = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1)
 
 
@@ -56,7 +56,7 @@ def rounded(
         tables: the tables.
         bias: bias of each sum, float64 array of shape ``(sums,)``.
         widths: bits of an entry of each table, two's complement.
-        sweeps: most passes over all tables.
+        sweeps: most sweeps over all tables.
         done: called whenever a table's entries were chosen again.
     """
     values = [np.arange(-(1 << (w - 1)), 1 << (w - 1), dtype=np.float64) for w in widths]

@@ -22,22 +22,22 @@ def simplified(model: TablesModel) -> Simplified[TablesModel]:
     bias = model.bias.astype(np.int64)
     tables = []
     for each in model.tables:
-        found = _shortened(each)
-        if found is None:
+        shorter = _shortened(each)
+        if shorter is None:
             bias = bias + each.entries[0]
         else:
-            tables.append(found)
+            tables.append(shorter)
     if not tables:
         first = model.tables[0]
         tables = [replace(first, bits=first.bits[:1], entries=first.entries[:2])]
         bias = bias - first.entries[0]
     read = {b for t in tables for b in t.bits}
-    spec, kept = narrowed(model.input, set(range(model.input.n_bits)) - read)
+    spec, kept_bits = narrowed(model.input, set(range(model.input.n_bits)) - read)
     constant = len(model.tables) - len(tables)
     fewer = sum(len(t.bits) for t in model.tables) - sum(len(t.bits) for t in tables)
-    if not fewer and len(kept) == model.input.n_bits:
+    if not fewer and len(kept_bits) == model.input.n_bits:
         return unchanged(model)
-    place = {bit: i for i, bit in enumerate(kept)}
+    place = {bit: i for i, bit in enumerate(kept_bits)}
     result = replace(
         model,
         input=spec,
@@ -49,10 +49,10 @@ def simplified(model: TablesModel) -> Simplified[TablesModel]:
         *([f"tables: {constant:,} constant removed"] if constant else []),
         *([f"tables: {fewer:,} index bits that change no entry removed"] if fewer else []),
     ]
-    gone = tuple(sorted({*range(model.input.n_bits)} - {*kept}))
+    removed_bits = tuple(sorted({*range(model.input.n_bits)} - {*kept_bits}))
     unread = tuple(name for name in model.input.features if name not in spec.features)
-    findings = Findings(bits=gone, features=unread, parts=tuple(parts))
-    return Simplified(model, result, tuple(kept), findings)
+    findings = Findings(bits=removed_bits, features=unread, parts=tuple(parts))
+    return Simplified(model, result, tuple(kept_bits), findings)
 
 
 def _shortened(table: Table) -> Table | None:

@@ -20,25 +20,25 @@ MOST_TABLES = 1024
 
 
 def within(
-    settings: TablesTraining, given: Collection[str], budget: int, n_classes: int
+    settings: TablesTraining, fixed: Collection[str], budget: int, n_classes: int
 ) -> dict[str, Any]:
     """Choose the settings of tables that take at most a number of bytes.
 
     Args:
         settings: the settings, with the given values.
-        given: names of the given values, which stay.
+        fixed: names of the given values, which stay.
         budget: largest number of bytes in total: entries, indices, biases and cuts.
         n_classes: number of classes.
 
     Raises:
         UsageError: no table fits.
     """
-    if "table_bytes" in given:
+    if "table_bytes" in fixed:
         raise UsageError("a budget of bytes sets the table_bytes of tables; give only one of them")
     sums = 1 if n_classes == 2 else n_classes
     bits = next(d for least, d in TABLE_BITS if budget >= least)
     chosen = {"table_bits": bits, "entry_bits": ENTRY_BITS, "tables": MOST_TABLES}
-    own = {k: v for k, v in chosen.items() if k not in given}
+    own = {k: v for k, v in chosen.items() if k not in fixed}
     bits = own.get("table_bits", settings.table_bits)
     least = Size(1, bits, own.get("entry_bits", settings.entry_bits), sums).of(1, bits, 1)
     if least > budget:

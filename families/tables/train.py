@@ -39,29 +39,31 @@ def train_tables(prepared: Prepared, progress: TrainingProgress) -> Learned:
         prepared: rows, and their experiment.
         progress: receives stages.
     """
-    this, rows = prepared.experiment, prepared.train
-    classes = tuple(this.table.classes)
+    experiment, rows = prepared.experiment, prepared.train
+    classes = tuple(experiment.table.classes)
     weights = np.eye(len(classes))[rows.label]
-    settings: TablesTraining = this.recipe.settings
+    settings: TablesTraining = experiment.recipe.settings
     if prepared.teacher is not None:
         weights = (1 - settings.teacher) * weights + settings.teacher * prepared.teacher
     priors = [settings.cell_prior] if settings.cell_prior else PRIORS
-    found = [
+    candidates = [
         fit_tables(
             rows.bits,
             weights,
             prepared.spec,
             classes,
             replace(settings, cell_prior=prior),
-            q=this.recipe.training.bounded_by,
-            kept=tables_of(this.keeps) if this.keeps else None,
-            name=this.name,
-            provenance=this.provenance,
+            q=experiment.recipe.training.bounded_by,
+            template=tables_of(experiment.keeps) if experiment.keeps else None,
+            name=experiment.name,
+            provenance=experiment.provenance,
             progress=progress,
         )
         for prior in priors
     ]
-    model = found[0] if len(found) == 1 else max(found, key=partial(_right, prepared))
+    model = (
+        candidates[0] if len(candidates) == 1 else max(candidates, key=partial(_right, prepared))
+    )
     if model.input != prepared.spec:
         prepared = on_bits(prepared, model.input, progress.stage)
     return Learned(model, prepared)
@@ -69,8 +71,8 @@ def train_tables(prepared: Prepared, progress: TrainingProgress) -> Learned:
 
 def _right(prepared: Prepared, model: TablesModel) -> int:
     """Count the validation rows on which a model is right."""
-    held, parts = prepared.experiment.table.features, prepared.parts.validation
-    bits = model.input.encode({name: held[name][parts] for name in model.input.features})
+    features, parts = prepared.experiment.table.features, prepared.parts.validation
+    bits = model.input.encode({name: features[name][parts] for name in model.input.features})
     return int((model.infer(pack(bits)).classes == prepared.validation.label).sum())
 
 
@@ -82,7 +84,7 @@ def fit_tables(
     settings: TablesTraining,
     *,
     q: float = 0.0,
-    kept: TablesModel | None = None,
+    template: TablesModel | None = None,
     name: str = "model",
     provenance: dict[str, str] | None = None,
     progress: TrainingProgress | None = None,
@@ -96,7 +98,7 @@ def fit_tables(
         classes: name of each class.
         settings: sizes, and the prior of a cell, which must not be 0.
         q: exponent of the bounded loss; 0 for the cross-entropy.
-        kept: a model of the same input whose tables get new entries; None to choose tables.
+        template: a model of the same input whose tables get new entries; None to choose tables.
         name: what the model is for.
         provenance: facts about its origin.
         progress: receives stages.
@@ -108,10 +110,10 @@ def fit_tables(
 
     with needed("training look-up tables"):
         from threadpoolctl import threadpool_limits
-    told = progress or TrainingProgress()
+    reporter = progress or TrainingProgress()
 
     def done() -> None:
-        told.task("")
+        reporter.task("")
 
     plain = merged(bits, weights)
     own = settings
@@ -119,24 +121,24 @@ def fit_tables(
     # One thread: float sums by several threads would depend on their number.
     with threadpool_limits(1):
         grower = TableBooster(plain, size, done, own.cell_prior)
-        if kept is None:
-            told.begin("growing look-up tables", size.most)
+        if template is None:
+            reporter.begin("growing look-up tables", size.most)
             grower.grow()
         else:
-            told.begin("fitting the entries of look-up tables", len(kept.tables))
-            grower.take([(t.bits, t.held | ~t.held.any()) for t in kept.tables])
+            reporter.begin("fitting the entries of look-up tables", len(template.tables))
+            grower.add_tables([(t.bits, t.held | ~t.held.any()) for t in template.tables])
         # A bounded loss is flat where all is wrong: growth begins with the cross-entropy.
         grower.rows = replace(plain, q=q)
-        for _ in range(own.renewals if kept is None else 0):
+        for _ in range(own.renewals if template is None else 0):
             count = len(grower.tables)
-            told.begin(f"growing {count} look-up tables anew, one by one", count)
+            reporter.begin(f"growing {count} look-up tables anew, one by one", count)
             grower.renew()
             grower.grow()  # cuts that are no longer read leave room
         grower.refit(1)
-        told.begin("rounding the entries", SWEEPS * len(grower.tables))
+        reporter.begin("rounding the entries", SWEEPS * len(grower.tables))
         widths = [own.entry_bits] * len(grower.tables)
-        if kept is not None:
-            widths = [t.width for t in kept.tables]
+        if template is not None:
+            widths = [t.width for t in template.tables]
         whole = rounded(grower.rows, grower.tables, grower.bias, widths, done=done)
     model = TablesModel(
         input=spec,
@@ -149,7 +151,7 @@ def fit_tables(
         name=name,
         provenance=provenance or {},
     )
-    return model if kept is not None else without_idle_parts(model)
+    return model if template is not None else without_idle_parts(model)
 
 
 def tables_of(model: Classifier) -> TablesModel:

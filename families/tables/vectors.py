@@ -40,14 +40,16 @@ def tables_coverage(model: TablesModel, words: Words) -> TablesCoverage:
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
     """
     indices, sums = model.indices(words), len(model.bias)
-    seen = [len(np.unique(indices[:, t])) if len(indices) else 0 for t in range(len(model.tables))]
+    address_counts = [
+        len(np.unique(indices[:, t])) if len(indices) else 0 for t in range(len(model.tables))
+    ]
     sizes = [len(t.entries) for t in model.tables]
     undecided = tuple(
-        f"table {t}: {size - found} of {size} indices"
-        for t, (found, size) in enumerate(zip(seen, sizes, strict=True))
-        if found < size
+        f"table {t}: {size - addressed} of {size} indices"
+        for t, (addressed, size) in enumerate(zip(address_counts, sizes, strict=True))
+        if addressed < size
     )
-    return TablesCoverage(sum(sizes) * sums, sum(seen) * sums, undecided)
+    return TablesCoverage(sum(sizes) * sums, sum(address_counts) * sums, undecided)
 
 
 def tables_vectors(model: TablesModel, count: int, seed: int = 0) -> Words:
@@ -94,17 +96,18 @@ def deciding_bits(model: TablesModel, rng: np.random.Generator) -> Bits:
             bits = bits_of[t]
             places = np.arange(len(bits))
             fixed = ~free[bits]
-            wanted = int((row[bits][fixed].astype(np.int64) << places[fixed]).sum())
+            cell = int((row[bits][fixed].astype(np.int64) << places[fixed]).sum())
             mask = int((fixed.astype(np.int64) << places).sum())
-            fits = np.flatnonzero((left[t] & mask) == wanted)
+            fits = np.flatnonzero((left[t] & mask) == cell)
             if len(fits):
                 row[bits] = (left[t][fits[0]] >> places) & 1
                 free[bits] = False
         rows.append(row)
-        made = np.array(row)
+        bits_of_row = np.array(row)
         left = [
             np.delete(
-                indices, np.flatnonzero(indices == int((made[bits] << np.arange(len(bits))).sum()))
+                indices,
+                np.flatnonzero(indices == int((bits_of_row[bits] << np.arange(len(bits))).sum())),
             )
             if len(indices)
             else indices

@@ -83,16 +83,16 @@ def table(
     screen.print(out)
 
 
-def show_table(found: TextTable, screen: Console | None = None) -> None:
+def show_table(content: TextTable, screen: Console | None = None) -> None:
     """Print a :class:`TextTable`, on standard output or another screen."""
-    table(found.title, found.head, found.rows, left=found.left, screen=screen)
+    table(content.title, content.head, content.rows, left=content.left, screen=screen)
 
 
 def _show_columns(uses: Sequence[Mapping[str, Any]], screen: Console) -> None:
     from n3ic.runs.column_uses import columns_table
 
-    if told := columns_table(uses):
-        show_table(told, screen)
+    if uses_table := columns_table(uses):
+        show_table(uses_table, screen)
 
 
 @contextmanager
@@ -187,13 +187,18 @@ def progress_bar(text: str) -> Iterator[Callable[[float, str], None]]:
     """Show a bar on standard error; yield a function for the share done (0 to 1) and a text."""
     screen = console(stderr=True)
     if not screen.is_terminal:
-        yield lambda share, said: None
+        yield lambda share, status: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = TextColumn(text), BarColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn()
+    columns = (
+        TextColumn(text),
+        BarColumn(),
+        TextColumn("{task.fields[status]}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=screen, transient=True) as progress:
-        bar = progress.add_task(text, total=None, said="")
-        yield lambda share, said: progress.update(
-            bar, completed=share, total=1.0 if share else None, said=said
+        bar = progress.add_task(text, total=None, status="")
+        yield lambda share, status: progress.update(
+            bar, completed=share, total=1.0 if share else None, status=status
         )

@@ -75,9 +75,9 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     group.command("generate")(
         with_options(generate, _owners() if {"data", "generate"} <= set(words) else ())
     )
-    for one in map(study, plugins.names(STUDIES)):
-        if one.register is not None and one.group == "data":
-            one.register(group, words)
+    for candidate in map(study, plugins.names(STUDIES)):
+        if candidate.register is not None and candidate.group == "data":
+            candidate.register(group, words)
     app.add_typer(group, name="data")
 
 
@@ -220,7 +220,7 @@ def _show_columns(name: str, own: UserTable, facts: Sequence[ColumnProfile]) -> 
 
 def _odd(facts: ColumnProfile) -> str:
     counts = {"blank": facts.blank, "infinite": facts.infinite, "negative": facts.negative}
-    return ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
+    return ", ".join(f"{n:,} {description}" for description, n in counts.items() if n)
 
 
 @takes_rows("path")
@@ -231,15 +231,15 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Read files and report what they are, their number of rows, and their problems."""
-    found = dict(_checked(path, name, label))
+    result = dict(_checked(path, name, label))
     if json:
-        print_json(found)
+        print_json(result)
         return
-    for s in found.pop("sources"):
+    for s in result.pop("sources"):
         digest = f", sha256 {s['sha256'][:16]}..." if s["sha256"] else ""
         print_result(f"{s['path']}: {s['identity']}, {s['rows']:,} rows{digest}")
-    problems = found.pop("problems", ())
-    for key, value in found.items():
+    problems = result.pop("problems", ())
+    for key, value in result.items():
         print_result(f"{key.replace('_', ' ')}: {_words(value)}")
     for problem in problems:
         print_result(f"note: {problem}")
@@ -349,20 +349,20 @@ def extract(
         spec = with_sequence(spec, sequence)
     if tunnels:
         spec = fields_replaced(spec, tunnels=tunnels_of(tunnels))
-    said = read_labels(labels, labels_format, label_column) if labels else None
+    flow_labels = read_labels(labels, labels_format, label_column) if labels else None
     with progress_bar("metering captures") as reach:
 
-        def tell(now: Progress) -> None:
+        def show_progress(now: Progress) -> None:
             captures = f"{now.captures:,} of {now.of:,} captures, " if now.of > 1 else ""
             reach(now.share, f"{captures}{now.packets:,} packets, {now.flows:,} flows")
 
         try:
-            found = extract_flows(
+            extraction = extract_flows(
                 captures,
                 out,
                 spec,
-                labels=said,
-                tell=tell,
+                labels=flow_labels,
+                progress=show_progress,
                 jobs=jobs,
                 dask=dask,
                 one_stream=one_stream,
@@ -373,19 +373,23 @@ def extract(
                 print_note(f"work is kept in {folder}; the same command resumes from there")
             raise
     if json:
-        print_json({**asdict(found), "path": str(out)})
+        print_json({**asdict(extraction), "path": str(out)})
         return
     rows = "decisions" if spec.decision.again else "flows"
-    print_result(f"{found.packets:,} packets, {found.flows:,} {rows} -> {out}")
-    if found.kept:
-        print_result(f"metered before: {found.kept:,} of {found.captures:,} captures")
-    if found.damaged:
-        print_result(f"damaged: {len(found.damaged):,} of {found.captures:,} captures")
-    left = {"late": found.late, "evicted": found.evicted, "tunnelled": found.tunnelled}
-    for line in left_out({**found.aside, **left}):
+    print_result(f"{extraction.packets:,} packets, {extraction.flows:,} {rows} -> {out}")
+    if extraction.kept:
+        print_result(f"metered before: {extraction.kept:,} of {extraction.captures:,} captures")
+    if extraction.damaged:
+        print_result(f"damaged: {len(extraction.damaged):,} of {extraction.captures:,} captures")
+    left = {
+        "late": extraction.late,
+        "evicted": extraction.evicted,
+        "tunnelled": extraction.tunnelled,
+    }
+    for line in left_out({**extraction.aside, **left}):
         print_result(line)
-    if said is not None:
-        counts = (f"{n:,} {outcome}" for outcome, n in sorted(found.labels.items()))
+    if flow_labels is not None:
+        counts = (f"{n:,} {outcome}" for outcome, n in sorted(extraction.labels.items()))
         print_result(f"labels: {', '.join(counts)}")
 
 
@@ -412,11 +416,11 @@ def tunnels_of(text: str) -> tuple[Tunnel, ...]:
     from n3ic.model import meter_spec
 
     known: tuple[Tunnel, ...] = get_args(meter_spec.Tunnel)
-    given = [part.strip() for part in text.split(",") if part.strip()]
-    for part in given:
+    tunnels = [part.strip() for part in text.split(",") if part.strip()]
+    for part in tunnels:
         if part not in known:
             raise UsageError(f"--tunnels: expected some of {', '.join(known)}, got {part!r}")
-    return tuple(tunnel for tunnel in known if tunnel in given)
+    return tuple(tunnel for tunnel in known if tunnel in tunnels)
 
 
 def _decided_at(text: str) -> dict[str, Any]:
@@ -443,10 +447,10 @@ def generate(
 
     sets = plugins.names(_GROUP)
     if name is None:
-        for found in map(data_set, sets):
-            if found.generator_options is not None:
-                print_result(f"{found.name}: {found.summary}")
-                list_options(found.generator_options)
+        for generator in map(data_set, sets):
+            if generator.generator_options is not None:
+                print_result(f"{generator.name}: {generator.summary}")
+                list_options(generator.generator_options)
         return
     if name in plugins.names("n3ic.usecases") and name not in sets:
         name = use_case(name).default

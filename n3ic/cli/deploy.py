@@ -50,11 +50,11 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     """
 
     def add(name: Command, function: Callable[..., None]) -> None:
-        called = words[:1] == [name]
-        named = _targets_named(name, words[1:]) if called else ()
-        epilog = _HINT.format(name=name) if called and not named else None
+        is_called = words[:1] == [name]
+        target_names = _targets_named(name, words[1:]) if is_called else ()
+        epilog = _HINT.format(name=name) if is_called and not target_names else None
         every = not {"-h", "--help"}.isdisjoint(words)  # only the help shows other families'
-        owned = with_options(function, _owners(name, named, every=every))
+        owned = with_options(function, _owners(name, target_names, every=every))
         app.command(name, epilog=epilog)(owned)
 
     app.command("targets")(targets)
@@ -77,16 +77,16 @@ def _targets_named(command: str, words: Sequence[str]) -> tuple[str, ...]:
         typed = {word.partition("=")[0] for word in words if word.startswith("-")}
         if typed <= own | {"--data", "--no-record"}:
             return ()  # no option of a target: verification alone reads the manifests
-        found = {name for word in words for name in _exported_for(Path(word))}
+        mentioned = {name for word in words for name in _exported_for(Path(word))}
     elif command == "export":
-        found = {value for word, value in pairwise(words) if word in ("--target", "-t")}
-        found |= {word.partition("=")[2] for word in words if word.startswith("--target=")}
-        found |= {word[2:] for word in words if word.startswith("-t")}
+        mentioned = {value for word, value in pairwise(words) if word in ("--target", "-t")}
+        mentioned |= {word.partition("=")[2] for word in words if word.startswith("--target=")}
+        mentioned |= {word[2:] for word in words if word.startswith("-t")}
     else:
-        found = set(words)
-    named = tuple(name for name in known if name in found)
+        mentioned = set(words)
+    target_names = tuple(name for name in known if name in mentioned)
     options = [word for word in words if word.startswith("-") and word not in ("-h", "--help")]
-    return known if "all" in found or (options and not named) else named
+    return known if "all" in mentioned or (options and not target_names) else target_names
 
 
 def _exported_for(directory: Path) -> Iterator[str]:
@@ -126,7 +126,7 @@ def targets(
     from n3ic.targets.base import Command, exporter
 
     names = plugins.names("n3ic.exporters") if target is None else (target,)
-    found = [exporter(name) for name in names]
+    exporters = [exporter(name) for name in names]
     if json:
         print_json(
             {
@@ -138,11 +138,11 @@ def targets(
                     "options": [asdict(o) for o in e.options],
                     "verify_options": [asdict(o) for o in e.options_of("verify")],
                 }
-                for e in found
+                for e in exporters
             }
         )
         return
-    for e in found:
+    for e in exporters:
         print_result(f"{e.name:<12}{e.summary}")
         if target is None:
             continue
@@ -204,11 +204,11 @@ def export(
     source, models, metrics = open_models(model)
     if model is None:
         print_note(f"model: {source}")
-    done = []
+    outcomes = []
     with spinner(f"exporting for {target}") as progress:
         for item in export_plan(source, models, target, out, given or {}):
             progress(f"exporting for {item.target} {item.task}".rstrip())
-            done.append(
+            outcomes.append(
                 export_item(
                     item,
                     force=force,
@@ -219,23 +219,23 @@ def export(
                 )
             )
     if json:
-        print_json([d.to_dict() for d in done])
+        print_json([d.to_dict() for d in outcomes])
     else:
-        for d in done:
+        for d in outcomes:
             print_result(str(d))
-    if len(done) > 1:
+    if len(outcomes) > 1:
         from n3ic.targets.colocation_report import write_set_report
 
-        summary = write_set_report(done, _set_tables(metrics))
+        summary = write_set_report(outcomes, _set_tables(metrics))
         if summary is not None and not json:
             print_result(f"set report: {summary}")
-    failed, errors = failure(done), [d.error for d in done if d.error is not None]
+    failed, errors = failure(outcomes), [d.error for d in outcomes if d.error is not None]
     if failed is not None:
         raise failed
-    if errors and (len(errors) == len(done) or target != "all"):
+    if errors and (len(errors) == len(outcomes) or target != "all"):
         raise errors[0]
     if errors:
-        print_note(f"{len(errors)} of {len(done)} exports were refused, for the reasons above")
+        print_note(f"{len(errors)} of {len(outcomes)} exports were refused, for the reasons above")
 
 
 def _set_tables(metrics: Mapping[str, Any] | None) -> Any:

@@ -91,27 +91,27 @@ def command_line(words: Sequence[str]) -> typer.Typer:
         words: the typed words. Only the module of the command that they name is imported, and
             plug-ins' options are loaded for that command only.
     """
-    called = words[0] if words else "--help"
+    command = words[0] if words else "--help"
     app = typer.Typer(
         name="n3ic",
         cls=_Groups,
         add_completion=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None if called in _HELP else "rich",  # importing rich takes a while
+        rich_markup_mode=None if command in _HELP else "rich",  # importing rich takes a while
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(options)
-    own = {module for module, commands in _COMMANDS.items() if called in commands}
-    others = {} if own else dict.fromkeys(plugins.names(STUDIES), _add_study)
-    others |= {} if own else dict.fromkeys(plugins.names(_PLUG_INS), _add_command)
-    if called in others:
-        others[called](app, called, words)
+    own = {module for module, commands in _COMMANDS.items() if command in commands}
+    plug_ins = {} if own else dict.fromkeys(plugins.names(STUDIES), _add_study)
+    plug_ins |= {} if own else dict.fromkeys(plugins.names(_PLUG_INS), _add_command)
+    if command in plug_ins:
+        plug_ins[command](app, command, words)
     if not app.registered_commands and not app.registered_groups:
         for module in own or _COMMANDS:
             import_module(f"n3ic.cli.{module}").register(app, words)
-    for name in sorted(others) if called.startswith("-") else ():
-        others[name](app, name, words)
-    if called in _HELP and _COMPLETION not in os.environ:
+    for name in sorted(plug_ins) if command.startswith("-") else ():
+        plug_ins[name](app, name, words)
+    if command in _HELP and _COMPLETION not in os.environ:
         _without_options(app)
     return app
 
@@ -128,16 +128,16 @@ def _without_options(app: typer.Typer) -> None:
 
     panels = {name: panel for panel, commands in _PANELS.items() for name in commands}
     for info in app.registered_commands:
-        said = info.rich_help_panel
-        said = said if isinstance(said, str) else "Deploy"
-        info.rich_help_panel = panels.get(str(info.name), said)
+        panel = info.rich_help_panel
+        panel = panel if isinstance(panel, str) else "Deploy"
+        info.rich_help_panel = panels.get(str(info.name), panel)
         if info.callback is not None:
             info.callback = bare(info.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            said = group.typer_instance.rich_help_panel
-            said = said if isinstance(said, str) else "Systems"
-            group.rich_help_panel = panels.get(str(group.name), said)
+            panel = group.typer_instance.rich_help_panel
+            panel = panel if isinstance(panel, str) else "Systems"
+            group.rich_help_panel = panels.get(str(group.name), panel)
             group.typer_instance = typer.Typer(help=group.typer_instance.info.help)
     app.registered_commands.sort(key=lambda info: [*panels, info.name].index(info.name))
 
@@ -148,13 +148,13 @@ def _add_study(app: typer.Typer, name: str, words: Sequence[str]) -> None:
     One that fails to load is hidden in the help, and reports the reason when called.
     """
     try:
-        one = study(name)
+        plug_in = study(name)
     except N3icError:
         if words[:1] == [name]:
             raise
         return
-    if one.register is not None and not one.group:
-        one.register(app, words)
+    if plug_in.register is not None and not plug_in.group:
+        plug_in.register(app, words)
 
 
 def _add_command(app: typer.Typer, name: str, words: Sequence[str]) -> None:
@@ -165,17 +165,17 @@ def _add_command(app: typer.Typer, name: str, words: Sequence[str]) -> None:
     quickly. One that fails to load is hidden in the help, and reports the reason when called.
     """
     try:
-        found = plugins.load(_PLUG_INS, name)
+        command = plugins.load(_PLUG_INS, name)
     except N3icError:
         if words[:1] == [name]:
             raise
         return
-    if isinstance(found, ModuleType):
-        found.register(app, words)
-    elif isinstance(found, typer.Typer):
-        app.add_typer(found, name=name)
+    if isinstance(command, ModuleType):
+        command.register(app, words)
+    elif isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
     else:
-        app.command(name)(found)
+        app.command(name)(command)
 
 
 def main() -> None:
@@ -212,9 +212,9 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, N3icError):
         print_error(str(error))
         return error.exit_code
-    if isinstance(error, ModuleNotFoundError) and (told := missing_library(error, "this")):
-        print_error(str(told))
-        return told.exit_code
+    if isinstance(error, ModuleNotFoundError) and (advice := missing_library(error, "this")):
+        print_error(str(advice))
+        return advice.exit_code
     if isinstance(error, BrokenPipeError):
         # The reader of the output has closed the pipe: end quietly, as other Unix tools do.
         _drop_output()

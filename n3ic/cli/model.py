@@ -57,7 +57,7 @@ def inspect(
     from n3ic.runs.folder import models_of
     from n3ic.runs.report import memory_of
 
-    found = {task: load_model(path) for task, path in models_of(model).items()}
+    models = {task: load_model(path) for task, path in models_of(model).items()}
     if json:
         print_json(
             {
@@ -75,11 +75,11 @@ def inspect(
                     "passes": _passes(m).to_dict(),
                     "bits": [m.input.explain(i) for i in range(m.input.n_bits)] if bits else None,
                 }
-                for task, m in found.items()
+                for task, m in models.items()
             }
         )
         return
-    for task, loaded in found.items():
+    for task, loaded in models.items():
         _summary(loaded, f"{model}{f' ({task})' if task else ''}")
         if bits:
             for i in range(loaded.input.n_bits):
@@ -173,8 +173,8 @@ def _ranged(chunks: Iterable[Columns], ranges: dict[str, tuple[int, int]]) -> It
 
 
 def _with_bits(network: Classifier, columns: Columns) -> Columns:
-    found = network.input.encode(columns)
-    return {**columns, **{f"bit_{i}": found[:, i].astype("uint8") for i in range(found.shape[1])}}
+    bits = network.input.encode(columns)
+    return {**columns, **{f"bit_{i}": bits[:, i].astype("uint8") for i in range(bits.shape[1])}}
 
 
 def _network(model: Path | None, task: str) -> Classifier:
@@ -223,9 +223,9 @@ def predict(
             raise UsageError(f"{out} is the input table: name another file")
     network = _network(model, task)
     sink = None if json and out == "-" else out
-    found: StreamedClasses
-    beside: list[str] = []
-    watches = {n: w for n, one in evaluations().items() if (w := one.watch(network))}
+    summary: StreamedClasses
+    notes: list[str] = []
+    watches = {n: w for n, evaluation in evaluations().items() if (w := evaluation.watch(network))}
     with counting_bar("classifying", "rows") as bar:
 
         def progress(rows: int, columns: Columns) -> None:
@@ -236,23 +236,23 @@ def predict(
         if is_capture(source):
             if dataset or units:
                 raise UsageError(f"{source} is a capture: leave out --dataset and --units")
-            found = predict_capture(network, source, sink, progress=progress)
-            beside += left_out(found.counters)
+            summary = predict_capture(network, source, sink, progress=progress)
+            notes += left_out(summary.counters)
         else:
-            _tell_of_another_meter(network, source)
-            found = predict_stream(
+            _warn_of_another_meter(network, source)
+            summary = predict_stream(
                 network, source, sink, dataset=dataset, units=units, progress=progress
             )
-    for line in (*beside, *(line for watch in watches.values() for line in watch.lines())):
+    for line in (*notes, *(line for watch in watches.values() for line in watch.lines())):
         print_note(line)
     if json:
-        said = {name: watch.to_dict() for name, watch in watches.items()}
-        print_json({"rows": found.rows, "classes": dict(found.classes), **said})
+        remarks = {name: watch.to_dict() for name, watch in watches.items()}
+        print_json({"rows": summary.rows, "classes": dict(summary.classes), **remarks})
     if out != "-":
-        print_note(f"wrote {found.rows:,} rows to {out}")
+        print_note(f"wrote {summary.rows:,} rows to {out}")
 
 
-def _tell_of_another_meter(network: Classifier, source: str) -> None:
+def _warn_of_another_meter(network: Classifier, source: str) -> None:
     """Warn if a table was metered differently from the model's training data."""
     from n3ic.data.table_meter import meter_of, other_meter
 
@@ -266,7 +266,7 @@ def _tell_of_another_meter(network: Classifier, source: str) -> None:
 def _further() -> list[Owned]:
     from n3ic.evaluation.plugin import evaluations
 
-    return [(name, one.options) for name, one in evaluations().items()]
+    return [(name, evaluation.options) for name, evaluation in evaluations().items()]
 
 
 @takes_rows("source")
@@ -301,16 +301,16 @@ def evaluate(
     if studies:
         if json:
             print_json(studies)
-        for shown in () if json else tables_of(studies):
-            table(shown.title, shown.head, shown.rows, left=shown.left)
+        for text_table in () if json else tables_of(studies):
+            table(text_table.title, text_table.head, text_table.rows, left=text_table.left)
         return
     if model is None:
         model = newest_run()
         print_note(f"model: {model}")
     with spinner("evaluating"):
-        beside = evaluate_beside_majority(model, source, dataset=dataset)
-        asked = further_figures(model, source, given, dataset) if given else {}
-    found = {task: network for task, (network, _) in beside.items()}
+        figure_pairs = evaluate_beside_majority(model, source, dataset=dataset)
+        further = further_figures(model, source, given, dataset) if given else {}
+    results = {task: network for task, (network, _) in figure_pairs.items()}
     networks = {task: load_model(path) for task, path in models_of(model).items()}
     if any(network.shunt for network in networks.values()):
         print_note(
@@ -321,30 +321,30 @@ def evaluate(
             {
                 "networks": {
                     task: e.to_dict()
-                    | {"classes": e.of_classes(networks[task].classes), **asked.get(task, {})}
-                    for task, e in found.items()
+                    | {"classes": e.of_classes(networks[task].classes), **further.get(task, {})}
+                    for task, e in results.items()
                 },
-                "majority": {task: most.to_dict() for task, (_, most) in beside.items()},
+                "majority": {task: most.to_dict() for task, (_, most) in figure_pairs.items()},
             }
         )
         return
     keys = ("accuracy", "macro_f1", "fpr", "roc_auc", "average_precision")
     rows = [
         [name, f"{e.rows:,}", *(percent(getattr(e, key)) for key in keys)]
-        for task, both in beside.items()
+        for task, evaluations_pair in figure_pairs.items()
         for name, e in zip(
             (task or family_text(networks[task].family), f"{task} majority".strip()),
-            both,
+            evaluations_pair,
             strict=True,
         )
     ]
     where = str(source or "embedded sample")
     head = ["", "rows", "accuracy", "macro F1", "FPR", "ROC AUC", "PR AUC"]
     table(f"{model} on {where}", head, rows)
-    for shown in (t for figures in asked.values() for t in tables_of(figures)):
-        table(shown.title, shown.head, shown.rows, left=shown.left)
-    if len(found) == 1:
-        (figures_of,) = found.values()
+    for text_table in (t for figures in further.values() for t in tables_of(figures)):
+        table(text_table.title, text_table.head, text_table.rows, left=text_table.left)
+    if len(results) == 1:
+        (figures_of,) = results.values()
         (classes,) = (network.classes for network in networks.values())
         show_classes(figures_of.of_classes(classes))
         table(
@@ -400,11 +400,11 @@ def import_model(
         raise UsageError(f"{out} exists: name another file with --out")
     suffix = source.suffix.lower()
     names = plugins.names("n3ic.exporters")
-    importers = {n: one for n in names if (one := exporter(n).importer)}
+    importers = {n: importer for n in names if (importer := exporter(n).importer)}
     if target is None:
-        matching = [n for n, one in importers.items() if suffix in one.suffixes]
+        matching = [n for n, importer in importers.items() if suffix in importer.suffixes]
         if not matching:
-            known = sorted({s for one in importers.values() for s in one.suffixes})
+            known = sorted({s for importer in importers.values() for s in importer.suffixes})
             raise UsageError(f"no format has the suffix {suffix!r}; known: {', '.join(known)}")
         candidates = matching
     elif exporter(target).importer is None:
@@ -424,8 +424,8 @@ def import_model(
         print_result(
             f"{out}: {model.shape_text}, {model.weight_bytes:,} B of weights (read as {name})"
         )
-        for what in ("scores", "rounding"):
-            if what in model.provenance:
-                print_result(f"{what}: {model.provenance[what]}")
+        for key in ("scores", "rounding"):
+            if key in model.provenance:
+                print_result(f"{key}: {model.provenance[key]}")
         return
     raise N3icError(f"{source} is not a binary network: {'; '.join(reasons)}")

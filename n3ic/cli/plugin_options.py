@@ -33,21 +33,23 @@ def with_options(
     own = [p for p in signature.parameters.values() if p.name != _PARAMETER]
     added: dict[str, inspect.Parameter] = {}
     names: dict[str, str] = {}
-    for name, found in _by_name(owners).items():
+    for name, declarations in _by_name(owners).items():
         key = f"option_{name.replace('-', '_')}"
         if name.replace("-", "_") in signature.parameters:
-            raise UsageError(f"{found[0][0]}: its option --{name} is one of the command's own")
+            raise UsageError(
+                f"{declarations[0][0]}: its option --{name} is one of the command's own"
+            )
         names[key] = name
         added[key] = inspect.Parameter(
             key,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,  # None: the option was not typed
-            annotation=_annotation(name, found, hidden),
+            annotation=_annotation(name, declarations, hidden),
         )
 
     def command(**values: Any) -> None:
-        given = {names[k]: values.pop(k) for k in names}
-        values[_PARAMETER] = {k: v for k, v in given.items() if v is not None}
+        options = {names[k]: values.pop(k) for k in names}
+        values[_PARAMETER] = {k: v for k, v in options.items() if v is not None}
         function(**values)
 
     command.__name__, command.__doc__ = function.__name__, function.__doc__
@@ -77,24 +79,28 @@ def _by_name(owners: Iterable[Owned]) -> dict[str, list[tuple[str, Option]]]:
     return out
 
 
-def _annotation(name: str, found: Sequence[tuple[str, Option]], hidden: Container[str]) -> Any:
-    shown = [(owner, option) for owner, option in found if owner not in hidden]
-    found = shown or found
-    flag = all(isinstance(option.default, bool) for _, option in found)
+def _annotation(
+    name: str, declarations: Sequence[tuple[str, Option]], hidden: Container[str]
+) -> Any:
+    visible = [(owner, option) for owner, option in declarations if owner not in hidden]
+    declarations = visible or declarations
+    flag = all(isinstance(option.default, bool) for _, option in declarations)
     declaration = f"--{name}/--no-{name}" if flag else f"--{name}"
-    panel = f"Options of {', '.join(dict.fromkeys(owner for owner, _ in found))}"
-    texts = dict.fromkeys(_help(option) for _, option in found)
+    panel = f"Options of {', '.join(dict.fromkeys(owner for owner, _ in declarations))}"
+    texts = dict.fromkeys(_help(option) for _, option in declarations)
     option = typer.Option(
         declaration,
         help="; ".join(texts),
         rich_help_panel=panel,
-        metavar=None if flag else "|".join(found[0][1].choices) or "VALUE",
+        metavar=None if flag else "|".join(declarations[0][1].choices) or "VALUE",
         show_default=False,
-        hidden=not shown,
+        hidden=not visible,
     )
     return Annotated[bool | None if flag else str | None, option]
 
 
 def _help(option: Option) -> str:
-    shown = str(option.default).lower() if isinstance(option.default, bool) else option.default
-    return f"{option.help} [{shown}]" if shown != "" else option.help
+    default_text = (
+        str(option.default).lower() if isinstance(option.default, bool) else option.default
+    )
+    return f"{option.help} [{default_text}]" if default_text != "" else option.help

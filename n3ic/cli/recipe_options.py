@@ -34,7 +34,7 @@ def as_typed(value: Any) -> bool | str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def recipe_overrides(given: Mapping[str, OptionValue]) -> dict[str, Any]:
+def recipe_overrides(typed_values: Mapping[str, OptionValue]) -> dict[str, Any]:
     """Convert typed options to values of a recipe, by attribute.
 
     Raises:
@@ -42,13 +42,13 @@ def recipe_overrides(given: Mapping[str, OptionValue]) -> dict[str, Any]:
     """
     from n3ic.training.recipe import recipe_values
 
-    found = ((value, given.get(value.typed_name)) for value in recipe_values().values())
-    return {value.name: value.parse(typed) for value, typed in found if typed is not None}
+    pairs = ((value, typed_values.get(value.typed_name)) for value in recipe_values().values())
+    return {value.name: value.parse(typed) for value, typed in pairs if typed is not None}
 
 
-def case_options(given: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+def case_options(typed_values: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
     """The typed options that are not values of a recipe, but options of the use case."""
     from n3ic.training.recipe import recipe_values
 
     of_recipe = {value.typed_name for value in recipe_values().values()}
-    return {name: typed for name, typed in given.items() if name not in of_recipe}
+    return {name: typed for name, typed in typed_values.items() if name not in of_recipe}

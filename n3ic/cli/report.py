@@ -73,8 +73,8 @@ def report(
         print_note(f"run: {source}")
     with spinner("collecting and writing exports") as progress:
         places = exports_near(source) if exports is None else (exports,)
-        found = report_all(models, metrics, places, progress, print_note)
-    rows = overview(found)
+        outcomes = report_all(models, metrics, places, progress, print_note)
+    rows = overview(outcomes)
     if html is not None:
         from n3ic.usecases.html_report.page import html_report
 
@@ -83,7 +83,7 @@ def report(
         write_atomic(html, page)
         print_note(f"wrote {html}")
     if json:
-        print_json({o.name: o.details() for o in found})
+        print_json({o.name: o.details() for o in outcomes})
     else:
         shapes = dict.fromkeys(m.shape_text for m in models.values())
         print_result(f"{source}: {', '.join(shapes)}")
@@ -92,8 +92,8 @@ def report(
         for figures in tables_of(metrics or {}):
             show_table(figures)
         if every:
-            _say_figures(found)
-    failed = failure(found)
+            _print_figures(outcomes)
+    failed = failure(outcomes)
     if failed is not None:
         raise failed
 
@@ -104,20 +104,20 @@ def exports_near(source: Path) -> tuple[Path, ...]:
     ``runs/NAME`` and ``exports`` lie in one folder, from where the report need not be called.
     """
     run = source if source.is_dir() else source.parent
-    beside = [parent / "exports" for parent in run.absolute().parents[:2]]
-    here = Path("exports")
-    return (here, *(folder for folder in beside if folder != here.absolute()))
+    candidates = [parent / "exports" for parent in run.absolute().parents[:2]]
+    own = Path("exports")
+    return (own, *(folder for folder in candidates if folder != own.absolute()))
 
 
-def _say_figures(found: Sequence[ExportOutcome]) -> None:
+def _print_figures(outcomes: Sequence[ExportOutcome]) -> None:
     """Print every figure of every target, with its source."""
-    for outcome in found:
+    for outcome in outcomes:
         print_result("")
         if outcome.exported is None:
             print_result(str(outcome))
             continue
         show_table(changed(outcome.exported.report.table, title=outcome.name))
-        where = f"{outcome.exported.path}: " if outcome.kept else ""
+        where = f"{outcome.exported.path}: " if outcome.permanent else ""
         print_result(f"{where}{outcome.equality}")
         for remark in outcome.exported.report.notes:
             print_result(f"- {remark}")

@@ -68,8 +68,12 @@ def add(
     as well. A plug-in passes the ``panel`` of the help that lists its command.
     """
     owners = option_owners(words) if words[:1] == [name] else []
-    shown = {*words[1:], "flows"}
-    hidden = [] if HELP_RECIPE in words else [owner for owner, _ in owners if owner not in shown]
+    visible_owners = {*words[1:], "flows"}
+    hidden = (
+        []
+        if HELP_RECIPE in words
+        else [owner for owner, _ in owners if owner not in visible_owners]
+    )
     epilog = f"{RECIPE} {_CASE}"
     app.command(name, epilog=epilog, rich_help_panel=panel)(with_options(function, owners, hidden))
 
@@ -91,10 +95,10 @@ def option_owners(words: Sequence[str]) -> list[Owned]:
     from n3ic.usecases.base import use_case
 
     cases = plugins.names("n3ic.usecases")
-    named = [name for name in cases if name in words[1:]]
-    shown = use_case(named[0] if named else OWN).recipes["default"]
-    recipe: Owned = ("the recipe", recipe_options(shown))
-    return [recipe, *options_of({name: partial(_own, name) for name in named or cases})]
+    named_cases = [name for name in cases if name in words[1:]]
+    default_recipe = use_case(named_cases[0] if named_cases else OWN).recipes["default"]
+    recipe: Owned = ("the recipe", recipe_options(default_recipe))
+    return [recipe, *options_of({name: partial(_own, name) for name in named_cases or cases})]
 
 
 @takes_rows("data")
@@ -192,11 +196,11 @@ def train(
     if json:
         print_json({**run.metrics, "path": str(run.path)})
         return
-    for said in run.metrics["data"].get("notes", ()):
-        print_note(said)
+    for line in run.metrics["data"].get("notes", ()):
+        print_note(line)
     show(run.metrics, named(request.use_case).group)
-    for said in warnings_of(run.metrics, named(request.use_case).group):
-        print_note(said)
+    for line in warnings_of(run.metrics, named(request.use_case).group):
+        print_note(line)
     print_result(
         f"run: {run.path} ({', '.join(str(p) for p in list(run.models.values())[:1])}"
         f"{', ...' if len(run.models) > 1 else ''}, metrics.json, report.md, plots/)"
@@ -213,8 +217,8 @@ def list_use_cases() -> None:
     for name in plugins.names("n3ic.usecases"):
         case = use_case(name)
         print_result(f"{name}: {case.summary}")
-        for recipe_name, one in case.recipes.items():
-            print_result(f"  --recipe {recipe_name:<12} {one.summary}")
+        for recipe_name, recipe in case.recipes.items():
+            print_result(f"  --recipe {recipe_name:<12} {recipe.summary}")
         list_options(case.options)
 
 
@@ -251,8 +255,8 @@ def show(metrics: Any, group: str) -> None:
             [name.removeprefix("hist_").replace("_", " "), *(percent(m[k]) for k in FIGURES)]
             for name, m in metrics["baselines"].items()
         ]
-        if tried := candidate_table(metrics):
-            table(tried.title, tried.head, tried.rows)
+        if candidates := candidate_table(metrics):
+            table(candidates.title, candidates.head, candidates.rows)
         table(title, ["test rows", *_HEAD], rows)
         show_classes(metrics["classes"])
         if points := metrics.get("by_packet"):
@@ -293,7 +297,7 @@ def show_classes(classes: Mapping[str, Mapping[str, Any]]) -> None:
     """Print precision and recall by class; of many classes, those with the least recall."""
     from n3ic.runs.report import CLASS_HEAD, class_rows
 
-    found = sorted(classes, key=lambda name: classes[name]["recall"] or 0.0)[:_CLASSES]
-    rows = [row for row in class_rows(classes) if row[0] in found]
+    weakest = sorted(classes, key=lambda name: classes[name]["recall"] or 0.0)[:_CLASSES]
+    rows = [row for row in class_rows(classes) if row[0] in weakest]
     many = f", the {_CLASSES} with the least recall" if len(classes) > _CLASSES else ""
     table(f"the network by class{many}", list(CLASS_HEAD), rows)

@@ -70,9 +70,9 @@ def feature_of(name: str, entry: Mapping[str, Any], sentences: Mapping[str, str]
 def with_derived(columns: Mapping[str, Column], derived: Sequence[Derived]) -> dict[str, Column]:
     """The columns and the derived features that can be computed from them, within their bits."""
     out = dict(columns)
-    for one in derived:
-        if all(name in columns for name in one.needs):
-            out[one.feature.name] = one.column(columns)
+    for entry in derived:
+        if all(name in columns for name in entry.needs):
+            out[entry.feature.name] = entry.column(columns)
     return out
 
 

@@ -133,7 +133,7 @@ class CatalogueDataSet(DataSet):
                 feature,
                 name=name + NEGATIVE_PART,
                 meaning=f"{feature.meaning}, below 0",
-                doubt="",  # told of the column
+                doubt="",  # the column itself carries the doubt
             )
             for name, feature in self._columns.items()
             if self._rules[name].negative == "split"
@@ -143,13 +143,13 @@ class CatalogueDataSet(DataSet):
             for name, feature in self._columns.items()
             for indicator in _indicators(feature, self._rules[name])
         )
-        derived = (one.feature for one in self._derived)
+        derived = (entry.feature for entry in self._derived)
         return (*self._columns.values(), *below, *single, *derived)
 
     @property
     def card(self) -> str:
         """The data card, as Markdown, with the tables of columns in it."""
-        derived = [one.feature for one in self._derived]
+        derived = [entry.feature for entry in self._derived]
         text = super().card.replace("{{columns}}", feature_table([*self._columns.values()]))
         return text.replace("{{derived}}", feature_table(derived))
 
@@ -179,22 +179,22 @@ class CatalogueDataSet(DataSet):
         return self._required <= names and len(names & {*self._columns}) > len(names) / 2
 
     def read_features(
-        self, sheet: Sheet, wanted: Collection[str], changed: Counter[str] | None = None
+        self, sheet: Sheet, feature_names: Collection[str], changed: Counter[str] | None = None
     ) -> Mapping[str, Column]:
         """Integer features of flows that may lack labels and columns, derived ones included.
 
         Args:
             sheet: the table, or a part of it.
-            wanted: names of the features.
+            feature_names: names of the features.
             changed: counts the changed cells, by column and reason.
 
         Raises:
             DataError: a column is missing or a cell is invalid.
         """
-        behind = {one.feature.name: one.needs for one in self._derived} | {
+        behind = {entry.feature.name: entry.needs for entry in self._derived} | {
             part: (name,) for name, rule in self._rules.items() for part in rule.features(name)
         }
-        needed = {name for feature in wanted for name in behind.get(feature, (feature,))}
+        needed = {name for feature in feature_names for name in behind.get(feature, (feature,))}
         names = self.names_of(sheet)
         absent = sorted(needed - {*names})
         if sheet.records and len(absent) < len(needed) / 2:  # none of these flows has the key
@@ -205,7 +205,7 @@ class CatalogueDataSet(DataSet):
         if changed is not None:
             changed.update(repairs)
         features = with_derived(columns, self._derived)
-        return {name: features[name] for name in wanted}
+        return {name: features[name] for name in feature_names}
 
     def names_of(self, sheet: Sheet) -> list[str]:
         """Names of a sheet's columns."""
@@ -233,15 +233,15 @@ class CatalogueDataSet(DataSet):
         return frozenset(self._columns) - {*self._key}
 
     def _read(self, path: DataSource | None) -> tuple[FlowTable, list[FileFlows]]:
-        given = self.embedded if path is None else path
-        if given is None:
+        source = self.embedded if path is None else path
+        if source is None:
             raise UsageError(
                 f"{self.name} has no embedded sample (its licence does not allow it): name the "
                 "files or a folder"
             )
         published: Mapping[str, str] = self._toml.get("published", {})
         sources, parts, notes = [], [], []
-        for file in find_sources(given, self.suffixes):
+        for file in find_sources(source, self.suffixes):
             for table in open_sheets(file, self._decimal):
                 known = published.get(table.sha256)
                 if path is None and known is None:
@@ -284,10 +284,10 @@ class CatalogueDataSet(DataSet):
         labels = self._toml["table"]["label"]
         label = next((name for name in labels if name in names), labels[0])
         check_header(sheet, names, [*sorted(self._required), label], comma=self.comma)
-        wanted = [name for name in self._columns if name in names]
+        column_names = [name for name in self._columns if name in names]
         key = self._key if {*self._key} <= {*names} else ()
         columns, texts, repairs, rows = self._parse(
-            sheet, names, wanted, (label, *(n for n in key if n not in wanted))
+            sheet, names, column_names, (label, *(n for n in key if n not in column_names))
         )
         classes = self._classes(sheet, label, texts[label])
         tuples = None
@@ -317,12 +317,12 @@ class CatalogueDataSet(DataSet):
         return np.array(column.texts)[column.codes]
 
     def _parse(
-        self, sheet: Sheet, names: Sequence[str], wanted: Collection[str], more: Sequence[str]
+        self, sheet: Sheet, names: Sequence[str], column_names: Collection[str], more: Sequence[str]
     ) -> tuple[dict[str, Column], Mapping[str, TextColumn], Mapping[str, int], int]:
         """Wanted columns in integer units, text columns, changed cells, rows with such cells."""
-        rules = {n: self._rules[n] for n in wanted}
+        rules = {n: self._rules[n] for n in column_names}
         numeric = [n for n, rule in rules.items() if rule.kind == "number"]
-        known = {*wanted, *more}
+        known = {*column_names, *more}
         cells = parse_sheet(
             sheet,
             [n if n in known else "" for n in names],
@@ -335,10 +335,10 @@ class CatalogueDataSet(DataSet):
         repairs: dict[str, int] = {}
         repaired = np.zeros(cells.rows, dtype=np.bool_)
 
-        def repair(bad: NDArray[np.bool_], what: str) -> None:
+        def repair(bad: NDArray[np.bool_], reason: str) -> None:
             nonlocal repaired
             if bad.any():
-                repairs[what] = int(bad.sum())
+                repairs[reason] = int(bad.sum())
                 repaired |= bad
 
         for name, rule in rules.items():
@@ -361,7 +361,7 @@ def changed_cells_lines(parts: Sequence[FileFlows], rows: int) -> tuple[str, ...
     counts: Counter[str] = Counter()
     for part in parts:
         counts.update(part.repairs)
-    return tuple(f"{what}: {n:,} of {rows:,} rows" for what, n in counts.items())
+    return tuple(f"{reason}: {n:,} of {rows:,} rows" for reason, n in counts.items())
 
 
 def rule_of(entry: Mapping[str, Any]) -> ColumnRule:
@@ -419,7 +419,7 @@ def _indicators(column: Feature, rule: ColumnRule) -> list[Feature]:
             source_unit="",
             scale=1.0,
             bits=1,
-            doubt="",  # told of the column
+            doubt="",  # the column itself carries the doubt
         )
         for name, text in zip(rule.single(column.name), rule.values, strict=False)
     ]
@@ -442,8 +442,8 @@ def _by_text(
     bad = np.array([value is None for value in values], dtype=np.bool_)[column.codes]
     if bad.any():
         row = int(np.argmax(bad))
-        got = printable(column.texts[column.codes[row]])
-        raise sheet.cell_error(True, row, name, f"expected {expected}, got {got!r}")
+        cell = printable(column.texts[column.codes[row]])
+        raise sheet.cell_error(True, row, name, f"expected {expected}, got {cell!r}")
     return np.array(values)[column.codes]
 
 

@@ -34,22 +34,22 @@ def balanced(label: Codes, answer: Codes) -> float:
     return float((right[sizes > 0] / sizes[sizes > 0]).mean())
 
 
-def told_alone(codes: Codes, label: Codes) -> float:
+def accuracy_alone(codes: Codes, label: Codes) -> float:
     """Balanced accuracy of the classes by a column's values, on rows that did not teach it."""
-    return _told(codes, label, np.random.default_rng(0).random(len(label)) < 0.5)
+    return _held_out_accuracy(codes, label, np.random.default_rng(0).random(len(label)) < 0.5)
 
 
-def _told(codes: Codes, label: Codes, taught: NDArray[np.bool_]) -> float:
-    """Balanced accuracy, on the rows not taught, of the class that is over-represented most."""
-    if taught.all() or not taught.any():
+def _held_out_accuracy(codes: Codes, label: Codes, training: NDArray[np.bool_]) -> float:
+    """Balanced accuracy, outside the training rows, of the class that is over-represented most."""
+    if training.all() or not training.any():
         return 0.0
     counts = np.zeros((int(codes.max()) + 1, int(label.max()) + 1))
-    np.add.at(counts, (codes[taught], label[taught]), 1)
+    np.add.at(counts, (codes[training], label[training]), 1)
     answer = (counts / np.maximum(counts.sum(axis=0), 1)).argmax(axis=1)  # each class counts alike
-    return balanced(label[~taught], answer[codes[~taught]])
+    return balanced(label[~training], answer[codes[~training]])
 
 
-def told_beyond(measurements: Sequence[Codes], codes: Codes, label: Codes) -> float:
+def accuracy_beyond(measurements: Sequence[Codes], codes: Codes, label: Codes) -> float:
     """How much a column tells of the classes that the measurements together leave open, 0 to 1.
 
     A shallow tree of the measurements divides the rows. In each leaf, the column's values may then
@@ -60,27 +60,30 @@ def told_beyond(measurements: Sequence[Codes], codes: Codes, label: Codes) -> fl
         codes: the column's values.
         label: the classes.
     """
-    kept = np.arange(len(label))
-    if len(kept) > _SAMPLE:  # spread evenly over the file
-        kept = np.linspace(0, len(kept) - 1, _SAMPLE).astype(np.int64)
-    kept = np.random.default_rng(0).permutation(kept)
-    label, codes = label[kept], codes[kept]
-    taught = np.arange(len(kept)) % 2 == 0
-    leaf = _leaves([m[kept] for m in measurements], label, taught)
-    both = np.unique(leaf * (int(codes.max()) + 1) + codes, return_inverse=True)[1].reshape(-1)
-    without, more = _told(leaf, label, taught), _told(both.astype(np.int64), label, taught)
-    more = max(more, _told(codes, label, taught))
+    sample = np.arange(len(label))
+    if len(sample) > _SAMPLE:  # spread evenly over the file
+        sample = np.linspace(0, len(sample) - 1, _SAMPLE).astype(np.int64)
+    sample = np.random.default_rng(0).permutation(sample)
+    label, codes = label[sample], codes[sample]
+    training = np.arange(len(sample)) % 2 == 0
+    leaf = _leaves([m[sample] for m in measurements], label, training)
+    joint = np.unique(leaf * (int(codes.max()) + 1) + codes, return_inverse=True)[1].reshape(-1)
+    without, more = (
+        _held_out_accuracy(leaf, label, training),
+        _held_out_accuracy(joint.astype(np.int64), label, training),
+    )
+    more = max(more, _held_out_accuracy(codes, label, training))
     return max(0.0, more - without) / (1 - without) if without < 1 else 0.0
 
 
-def _leaves(columns: Sequence[Codes], label: Codes, taught: NDArray[np.bool_]) -> Codes:
-    """The leaf of each row in a tree that is grown on the taught rows."""
+def _leaves(columns: Sequence[Codes], label: Codes, training: NDArray[np.bool_]) -> Codes:
+    """The leaf of each row in a tree that is grown on the training rows."""
     leaf = np.zeros(len(label), dtype=np.int64)
-    weight = 1 / np.maximum(np.bincount(label[taught], minlength=int(label.max()) + 1), 1)
+    weight = 1 / np.maximum(np.bincount(label[training], minlength=int(label.max()) + 1), 1)
     waiting, leaves = [(np.arange(len(label)), 0)], 0
     while waiting:
         rows, depth = waiting.pop()
-        best = _split(columns, label, weight, rows[taught[rows]]) if depth < _DEPTH else None
+        best = _split(columns, label, weight, rows[training[rows]]) if depth < _DEPTH else None
         if best is None:
             leaf[rows], leaves = leaves, leaves + 1
             continue
@@ -142,15 +145,19 @@ def spread(values: NDArray[np.float64]) -> int:
 
     Zeros are ignored: they stand for a field that the packet does not have.
     """
-    some = values[values > 0]
-    if len(some) < 200 or len(np.unique(some)) < 100 or (np.rint(some) != some).any():
+    positive = values[values > 0]
+    if (
+        len(positive) < 200
+        or len(np.unique(positive)) < 100
+        or (np.rint(positive) != positive).any()
+    ):
         return 0
-    low, high = float(some.min()), float(some.max())
+    low, high = float(positive.min()), float(positive.max())
     for bits, starts, ends in ((16, _FIRST, _LAST), (32, (0,), (2**32 - 1,))):
-        near = _ENDS * 2**bits + 3 * 2**bits / len(some)
+        near = _ENDS * 2**bits + 3 * 2**bits / len(positive)
         inside = any(abs(low - s) <= near for s in starts)
         if high < 2**bits and inside and any(abs(high - e) <= near for e in ends):
-            place = (np.sort(some) - low) / (high - low)
+            place = (np.sort(positive) - low) / (high - low)
             even = np.abs(place - np.linspace(0, 1, len(place))).max()
             return bits if even <= _UNEVEN + 1 / np.sqrt(len(place)) else 0
     return 0

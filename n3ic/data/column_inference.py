@@ -84,11 +84,11 @@ def infer(
         ``table`` (``label``, and ``conversation`` if the table has the 5-tuple) and ``columns``:
         an entry for each column but the label, with ``use`` and ``reason``.
     """
-    others = {f.name: f for f in facts if f.name != label}
+    features = {f.name: f for f in facts if f.name != label}
     table: dict[str, Any] = {"label": [label]} if label else {}
-    if key := _conversation(others):
+    if key := _conversation(features):
         table["conversation"] = key
-    times = (CICFLOWMETER_TIMES,) if time_unit or is_cicflowmeter(others) else ()
+    times = (CICFLOWMETER_TIMES,) if time_unit or is_cicflowmeter(features) else ()
 
     def unit_of(name: str) -> str:
         row = first_row((*times, *UNITS), name)
@@ -98,7 +98,7 @@ def infer(
             time_unit if time_unit and row.what in TIME_UNITS and row.why != IN_NAME else row.what
         )
 
-    columns = {name: _entry(f, unit_of(name)) for name, f in others.items()}
+    columns = {name: _entry(f, unit_of(name)) for name, f in features.items()}
     for name, entry in columns.items():
         # a column of the table may have the name of an indicator
         if not entry["use"] or any(column.startswith(name + INDICATOR) for column in columns):
@@ -139,8 +139,8 @@ def _left_out(facts: ColumnProfile) -> str:
         return _WHY["constant"]
     if _all(facts.texts, is_address):
         return WHY["address"]
-    if shown := _by_values(facts):
-        return _WHY[shown]
+    if pattern := _by_values(facts):
+        return _WHY[pattern]
     return why if role == "root" else ""
 
 
@@ -167,7 +167,7 @@ def _by_values(facts: ColumnProfile) -> str:
 
 
 def _doubt(facts: ColumnProfile) -> str:
-    """Why a column that is used may give the classes away; empty if nothing says so."""
+    """Why a column that is used may give the classes away; empty without such evidence."""
     doubts = []
     if tells_alone(facts):
         doubts.append(f"alone it tells the classes to {facts.alone:.1%} (balanced accuracy)")
@@ -189,9 +189,9 @@ def _is_time(facts: ColumnProfile) -> bool:
     return any(facts.lowest >= 9.2e8 * s and facts.highest <= 2.2e9 * s for s in units)
 
 
-def _all(texts: Iterable[str], what: Callable[[str], bool]) -> bool:
-    said = [text for text in texts if text]
-    return bool(said) and all(map(what, said))
+def _all(texts: Iterable[str], predicate: Callable[[str], bool]) -> bool:
+    filled = [text for text in texts if text]
+    return bool(filled) and all(map(predicate, filled))
 
 
 def _kind(facts: ColumnProfile) -> str:
@@ -223,10 +223,10 @@ def _recurs(facts: ColumnProfile) -> bool:
     if not any(len(text) < LONGEST for text in facts.texts):
         return False
     if is_measurement(facts.name):
-        some = facts.distinct <= MOST_VALUES or facts.frequent >= _COVERED_FIELD
-        return some and facts.distinct <= facts.rows // 4
-    few = facts.tells is not None and facts.distinct <= facts.rows // 20
-    return few and facts.frequent >= _COVERED
+        has_few_values = facts.distinct <= MOST_VALUES or facts.frequent >= _COVERED_FIELD
+        return has_few_values and facts.distinct <= facts.rows // 4
+    is_categorical = facts.tells is not None and facts.distinct <= facts.rows // 20
+    return is_categorical and facts.frequent >= _COVERED
 
 
 def _values(facts: ColumnProfile) -> dict[str, Any]:
@@ -251,8 +251,10 @@ def _usable(facts: ColumnProfile, kind: str) -> str:
         if _few(facts):
             return "a text of few values, each by its number in the list"
         return f"a text of {facts.distinct:,} values, the frequent ones by number, others by hash"
-    what = "integers" if facts.type == "integer" else f"numbers of {facts.decimals} decimal places"
-    return f"{what} from {facts.lowest:,.10g} to {facts.highest:,.10g}"
+    kind_text = (
+        "integers" if facts.type == "integer" else f"numbers of {facts.decimals} decimal places"
+    )
+    return f"{kind_text} from {facts.lowest:,.10g} to {facts.highest:,.10g}"
 
 
 def _number(facts: ColumnProfile, unit: str) -> dict[str, Any]:
@@ -271,10 +273,10 @@ def _number(facts: ColumnProfile, unit: str) -> dict[str, Any]:
     out: dict[str, Any] = {"unit": unit, "bits": 32}
     if places:
         step = f"1/{10**places:,}" if places > 0 else f"{10**-places:,}"
-        named = finer[places // 3 - 1] if finer and places > 0 and places % 3 == 0 else ""
+        unit_name = finer[places // 3 - 1] if finer and places > 0 and places % 3 == 0 else ""
         out |= {
             "source_unit": unit,
-            "unit": named or f"{step} {unit}".rstrip(),
+            "unit": unit_name or f"{step} {unit}".rstrip(),
             "scale": 10.0**places,
         }
     if facts.negative >= SPLIT_SHARE * facts.rows:
@@ -284,15 +286,15 @@ def _number(facts: ColumnProfile, unit: str) -> dict[str, Any]:
 
 def _conversation(columns: Iterable[str]) -> list[str] | None:
     """The columns of the 5-tuple, if there is one of each."""
-    found: dict[str, list[str]] = {}
+    columns_of: dict[str, list[str]] = {}
     for name in columns:
         role, _ = role_of(name)
         if PROTOCOLS.has(name):
-            found.setdefault("protocol", []).append(name)
+            columns_of.setdefault("protocol", []).append(name)
         elif role in ("address", "port"):
             end = first_row(ENDS, name)
-            found.setdefault(f"{end.what if end else ''} {role}", []).append(name)
+            columns_of.setdefault(f"{end.what if end else ''} {role}", []).append(name)
     key = ("source address", "source port", "destination address", "destination port", "protocol")
-    if all(len(found.get(part, ())) == 1 for part in key):
-        return [found[part][0] for part in key]
+    if all(len(columns_of.get(part, ())) == 1 for part in key):
+        return [columns_of[part][0] for part in key]
     return None

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from n3ic.data.catalogue_dataset import canonical
 from n3ic.data.cell_text import NO_NUMBER, NUMBER
+from n3ic.data.column_evidence import accuracy_alone, accuracy_beyond
 from n3ic.data.column_evidence import blocks as _blocks
 from n3ic.data.column_evidence import numbers_rows as _numbers_rows
 from n3ic.data.column_evidence import rises as _rises
 from n3ic.data.column_evidence import spread as _spread
-from n3ic.data.column_evidence import told_alone, told_beyond
 from n3ic.data.column_roles import is_measurement, role_of
 from n3ic.data.delimited import Sheet
 from n3ic.errors import DataError
@@ -147,8 +147,8 @@ def profile_columns(sheets: Sequence[Sheet], label: str = "") -> list[ColumnProf
         return facts
     known = _measurements(facts, columns, label)
     for i in doubtful:
-        told = told_beyond(known, _codes(columns[i]), classes)
-        facts[i] = replace(facts[i], beyond=told)
+        beyond = accuracy_beyond(known, _codes(columns[i]), classes)
+        facts[i] = replace(facts[i], beyond=beyond)
     return facts
 
 
@@ -159,9 +159,9 @@ def tells_alone(facts: ColumnProfile) -> bool:
 
 def may_name_classes(facts: ColumnProfile) -> bool:
     """Whether a column is a text of few values, and not by its name a measurement."""
-    few = 1 < facts.distinct <= max(2, facts.rows // 20)
+    has_few_values = 1 < facts.distinct <= max(2, facts.rows // 20)
     known = role_of(facts.name)[0] != "feature" or is_measurement(facts.name)
-    return facts.type == "text" and few and not known and (facts.tells or 0) >= _HINT
+    return facts.type == "text" and has_few_values and not known and (facts.tells or 0) >= _HINT
 
 
 def _measurements(
@@ -289,14 +289,14 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
     if pa.types.is_null(kind):
         return ColumnProfile(name, header, "empty", rows, 1, blank=rows)
     distinct = int(pc.count_distinct(column, mode="all").as_py())  # a blank counts as a value
-    tells = told = None
+    tells = told_share = None
     if classes is not None and 1 < distinct <= MOST_TEXTS:
-        tells, told = _shared_entropy(_codes(column), classes)
-    shared: dict[str, Any] = {"tells": tells, "told": told}
+        tells, told_share = _shared_entropy(_codes(column), classes)
+    shared: dict[str, Any] = {"tells": tells, "told": told_share}
     if classes is not None and distinct > 1:
         shared["blocks"] = _blocks(_codes(column), classes)
         if distinct <= MOST_TEXTS:
-            shared["alone"] = told_alone(_codes(column), classes)
+            shared["alone"] = accuracy_alone(_codes(column), classes)
     if pa.types.is_temporal(kind):
         return ColumnProfile(
             name, header, "time", rows, distinct, blank=column.null_count, **shared
@@ -305,8 +305,8 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
         counted = pc.value_counts(column).to_pylist()
         counts = Counter({str(c["values"]).strip(): int(c["counts"]) for c in counted})
         ordered = sorted(counts, key=lambda text: (-counts[text], text))[:MOST_TEXTS]
-        said = [t for t in ordered if t not in NO_NUMBER]
-        others = [t for t in said if not NUMBER.fullmatch(t)]
+        filled = [t for t in ordered if t not in NO_NUMBER]
+        non_numbers = [t for t in filled if not NUMBER.fullmatch(t)]
         return ColumnProfile(
             name=name,
             header=header,
@@ -315,8 +315,8 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
             distinct=distinct,
             texts=tuple(ordered),
             frequent=sum(counts[text] for text in ordered[:MOST_CATEGORIES]) / rows,
-            numbers=1 - len(others) / max(len(said), 1),
-            odd=others[0] if others else "",
+            numbers=1 - len(non_numbers) / max(len(filled), 1),
+            odd=non_numbers[0] if non_numbers else "",
             **shared,
         )
     values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -326,10 +326,12 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
             name, header, "empty", rows, distinct, blank=int(np.isnan(values).sum())
         )
     if classes is not None and distinct > 1:
-        shared["alone"] = told_alone(_bins(column), classes)
+        shared["alone"] = accuracy_alone(_bins(column), classes)
         many = int(classes.max()) + 1
         first = finite.min() in (0, 1) and finite.max() - finite.min() == many - 1
-        shared["codes"] = bool(first and distinct == many and min(tells or 0, told or 0) >= _SHARE)
+        shared["codes"] = bool(
+            first and distinct == many and min(tells or 0, told_share or 0) >= _SHARE
+        )
     common, usual = np.quantile(np.abs(finite), (0.9, _SHARE), method="higher").tolist()
     return ColumnProfile(
         name=name,
@@ -354,9 +356,9 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
 
 def _decimals(values: NDArray[np.float64]) -> int:
     """Decimal places of nearly all values, from a sample."""
-    some = np.clip(values[:: max(1, len(values) // _SAMPLE)], -_VAST, _VAST)
+    sample = np.clip(values[:: max(1, len(values) // _SAMPLE)], -_VAST, _VAST)
     for places in range(MOST_DECIMALS):
-        scaled = some * 10.0**places
+        scaled = sample * 10.0**places
         whole = np.abs(scaled - np.rint(scaled)) <= 1e-9 + 1e-15 * np.abs(scaled)  # float error
         if whole.mean() >= _SHARE:
             return places

@@ -90,13 +90,13 @@ class DataSet(Plugin, ABC):
         return False
 
     def read_features(
-        self, sheet: Sheet, wanted: Collection[str]
+        self, sheet: Sheet, names: Collection[str]
     ) -> Mapping[str, NDArray[np.int64]]:
         """Integer features of flows in the data set's own layout, which may lack labels.
 
         Args:
             sheet: the table, or a part of it.
-            wanted: names of the features; other columns are ignored.
+            names: names of the features; other columns are ignored.
 
         Returns:
             int64 array of shape ``(rows,)`` per wanted feature.
@@ -107,13 +107,13 @@ class DataSet(Plugin, ABC):
         raise DataError(f"{sheet.name}: the data set {self.name} does not read unlabelled flows")
 
     def file_features(
-        self, path: Path, wanted: Collection[str], meter: MeterSpec | None
+        self, path: Path, names: Collection[str], meter: MeterSpec | None
     ) -> FileFeatures | None:
         """Integer features of flows that may lack labels, in a file that must be read whole.
 
         Args:
             path: a file, or a folder of them.
-            wanted: names of the features.
+            names: names of the features.
             meter: the meter of the model that reads the features; None if it has none.
 
         Returns:
@@ -181,8 +181,8 @@ def data_set(name: str) -> DataSet:
     Raises:
         UsageError: no data set has that name; the error lists the names.
     """
-    found: DataSet = plugins.find("n3ic.datasets", name, DataSet)
-    return found
+    dataset: DataSet = plugins.find("n3ic.datasets", name, DataSet)
+    return dataset
 
 
 def data_set_of(path: str | Path) -> DataSet:
@@ -192,11 +192,15 @@ def data_set_of(path: str | Path) -> DataSet:
         UsageError: no data set recognises the file, or several do.
     """
     names = plugins.names("n3ic.datasets")
-    found = [name for name in names if data_set(name).recognises(Path(path))]
-    if len(found) != 1:
-        what = f"{' and '.join(found)} may be its data set" if found else "no data set knows it"
+    candidates = [name for name in names if data_set(name).recognises(Path(path))]
+    if len(candidates) != 1:
+        reason = (
+            f"{' and '.join(candidates)} may be its data set"
+            if candidates
+            else "no data set knows it"
+        )
         raise UsageError(
-            f"{path}: {what}; name one with --dataset: {', '.join(names)}; or say with --label "
+            f"{path}: {reason}; name one with --dataset: {', '.join(names)}; or say with --label "
             "which column of a table is the class"
         )
-    return data_set(found[0])
+    return data_set(candidates[0])

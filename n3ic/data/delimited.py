@@ -52,7 +52,7 @@ class TableInMemory(Protocol):
     def table(self) -> Any | None:
         """All cells as an Arrow table, each column of the narrowest type; None to read the text."""
 
-    def cells(self, wanted: Wanted) -> Cells | None:
+    def cells(self, columns: Wanted) -> Cells | None:
         """The wanted columns; None if the text must be read instead."""
 
 
@@ -118,8 +118,8 @@ class Sheet:
             return self
         first = b"" if self.continued else self.body[: self.body.find(b"\n")]
         head = b"," + ",".join(more).encode() if first else b""
-        rest = re.sub(rb"(?m)(?<=.)$", b"," * len(more), self.body[len(first) :])
-        return replace(self, body=first + head + rest, first=(*self.first, *more))
+        lines = re.sub(rb"(?m)(?<=.)$", b"," * len(more), self.body[len(first) :])
+        return replace(self, body=first + head + lines, first=(*self.first, *more))
 
     def rows(self, header: bool) -> Iterator[tuple[int, list[str]]]:
         """The number of the line on which each row ends, and the row's cells.
@@ -256,34 +256,34 @@ def stream_sheets(
     Raises:
         DataError: as :func:`open_sheet`.
     """
-    held = bytearray()
+    buffer = bytearray()
     sheet: Sheet | None = None
     records: bool | None = None
     for piece in pieces:
-        held += piece
-        if len(held) < chunk_bytes:
+        buffer += piece
+        if len(buffer) < chunk_bytes:
             continue
         if records is None:
-            records = is_json(bytes(held[:256]))
-        end = held.rfind(b"\n") + 1 if records else _last_line_end(held)
-        if sheet is None and not records and held.count(b"\n", 0, end) < 3:
+            records = is_json(bytes(buffer[:256]))
+        end = buffer.rfind(b"\n") + 1 if records else _last_line_end(buffer)
+        if sheet is None and not records and buffer.count(b"\n", 0, end) < 3:
             end = 0  # units, header and a row belong together
-        if not end and len(held) > chunk_bytes + (MOST_LINE if records else MAX_LINE):
-            _check_text(name, bytes(held), _next_line(sheet))
-            what = "a line does not end" if records else "a quote does not end"
-            raise DataError(f"{name}, line {_next_line(sheet)} or below: {what}")
+        if not end and len(buffer) > chunk_bytes + (MOST_LINE if records else MAX_LINE):
+            _check_text(name, bytes(buffer), _next_line(sheet))
+            reason = "a line does not end" if records else "a quote does not end"
+            raise DataError(f"{name}, line {_next_line(sheet)} or below: {reason}")
         if end:
-            sheet = _sheet(name, bytes(held[:end]), sheet, named, decimal)
+            sheet = _sheet(name, bytes(buffer[:end]), sheet, named, decimal)
             if sheet.first:
                 yield sheet
-            del held[:end]
-    if sheet is None or not sheet.first or held.strip():
-        sheet = _sheet(name, bytes(held), sheet, named, decimal)
+            del buffer[:end]
+    if sheet is None or not sheet.first or buffer.strip():
+        sheet = _sheet(name, bytes(buffer), sheet, named, decimal)
         if not sheet.first:
-            found = ", ".join(f"{n:,} {what}" for what, n in sheet.left_out.items())
+            reasons = ", ".join(f"{n:,} {reason}" for reason, n in sheet.left_out.items())
             raise DataError(
-                f"{name}: no flow in this JSON ({found or 'no record'}); expected Zeek's conn log "
-                "or flow events of Suricata's EVE, one record a line, or a CSV file"
+                f"{name}: no flow in this JSON ({reasons or 'no record'}); expected Zeek's conn "
+                "log or flow events of Suricata's EVE, one record a line, or a CSV file"
             )
         yield sheet
 
@@ -294,8 +294,8 @@ def remarks_of(sheets: Iterable[Sheet]) -> list[str]:
     left_out: Counter[tuple[str, str]] = Counter()
     for sheet in sheets:
         remarks.update(dict.fromkeys(f"{sheet.name}: {remark}" for remark in sheet.remarks))
-        left_out.update({(sheet.name, what): n for what, n in sheet.left_out.items()})
-    lines = (f"{name}: left out {n:,} {what}" for (name, what), n in left_out.items())
+        left_out.update({(sheet.name, reason): n for reason, n in sheet.left_out.items()})
+    lines = (f"{name}: left out {n:,} {reason}" for (name, reason), n in left_out.items())
     return [*remarks, *lines]
 
 
@@ -333,13 +333,13 @@ def _sheet(
         return _records(name, body, 1, None)
     units: Units | None = None
     line = 1
-    if found := _UNITS.match(body):
-        said = found[1].decode(errors="replace")
-        if said not in ("nic", "source"):
+    if match := _UNITS.match(body):
+        units_name = match[1].decode(errors="replace")
+        if units_name not in ("nic", "source"):
             raise DataError(
-                f"{name}, line 1: expected n3ic-units: nic or source, got {printable(said)!r}"
+                f"{name}, line 1: expected n3ic-units: nic or source, got {printable(units_name)!r}"
             )
-        units, line, body = cast(Units, said), 2, body[found.end() :]
+        units, line, body = cast(Units, units_name), 2, body[match.end() :]
     _check_text(name, body, line)
     zeek = body.startswith((b"#separator", b"#fields\t")) and _ZEEK_FIELDS.search(body)
     blanks = False
@@ -371,7 +371,7 @@ def _plain(sheet: Sheet, decimal: Mark | None) -> Sheet:
     """
     if sheet.zeek or sheet.units == "nic" or not sheet.first:
         return sheet
-    found = plain_numbers(
+    plain_table = plain_numbers(
         sheet.name,
         sheet.body,
         sheet.separator,
@@ -380,31 +380,36 @@ def _plain(sheet: Sheet, decimal: Mark | None) -> Sheet:
         known=decimal,
     )
     columns = {
-        mark: [sheet.first[i] for i, of in found.changed.items() if of == mark] for mark in ",."
+        mark: [sheet.first[i] for i, of in plain_table.changed.items() if of == mark]
+        for mark in ",."
     }
     remarks = tuple(
-        f"the decimal mark is a {what}, marks between thousands are dropped, in {', '.join(some)}"
-        for (mark, some), what in zip(columns.items(), ("comma", "point"), strict=True)
-        if some
+        f"the decimal mark is a {mark_name}, marks between thousands are dropped, in "
+        f"{', '.join(column_names)}"
+        for (mark, column_names), mark_name in zip(columns.items(), ("comma", "point"), strict=True)
+        if column_names
     )
     return replace(
-        sheet, body=found.body, decimal=found.decimal, remarks=(*sheet.remarks, *remarks)
+        sheet,
+        body=plain_table.body,
+        decimal=plain_table.decimal,
+        remarks=(*sheet.remarks, *remarks),
     )
 
 
 def _records(name: str, body: bytes, line: int, before: Sheet | None) -> Sheet:
     """Flow records in JSON as a sheet; without names while no record was a flow."""
     known = before.first if before else ()
-    found = flow_records(name, body, line, known)
-    if known or not found.names:
-        text, head = found.body, b""
+    records = flow_records(name, body, line, known)
+    if known or not records.names:
+        text, head = records.body, b""
     else:
-        head = _line(found.names, ",")
-        text, line = head + found.body, line - 1
-    left_out = Counter(found.left_out)
+        head = _line(records.names, ",")
+        text, line = head + records.body, line - 1
+    left_out = Counter(records.left_out)
     if before is not None and not known:  # it was not handed on
         left_out.update(before.left_out)
-    return Sheet(name, text, ",", found.names, line=line, continued=bool(known), records=True,
+    return Sheet(name, text, ",", records.names, line=line, continued=bool(known), records=True,
                  left_out=left_out)  # fmt: skip
 
 
@@ -414,17 +419,17 @@ def _bare(sheet: Sheet) -> Sheet | None:
         not c[:1].isdigit() and c[:1] not in "+-.:" for c in sheet.first if c
     ):
         return None
-    some = sheet.body[:_LOOKED_AT]
-    some = some[: some.rfind(b"\n") + 1] or some
-    head = csv.reader(some.decode(errors="replace").splitlines(), delimiter=sheet.separator)
+    beginning = sheet.body[:_LOOKED_AT]
+    beginning = beginning[: beginning.rfind(b"\n") + 1] or beginning
+    head = csv.reader(beginning.decode(errors="replace").splitlines(), delimiter=sheet.separator)
     try:
         rows = [row for row in head if row][1:]
     except csv.Error:
         return None
-    found = names_without_header(sheet.first, rows)
-    if found is None:
+    bare_names = names_without_header(sheet.first, rows)
+    if bare_names is None:
         return None
-    names, layout = found
+    names, layout = bare_names
     columns = f"those of {layout}" if layout else f"column_1 to column_{len(names)}"
     remark = f"no names in the first line: the columns are {columns}"
     more = "" if layout else "; write a line of names above to say what they are"
@@ -448,9 +453,9 @@ def _without_headers(body: bytes, header: bytes, begin: int = 0) -> tuple[bytes,
     if not header or body.find(header, begin) < 0:
         return body, {}
     # files that are joined may begin with a byte order mark, or a line of units
-    said = rb"(?m)^(?:\xef\xbb\xbf)?" + re.escape(header) + rb"[ \t]*\r?$"
-    rest, count = re.compile(said).subn(b"", body[begin:])
-    return body[:begin] + rest, {_REPEATED: count} if count else {}
+    pattern = rb"(?m)^(?:\xef\xbb\xbf)?" + re.escape(header) + rb"[ \t]*\r?$"
+    remainder, count = re.compile(pattern).subn(b"", body[begin:])
+    return body[:begin] + remainder, {_REPEATED: count} if count else {}
 
 
 def _zeek_lines(body: bytes, *, blanks: bool) -> bytes:
@@ -526,21 +531,21 @@ def check_header(
     missing = [c for c in required if c not in names]
     where = f"{sheet.name}, {sheet.row} {1 if sheet.units is None else 2}"
     if comma and sheet.separator != ",":
-        seen = SEPARATORS[sheet.separator]
+        separator = SEPARATORS[sheet.separator]
         raise DataError(
-            f"{where}: columns are separated by a {seen} ({sheet.separator!r}), expected a comma; "
-            "save the table with commas"
+            f"{where}: columns are separated by a {separator} ({sheet.separator!r}), expected a "
+            "comma; save the table with commas"
         )
     if missing:
         listed = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
-        what = "column" if len(missing) == 1 else "columns"
+        noun = "column" if len(missing) == 1 else "columns"
         raise DataError(
-            f"{where}: {len(missing)} {what} missing: {listed}; {did_you_mean(missing[0], names)}"
+            f"{where}: {len(missing)} {noun} missing: {listed}; {did_you_mean(missing[0], names)}"
             "the header must name each"
         )
-    twice = sorted({n for n in names if n and names.count(n) > 1})
-    if twice:
-        raise DataError(f"{where}: column {twice[0]!r} comes twice; keep one")
+    repeated = sorted({n for n in names if n and names.count(n) > 1})
+    if repeated:
+        raise DataError(f"{where}: column {repeated[0]!r} comes twice; keep one")
 
 
 def parse_sheet(
@@ -570,14 +575,14 @@ def parse_sheet(
     Raises:
         DataError: a line has too few or too many cells, or a cell is not a valid number.
     """
-    wanted = Wanted(tuple(names), frozenset(numeric), frozenset(text), frozenset(whole),
+    columns = Wanted(tuple(names), frozenset(numeric), frozenset(text), frozenset(whole),
                      frozenset(blank_is_zero), frozenset(gaps))  # fmt: skip
-    cells = None if sheet.memory is None else sheet.memory.cells(wanted)
+    cells = None if sheet.memory is None else sheet.memory.cells(columns)
     if cells is None:
         sheet = sheet.as_text()
         # A separator or a line end may be hidden in quotes, which the fast path does not parse.
-        fast = None if b'"' in sheet.body else _parse_fast(sheet, header, wanted)
-        cells = fast or _parse_carefully(sheet, header, wanted)
+        fast = None if b'"' in sheet.body else _parse_fast(sheet, header, columns)
+        cells = fast or _parse_carefully(sheet, header, columns)
     if not cells.rows and not sheet.continued:
         raise DataError(f"{sheet.name}: a header and no rows; expected one flow a line")
     return cells
@@ -595,19 +600,21 @@ class Wanted:
     gaps: frozenset[str]
 
 
-def _parse_fast(sheet: Sheet, header: bool, wanted: Wanted) -> Cells | None:
+def _parse_fast(sheet: Sheet, header: bool, wanted_columns: Wanted) -> Cells | None:
     """Parse by Arrow; return None if a cell or line is invalid or needs a closer look."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
     unique = [
-        n if n in wanted.numeric or n in wanted.text else f"\0{i}"  # no header has a NUL
-        for i, n in enumerate(wanted.names)
+        n
+        if n in wanted_columns.numeric or n in wanted_columns.text
+        else f"\0{i}"  # no header has a NUL
+        for i, n in enumerate(wanted_columns.names)
     ]
     included = [n for n in unique if not n.startswith("\0")]
-    types = {n: pa.dictionary(pa.int32(), pa.string()) for n in wanted.text}
+    types = {n: pa.dictionary(pa.int32(), pa.string()) for n in wanted_columns.text}
     if b"0x" in sheet.body or b"0X" in sheet.body:  # Arrow would accept hexadecimal integers
-        types |= dict.fromkeys(wanted.numeric, pa.float64())
+        types |= dict.fromkeys(wanted_columns.numeric, pa.float64())
     try:
         table = arrow.read_csv(
             pa.BufferReader(sheet.body),
@@ -618,7 +625,7 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: Wanted) -> Cells | None:
             convert_options=arrow.ConvertOptions(
                 column_types=types,
                 include_columns=included,
-                null_values=["", " ", *(sorted(NO_NUMBER) if wanted.gaps else ())],
+                null_values=["", " ", *(sorted(NO_NUMBER) if wanted_columns.gaps else ())],
                 strings_can_be_null=False,
             ),
         )
@@ -629,17 +636,17 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: Wanted) -> Cells | None:
     texts: dict[str, TextColumn] = {}
     for name in included:
         column = table[name].combine_chunks()
-        if name in wanted.text:
+        if name in wanted_columns.text:
             codes = column.indices.to_numpy().astype(np.intp)
             texts[name] = TextColumn(tuple(t.strip() for t in column.dictionary.to_pylist()), codes)
             continue
-        if (values := numbers_of(column, name, wanted)) is None:
+        if (values := numbers_of(column, name, wanted_columns)) is None:
             return None
         numbers[name] = values
     return Cells(table.num_rows, numbers, texts)
 
 
-def numbers_of(column: Any, name: str, wanted: Wanted) -> Numbers | None:
+def numbers_of(column: Any, name: str, columns: Wanted) -> Numbers | None:
     """An Arrow array as numbers; None if a cell is not valid in that column."""
     import pyarrow as pa
 
@@ -647,16 +654,16 @@ def numbers_of(column: Any, name: str, wanted: Wanted) -> Numbers | None:
     if not (blank or pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return None
     if column.null_count:
-        if name not in wanted.gaps and name not in wanted.blank_is_zero:
+        if name not in columns.gaps and name not in columns.blank_is_zero:
             return None
         column = column.cast(pa.int64()) if blank else column
-        if name in wanted.gaps:
+        if name in columns.gaps:
             column = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
         else:
             column = column.fill_null(0)
     values = column.to_numpy()
-    sound = values.dtype.kind != "f" or name in wanted.gaps
-    return values if sound or _all_fit(values, name in wanted.whole) else None
+    sound = values.dtype.kind != "f" or name in columns.gaps
+    return values if sound or _all_fit(values, name in columns.whole) else None
 
 
 def _all_fit(values: NDArray[np.float64], whole: bool) -> bool:
@@ -671,8 +678,8 @@ def _gap(cell: str) -> float | None:
     """NaN or infinity, if a cell means one."""
     if cell.lower() in _NO_NUMBER_LOWER:
         return float("nan")
-    sign, rest = (-1, cell[1:]) if cell[:1] == "-" else (1, cell.removeprefix("+"))
-    return sign * float("inf") if rest.lower() in ("inf", "infinity") else None
+    sign, number = (-1, cell[1:]) if cell[:1] == "-" else (1, cell.removeprefix("+"))
+    return sign * float("inf") if number.lower() in ("inf", "infinity") else None
 
 
 def _complaint(cell: str, whole: bool) -> str:
@@ -685,33 +692,35 @@ def _complaint(cell: str, whole: bool) -> str:
     return ""
 
 
-def _parse_carefully(sheet: Sheet, header: bool, wanted: Wanted) -> Cells:
+def _parse_carefully(sheet: Sheet, header: bool, columns: Wanted) -> Cells:
     """Parse cell by cell, up to the first error, which is reported with its position."""
-    numbers = {n: (i, array("d")) for i, n in enumerate(wanted.names) if n in wanted.numeric}
+    numbers = {n: (i, array("d")) for i, n in enumerate(columns.names) if n in columns.numeric}
     texts = {
-        n: (i, array("q"), dict[str, int]()) for i, n in enumerate(wanted.names) if n in wanted.text
+        n: (i, array("q"), dict[str, int]())
+        for i, n in enumerate(columns.names)
+        if n in columns.text
     }
     rows = 0
     for line, row in sheet.rows(header):
-        if len(row) != len(wanted.names):
+        if len(row) != len(columns.names):
             raise DataError(
                 f"{sheet.name}, {sheet.row} {line}: {len(row)} cells, "
-                f"expected {len(wanted.names)}; the line is cut short or has a stray separator"
+                f"expected {len(columns.names)}; the line is cut short or has a stray separator"
             )
         for name, (i, values) in numbers.items():
             cell = row[i].strip()
-            if not cell and name in wanted.blank_is_zero:
+            if not cell and name in columns.blank_is_zero:
                 values.append(0.0)
                 continue
-            if name in wanted.gaps and (gap := _gap(cell)) is not None:
+            if name in columns.gaps and (gap := _gap(cell)) is not None:
                 values.append(gap)
                 continue
-            if expected := _complaint(cell, name in wanted.whole):
-                expected = "a number" if name in wanted.gaps else expected
-                got = f"got {printable(cell)!r}" if cell else "got a blank"
+            if expected := _complaint(cell, name in columns.whole):
+                expected = "a number" if name in columns.gaps else expected
+                actual = f"got {printable(cell)!r}" if cell else "got a blank"
                 raise DataError(
                     f"{sheet.name}, {sheet.row} {line}, column {name!r}: expected {expected}, "
-                    f"{got}; "
+                    f"{actual}; "
                     "correct the cell or remove the line"
                 )
             values.append(float(cell))

@@ -20,9 +20,9 @@ DataSource = str | Path | Sheet | Sequence[str | Path]
 """What a table is read from: one or several files or folders, or a table in memory."""
 
 
-def find_sources(given: DataSource, suffixes: tuple[str, ...]) -> Sequence[Path | Sheet]:
+def find_sources(source: DataSource, suffixes: tuple[str, ...]) -> Sequence[Path | Sheet]:
     """What :func:`open_sheets` opens: a sheet itself, or the files of :func:`.find_tables`."""
-    return [given] if isinstance(given, Sheet) else find_tables(given, suffixes)
+    return [source] if isinstance(source, Sheet) else find_tables(source, suffixes)
 
 
 @dataclass(frozen=True)

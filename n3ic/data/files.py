@@ -91,11 +91,11 @@ def find_tables(
     Raises:
         DataError: a path does not exist, or a folder holds no table file.
     """
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
-    if not given:
+    names = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not names:
         raise DataError("no file was given: name a file or a folder")
-    found: list[Path] = []
-    for path in map(Path, given):
+    files: list[Path] = []
+    for path in map(Path, names):
         try:
             if path.is_dir():
                 inside = sorted(p for p in path.rglob("*") if _is_table(p, suffixes))
@@ -104,18 +104,18 @@ def find_tables(
                         f"{path}: no table in this folder; expected files that end in "
                         f"{', '.join(suffixes)}, plain or with {', '.join(PACKED_SUFFIXES)}"
                     )
-                found += inside
+                files += inside
             elif path.is_file():
-                found.append(path)
+                files.append(path)
             elif path.exists():
                 raise DataError(f"{path}: neither a file nor a folder")
             else:
                 raise DataError(f"{path}: no such file or folder")
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(found) > MAX_FILES:
-        raise DataError(f"{len(found)} files, at most {MAX_FILES} are read: name fewer")
-    return list(dict.fromkeys(found))  # a file that is named twice is read once
+    if len(files) > MAX_FILES:
+        raise DataError(f"{len(files)} files, at most {MAX_FILES} are read: name fewer")
+    return list(dict.fromkeys(files))  # a file that is named twice is read once
 
 
 def _is_table(path: Path, known: tuple[str, ...]) -> bool:
@@ -227,8 +227,8 @@ def first_bytes(path: str | Path) -> bytes:
 class _Joined(io.BufferedIOBase):
     """A stream whose first bytes were already read to detect its format."""
 
-    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
-        self._head, self._rest = head, rest
+    def __init__(self, head: bytes, tail: IO[bytes]) -> None:
+        self._head, self._rest = head, tail
 
     def readable(self) -> bool:
         return True
@@ -249,10 +249,11 @@ def checked_text(name: str, data: bytes) -> bytes:
     if not data.strip():
         raise DataError(f"{name}: the file is empty")
     head = _BLANKS.sub(b"", data[:64])  # JSON may have blanks between its first brackets
-    for magic, what in _FOREIGN.items():
-        if data.startswith(magic) or (what == "JSON" and head.startswith(magic)):
+    for magic, format_name in _FOREIGN.items():
+        if data.startswith(magic) or (format_name == "JSON" and head.startswith(magic)):
             raise DataError(
-                f"{name}: this is {what}; expected a CSV file in UTF-8: save the table as one"
+                f"{name}: this is {format_name}; expected a CSV file in UTF-8: save the table as "
+                "one"
             )
     if data[257:262] == b"ustar":  # the signature of tar is in the middle of its header
         raise DataError(f"{name}: this is a tar archive; unpack it and name the CSV files")

@@ -90,12 +90,12 @@ def _parsed(where: str, raw: bytes) -> dict[str, Any]:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         out = dict(pairs)
         if len(out) < len(pairs):
-            twice = next(key for key, n in Counter(k for k, _ in pairs).items() if n > 1)
-            raise DataError(f"{where}: the key {printable(twice)!r} comes twice; keep one")
+            repeated = next(key for key, n in Counter(k for k, _ in pairs).items() if n > 1)
+            raise DataError(f"{where}: the key {printable(repeated)!r} comes twice; keep one")
         return out
 
     try:
-        found = json.loads(
+        record = json.loads(
             raw, object_pairs_hook=once, parse_int=str, parse_float=str, parse_constant=str
         )
     except RecursionError as error:
@@ -105,9 +105,9 @@ def _parsed(where: str, raw: bytes) -> dict[str, Any]:
             f"{where}: expected one JSON object a line, as Zeek and Suricata write them ({error}); "
             "the line is cut short, or the object spans several lines"
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise DataError(f"{where}: expected a JSON object, got {printable(raw.decode()[:40])}")
-    return found
+    return record
 
 
 def _other_kind(record: Mapping[str, Any]) -> str | None:
@@ -132,7 +132,7 @@ def _flat(
     """
     if depth > _DEEPEST:
         raise DataError(f"{where}: more than {_DEEPEST} levels of JSON; expected a flow record")
-    seen = set()
+    names = set()
     for key, value in record.items():
         cells = (
             _flat(where, value, f"{prefix}{key}.", depth + 1)
@@ -140,9 +140,9 @@ def _flat(
             else [(f"{prefix}{key}", _cell(value))]
         )
         for full, cell in cells:
-            if full in seen:
+            if full in names:
                 raise DataError(f"{where}: the key {printable(full)!r} comes twice; keep one")
-            seen.add(full)
+            names.add(full)
             yield full, cell
 
 

@@ -144,17 +144,17 @@ def _features_of_file(
     known = name in plugins.names("n3ic.datasets")
     if units == "nic" or not known or str(path) == STANDARD_INPUT or not Path(path).exists():
         return None
-    wanted = model.input.features
-    if (found := data_set(name).file_features(Path(path), wanted, model.meter)) is None:
+    names = model.input.features
+    if (content := data_set(name).file_features(Path(path), names, model.meter)) is None:
         return None
-    if missing := [feature for feature in wanted if feature not in found.features]:
+    if missing := [feature for feature in names if feature not in content.features]:
         raise DataError(
             f"{path}: these flows of {name} give no {missing[0]}, which the model reads; "
-            f"they give {', '.join([*found.features][:8])}, ..."
+            f"they give {', '.join([*content.features][:8])}, ..."
         )
-    if line := other_meter(str(path), found.meter, model.meter, wanted):
+    if line := other_meter(str(path), content.meter, model.meter, names):
         warnings.warn(line, N3icWarning, stacklevel=2)
-    return {feature: found.features[feature] for feature in wanted}
+    return {feature: content.features[feature] for feature in names}
 
 
 def _stream_text(
@@ -194,7 +194,7 @@ def _read_sheets(
     for line in remarks_of([replace(first, remarks=remarks, left_out=left_out)]):
         warnings.warn(line, N3icWarning, stacklevel=2)
     if changed:
-        cells = "; ".join(f"{what}: {n:,} cells" for what, n in sorted(changed.items()))
+        cells = "; ".join(f"{reason}: {n:,} cells" for reason, n in sorted(changed.items()))
         warnings.warn(f"{first.name}: {cells}", N3icWarning, stacklevel=2)
 
 
@@ -231,17 +231,17 @@ def _reader(
         raise DataError(
             f"{sheet.name}: its numbers are a NIC's integers; leave the data set {dataset} out"
         )
-    named = _own_data_set(model) if dataset is None else data_set(dataset)
-    if named is None:
+    dataset_used = _own_data_set(model) if dataset is None else data_set(dataset)
+    if dataset_used is None:
         check_header(sheet, sheet.first, features)
         return lambda part: _read_plain(part, model, units)
-    return read_as(named)
+    return read_as(dataset_used)
 
 
-def _agreed(name: str, asked: Units | None, said: Units | None) -> Units | None:
-    if asked and said and asked != said:
-        raise DataError(f"{name}: the table says that its units are {said}, not {asked}")
-    return asked or said
+def _agreed(name: str, typed: Units | None, stated: Units | None) -> Units | None:
+    if typed and stated and typed != stated:
+        raise DataError(f"{name}: the table says that its units are {stated}, not {typed}")
+    return typed or stated
 
 
 def _is_plain(sheet: Sheet, features: Iterable[str]) -> bool:
@@ -444,11 +444,11 @@ def _write_parquet(stream: IO[bytes], chunks: Iterator[Columns], units: Units) -
     import pyarrow.parquet as pq
 
     first = next(chunks)
-    said = pa.table(dict(first)).schema.with_metadata({UNITS_KEY: units})
+    schema = pa.table(dict(first)).schema.with_metadata({UNITS_KEY: units})
     rows = 0
-    with pq.ParquetWriter(stream, said) as writer:
+    with pq.ParquetWriter(stream, schema) as writer:
         for chunk in chain([first], chunks):
-            table = pa.table(dict(chunk), schema=said)
+            table = pa.table(dict(chunk), schema=schema)
             writer.write_table(table)
             rows += table.num_rows
     return rows

@@ -87,21 +87,21 @@ def plain_numbers(
     columns = _texts(body, separator, len(names), header)
     if columns is None:
         return plain  # the parser says what is wrong
-    found = [_ColumnMarks.of(column) for column in columns]
-    shown = {one.only for one in found if one.only and one.strong}
-    decimal = known if len(shown) != 1 else next(iter(shown))
+    column_marks = [_ColumnMarks.of(column) for column in columns]
+    certain_marks = {marks.only for marks in column_marks if marks.only and marks.strong}
+    decimal = known if len(certain_marks) != 1 else next(iter(certain_marks))
     changed: dict[int, Mark] = {}
-    for i, one in enumerate(found):
-        mark = one.only or (decimal if one.both else None)
-        if one.both and mark is None:
+    for i, marks in enumerate(column_marks):
+        mark = marks.only or (decimal if marks.both else None)
+        if marks.both and mark is None:
             raise DataError(
-                f"{name}, column {names[i]!r}: {one.example!r} is "
-                f"{one.example.translate(_PLAIN[','])} if the comma is the decimal mark, and "
-                f"{one.example.translate(_PLAIN['.'])} if the point is; no column tells which: "
+                f"{name}, column {names[i]!r}: {marks.example!r} is "
+                f"{marks.example.translate(_PLAIN[','])} if the comma is the decimal mark, and "
+                f"{marks.example.translate(_PLAIN['.'])} if the point is; no column tells which: "
                 'say decimal = "," or decimal = "." under [table] of columns.toml beside the data '
                 "or in --description FILE, or write numbers without marks between thousands"
             )
-        if mark is not None and one.rewrite(mark):
+        if mark is not None and marks.rewrite(mark):
             changed[i] = mark
     if not changed:
         return PlainNumbers(body, decimal, {})

@@ -40,16 +40,16 @@ def units_of(name: str, schema: pa.Schema) -> Units | None:
     Raises:
         DataError: the named unit is unknown.
     """
-    said = (schema.metadata or {}).get(UNITS_KEY, b"").decode(errors="replace")
-    if said not in ("", "nic", "source"):
-        raise DataError(f"{name}: n3ic-units is nic or source, got {printable(said)!r}")
-    return cast(Units | None, said or None)
+    units = (schema.metadata or {}).get(UNITS_KEY, b"").decode(errors="replace")
+    if units not in ("", "nic", "source"):
+        raise DataError(f"{name}: n3ic-units is nic or source, got {printable(units)!r}")
+    return cast(Units | None, units or None)
 
 
 def parquet_sheets(
     name: str,
     file: IO[bytes],
-    wanted: Collection[str] | None = None,
+    columns: Collection[str] | None = None,
     *,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Iterator[Sheet]:
@@ -58,7 +58,7 @@ def parquet_sheets(
     Args:
         name: the file, for messages.
         file: the Parquet file; seekable.
-        wanted: columns to read; other columns read as blank. None for all.
+        columns: columns to read; other columns read as blank. None for all.
         chunk_rows: rows of a sheet; bounds the memory.
 
     Raises:
@@ -77,7 +77,7 @@ def parquet_sheets(
             if not batch.num_rows:
                 continue
             columns = [
-                column if wanted is None or n in wanted else pa.nulls(len(column))
+                column if columns is None or n in columns else pa.nulls(len(column))
                 for n, column in zip(names, batch.columns, strict=True)
             ]
             body = (b"" if start else header.getvalue().encode()) + delimited_text(columns)

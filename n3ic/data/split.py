@@ -93,14 +93,14 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
         hold = round(cut * (1 - VALIDATION_SHARE))
         return Split(every[:hold], every[hold:cut], every[cut:])
     if protocol == "partition":
-        assert table.partition is not None  # noqa: S101 - protocols_of said so
-        rest, test = every[table.partition == "train"], every[table.partition == "test"]
+        assert table.partition is not None  # noqa: S101 - protocols_of checks it
+        training_rows, test = every[table.partition == "train"], every[table.partition == "test"]
     elif protocol == "conversation":
         tested = conversation_folds(table) == seed % CONVERSATION_FOLDS
-        rest, test = every[~tested], every[tested]
+        training_rows, test = every[~tested], every[tested]
     else:
-        rest, test = _by_flow(table, every, TEST_SHARE, seed)
-    train, validation = _by_flow(table, rest, VALIDATION_SHARE, seed + 1)
+        training_rows, test = _by_flow(table, every, TEST_SHARE, seed)
+    train, validation = _by_flow(table, training_rows, VALIDATION_SHARE, seed + 1)
     return Split(train, validation, test)
 
 
@@ -113,8 +113,8 @@ def _by_flow(
     of = table.flow[rows]
     first = rows[np.unique(of, return_index=True)[1]]
     _, small = stratified(first, table.label[first], share, seed)
-    held = np.isin(of, table.flow[small])
-    return rows[~held], rows[held]
+    in_small = np.isin(of, table.flow[small])
+    return rows[~in_small], rows[in_small]
 
 
 def conversation_folds(table: FlowTable) -> NDArray[np.int64]:
@@ -152,12 +152,12 @@ def stratified(
         The larger and the smaller part, sorted.
     """
     rng = np.random.default_rng(seed)
-    taken = []
+    selections = []
     for c in np.unique(label):
         # Per class, so that a rare class keeps its share in both parts.
         rows = rng.permutation(index[label == c])
-        taken.append(rows[: round(len(rows) * share)])
-    small = np.sort(np.concatenate(taken))
+        selections.append(rows[: round(len(rows) * share)])
+    small = np.sort(np.concatenate(selections))
     return np.setdiff1d(index, small, assume_unique=True), small
 
 
@@ -169,9 +169,9 @@ def seen_in_training(
 
     flows = arrow_table(table)
     tested = flows.take(test).append_column(_ROW, pa.array(np.arange(len(test))))
-    seen = tested.join(flows.take(train), keys=flows.column_names, join_type="left semi")
+    repeated = tested.join(flows.take(train), keys=flows.column_names, join_type="left semi")
     out = np.zeros(len(test), dtype=np.bool_)
-    out[seen[_ROW].to_numpy()] = True
+    out[repeated[_ROW].to_numpy()] = True
     return out
 
 

@@ -71,11 +71,11 @@ def predict_stream(
         chunks = _read_ahead(chunks)
     with _open(sink) as out:
         for chunk in chunks:
-            lines, found = csv_lines(model, chunk, rows, names)
+            lines, chunk_counts = csv_lines(model, chunk, rows, names)
             if not rows:  # a table that cannot be read leaves no header behind
                 out.write(b",".join(map(csv_cell, header)) + b"\n")
             out.write(lines)
-            counts += found
+            counts += chunk_counts
             rows = int(counts.sum())
             if progress is not None:
                 progress(rows, chunk)

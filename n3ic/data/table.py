@@ -161,10 +161,11 @@ class FlowTable(Displayed):
         of_card = ("feature", "meaning", "on a NIC", "unit", "bits", "least", "largest")
         kind = " (synthetic)" if self.synthetic else ""
         many = len(self.classes)
-        said = ", ".join(f"{name} {count}" for name, count, _ in shares[:_CLASSES])
+        class_text = ", ".join(f"{name} {count}" for name, count, _ in shares[:_CLASSES])
         more = f" and {many - _CLASSES} more" if many > _CLASSES else ""
         return View(
-            f"{self.name}{kind}: {len(self):,} flows, {len(self.catalogue)} features, {said}{more}",
+            f"{self.name}{kind}: {len(self):,} flows, {len(self.catalogue)} features, "
+            f"{class_text}{more}",
             (
                 TextTable("classes", ("class", "flows", "share"), shares),
                 TextTable("features", of_card, tuple(columns), left=4),
@@ -231,13 +232,13 @@ class FlowTable(Displayed):
 
     def only(self, names: Iterable[str]) -> FlowTable:
         """The table with some of its features, in its own order."""
-        kept, of = {*names}, self.features
+        selected, of = {*names}, self.features
         return replace(
             self,
-            features=of.only(kept)
+            features=of.only(selected)
             if isinstance(of, NarrowColumns)
-            else {name: column for name, column in of.items() if name in kept},
-            catalogue=tuple(f for f in self.catalogue if f.name in kept),
+            else {name: column for name, column in of.items() if name in selected},
+            catalogue=tuple(f for f in self.catalogue if f.name in selected),
         )
 
     def matrix(self, names: tuple[str, ...] | list[str]) -> NDArray[np.int64]:
@@ -247,6 +248,6 @@ class FlowTable(Displayed):
         return np.stack([self.features[name] for name in names], axis=1)
 
 
-def _sources(found: tuple[SourceFile, ...]) -> tuple[TextTable, ...]:
-    rows = tuple((s.path, s.identity, f"{s.rows:,}") for s in found)
+def _sources(files: tuple[SourceFile, ...]) -> tuple[TextTable, ...]:
+    rows = tuple((s.path, s.identity, f"{s.rows:,}") for s in files)
     return (TextTable("files", ("file", "what it is", "flows"), rows, left=2),) if rows else ()

@@ -38,31 +38,31 @@ def meter_of(table: str | Path) -> MeterSpec | None:
     """
     try:
         if is_parquet(table):
-            said = _metadata(table).get(METER_KEY)
-            return None if said is None else MeterSpec.from_json(said, str(table))
-        beside = meter_file(table)
-        if not beside.is_file():
+            text = _metadata(table).get(METER_KEY)
+            return None if text is None else MeterSpec.from_json(text, str(table))
+        file = meter_file(table)
+        if not file.is_file():
             return None
-        with beside.open("rb") as stream:
-            return MeterSpec.from_json(stream.read(MAX_BYTES), str(beside))
+        with file.open("rb") as stream:
+            return MeterSpec.from_json(stream.read(MAX_BYTES), str(file))
     except OSError as error:
         raise DataError(f"{table}: cannot be read: {error.strerror or error}") from error
 
 
 def other_meter(
-    name: str, own: MeterSpec | None, wanted: MeterSpec | None, features: Iterable[str]
+    name: str, own: MeterSpec | None, expected: MeterSpec | None, features: Iterable[str]
 ) -> str:
     """A sentence if flows were metered differently from a model's; empty if not, or if unknown.
 
     Args:
         name: what the flows are called.
         own: the meter of the flows.
-        wanted: the meter of the model.
+        expected: the meter of the model.
         features: what the model reads.
     """
-    if own is None or wanted is None or wanted.agrees(own, tuple(features)):
+    if own is None or expected is None or expected.agrees(own, tuple(features)):
         return ""
-    return f"{name} was metered differently from the model's flows: {own}; not {wanted}"
+    return f"{name} was metered differently from the model's flows: {own}; not {expected}"
 
 
 def _metadata(table: str | Path) -> dict[bytes, bytes]:

@@ -60,8 +60,8 @@ def scaled(
     for name, exponent in powers(table, names).items():
         values = out[name]
         largest = min((1 << table.feature(name).bits) - 1, UINT32_MAX)
-        grown = np.clip(np.rint(values * np.power(factor, float(exponent))), values > 0, largest)
-        out[name] = np.where(values < largest, grown, values).astype(np.int64)
+        products = np.clip(np.rint(values * np.power(factor, float(exponent))), values > 0, largest)
+        out[name] = np.where(values < largest, products, values).astype(np.int64)
     return out
 
 
@@ -83,9 +83,9 @@ def with_time_scales(table: FlowTable, most: float, seed: int) -> FlowTable:
         return table
     rng = np.random.default_rng((seed, _FACTORS))
     copies = scaled(table, names, most ** rng.uniform(-1.0, 1.0, len(table)))
-    twice = table.rows(np.tile(np.arange(len(table)), 2))
+    doubled = table.rows(np.tile(np.arange(len(table)), 2))
     return replace(
-        twice, features={n: np.concatenate([table.features[n], copies[n]]) for n in names}
+        doubled, features={n: np.concatenate([table.features[n], copies[n]]) for n in names}
     )
 
 

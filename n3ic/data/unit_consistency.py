@@ -64,7 +64,7 @@ def contradiction(
         sheets: the tables, of one layout.
         names: names of their columns.
         units: units of the columns of numbers.
-        settled: columns whose unit the user has said, which are not questioned.
+        settled: columns whose unit the user named; these are not checked.
     """
     times = [n for n in names if units.get(n) in TIME_UNITS and n not in settled]
     durations = [n for n in times if _DURATION.fullmatch(n)]
@@ -75,32 +75,32 @@ def contradiction(
     }
     if not durations or not (rates or gaps):
         return None
-    wanted = {*durations, *rates, *gaps, *counts["packet"], *counts["byte"]}
-    cells = _sample(sheets, names, wanted)
+    columns = {*durations, *rates, *gaps, *counts["packet"], *counts["byte"]}
+    cells = _sample(sheets, names, columns)
     seconds = {n: cells[n] * TIME_UNITS[units[n]] for n in {*durations, *gaps}}
     for duration in durations:
-        found = (
+        candidates = (
             *_by_rates(duration, units, rates, counts, cells, seconds[duration]),
             *_by_gaps(duration, gaps, counts["packet"], cells, seconds),
         )
-        for factor, evidence in found:
-            held = TIME_UNITS[units[duration]] / factor
-            other = next((u for u, s in TIME_UNITS.items() if abs(s / held - 1) < 0.01), "")
+        for factor, evidence in candidates:
+            unit_seconds = TIME_UNITS[units[duration]] / factor
+            other = next((u for u, s in TIME_UNITS.items() if abs(s / unit_seconds - 1) < 0.01), "")
             if other:
                 return Contradiction(duration, units[duration], other, evidence)
     return None
 
 
 def _sample(
-    sheets: Sequence[Sheet], names: Sequence[str], wanted: Collection[str]
+    sheets: Sequence[Sheet], names: Sequence[str], columns: Collection[str]
 ) -> Mapping[str, Values]:
     """Evenly spread rows of some columns; NaN for a cell without a number."""
     read = [
-        parse_sheet(sheet, [n if n in wanted else "" for n in names], header=True,
-                    numeric=wanted, gaps=wanted).numbers
+        parse_sheet(sheet, [n if n in columns else "" for n in names], header=True,
+                    numeric=columns, gaps=columns).numbers
         for sheet in sheets
     ]  # fmt: skip
-    whole = {n: np.concatenate([part[n] for part in read]).astype(np.float64) for n in wanted}
+    whole = {n: np.concatenate([part[n] for part in read]).astype(np.float64) for n in columns}
     rows = len(next(iter(whole.values())))
     return {n: column[:: max(1, rows // _ROWS)] for n, column in whole.items()}
 
@@ -123,7 +123,7 @@ def _by_rates(
         for total, values in _totals(counts[counted], cells):
             factor, share, rows = _off(product, values)
             if factor not in (0.0, 1.0):
-                yield factor, _told(f"{rate} times {duration}", factor, total, share, rows)
+                yield factor, _ratio_text(f"{rate} times {duration}", factor, total, share, rows)
             if factor:
                 break
         else:
@@ -138,8 +138,10 @@ def _too_few(rate: str, duration: str, product: Values) -> Iterator[tuple[float,
         return
     step = next((s for s in (1e-3, 1e-6, 1e-9) if np.median(positive) / s >= 0.99), 0.0)
     if step:
-        said = f"{rate} times {duration} is less than {_IMPOSSIBLE:g} packets in nearly all rows"
-        yield step, said
+        statement = (
+            f"{rate} times {duration} is less than {_IMPOSSIBLE:g} packets in nearly all rows"
+        )
+        yield step, statement
 
 
 def _by_gaps(
@@ -156,8 +158,8 @@ def _by_gaps(
         for total, values in _totals(packets, cells):
             factor, share, rows = _off(seconds[duration], seconds[gap] * (values - 1))
             if factor not in (0.0, 1.0):
-                what = f"{gap} times ({total} - 1)"
-                yield factor, _told(duration, factor, what, share, rows)
+                product = f"{gap} times ({total} - 1)"
+                yield factor, _ratio_text(duration, factor, product, share, rows)
 
 
 def _whole(values: Values) -> bool:
@@ -190,6 +192,6 @@ def _off(values: Values, expected: Values) -> tuple[float, float, int]:
     return (1000.0**steps if near else 0.0), share, int(usable.sum())
 
 
-def _told(left: str, factor: float, right: str, share: float, rows: int) -> str:
+def _ratio_text(left: str, factor: float, right: str, share: float, rows: int) -> str:
     size = f"{factor:,.0f} times" if factor > 1 else f"1/{1 / factor:,.0f} of"
     return f"{left} is {size} {right} in {share:.0%} of {rows:,} rows"

@@ -67,23 +67,23 @@ class UserTable(CatalogueDataSet):
         classes: tuple[str, ...] | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        self._given = _catalogue_of(catalogue) if isinstance(catalogue, TableRules) else catalogue
+        self._content = _catalogue_of(catalogue) if isinstance(catalogue, TableRules) else catalogue
         self._known = classes
         self.notes = tuple(notes)
 
     @property
     def _toml(self) -> Mapping[str, Any]:
-        return self._given
+        return self._content
 
     @property
     def toml(self) -> Mapping[str, Any]:
         """The catalogue as plain data."""
-        return self._given
+        return self._content
 
     @property
     def rules(self) -> TableRules:
         """How the table's columns and label are read."""
-        table = self._given["table"]
+        table = self._content["table"]
         return TableRules(
             self._rules,
             next(iter(table.get("label", ())), ""),
@@ -115,7 +115,7 @@ class UserTable(CatalogueDataSet):
         return super()._part(sheet)
 
     def _classes(self, sheet: Sheet, label: str, column: TextColumn) -> NDArray[np.str_]:
-        blank = self._given["table"].get("blank_label", "")
+        blank = self._content["table"].get("blank_label", "")
         texts = [text or blank for text in same_spelling(column.texts, self._known or ())]
         if "" in texts and not blank:
             row = int(np.argmax(column.codes == texts.index("")))
@@ -141,7 +141,7 @@ class UserTable(CatalogueDataSet):
     def _table(self, parts: Sequence[Any], sources: Sequence[Any]) -> FlowTable:
         texts = {
             name: entry["reason"]
-            for name, entry in self._given["columns"].items()
+            for name, entry in self._content["columns"].items()
             if entry["kind"] == TEXT
         }
         table = replace(super()._table(parts, sources), rules=self.rules, omitted=texts)
@@ -149,8 +149,8 @@ class UserTable(CatalogueDataSet):
         if self._known is not None:
             if self._known != (f"not {positive}", positive):
                 return table
-            found = np.isin(table.label, table.members(positive))
-            return replace(table, label=found.astype(np.int64), classes=self._known)
+            is_positive = np.isin(table.label, table.members(positive))
+            return replace(table, label=is_positive.astype(np.int64), classes=self._known)
         return with_positive(table, positive)
 
 
@@ -226,8 +226,8 @@ def describe(
     files = find_sources(paths, UserTable.suffixes)
     if description is None and beside:
         description = description_beside(paths if isinstance(paths, str | Path) else files[0])
-    said = read_description(description) if description else {"table": {}, "columns": {}}
-    mark = said["table"].get("decimal")
+    described = read_description(description) if description else {"table": {}, "columns": {}}
+    mark = described["table"].get("decimal")
     sheets = [table.sheet for file in files for table in open_sheets(file, mark)]
     header = sheets[0].first
     names = column_names(header)
@@ -238,25 +238,29 @@ def describe(
             f"{sheets[0].name}: a single column; expected a flow a line, its cells separated by "
             "commas, semicolons, tabs or bars"
         )
-    wanted = label or next(iter(said["table"].get("label", ())), "")
-    named = _label(wanted, header, names, sheets[0].name) if wanted else ""
-    facts = profile_columns(sheets, named)
-    time_unit = said["table"].get("time_unit", "")
-    found = infer(facts, named, time_unit=time_unit, units=_said_units(said["columns"]))
-    unknown = [name for name in said["columns"] if name not in {*names} - {named}]
+    label_name = label or next(iter(described["table"].get("label", ())), "")
+    label_column = _label(label_name, header, names, sheets[0].name) if label_name else ""
+    facts = profile_columns(sheets, label_column)
+    time_unit = described["table"].get("time_unit", "")
+    inferred = infer(
+        facts, label_column, time_unit=time_unit, units=_said_units(described["columns"])
+    )
+    unknown = [name for name in described["columns"] if name not in {*names} - {label_column}]
     if unknown:
         raise DataError(
             f"{description}: describes the column {unknown[0]!r}, which {sheets[0].name} "
-            f"{'has as its label' if unknown[0] == named else 'lacks'}"
+            f"{'has as its label' if unknown[0] == label_column else 'lacks'}"
         )
     columns = {
-        name: _overridden(f"{description}: [columns.{name}]", entry, said["columns"].get(name, {}))
-        for name, entry in found["columns"].items()
+        name: _overridden(
+            f"{description}: [columns.{name}]", entry, described["columns"].get(name, {})
+        )
+        for name, entry in inferred["columns"].items()
     }
     commas = {"decimal": ","} if any(sheet.decimal == "," for sheet in sheets) else {}
-    table = {**found["table"], **commas, **said["table"]}
-    if named:
-        table["label"] = [named]
+    table = {**inferred["table"], **commas, **described["table"]}
+    if label_column:
+        table["label"] = [label_column]
     if positive:
         table["positive"] = positive
     own = UserTable({"table": table, "columns": columns}, notes=remarks_of(sheets))
@@ -265,16 +269,16 @@ def describe(
     except ModelError as error:
         raise DataError(f"{description}: {error}") from error
     if not time_unit:
-        settled = [n for n, entry in said["columns"].items() if entry.keys() & _UNIT_KEYS]
+        settled = [n for n, entry in described["columns"].items() if entry.keys() & _UNIT_KEYS]
         _check_units(sheets, names, columns, settled)
     return own, facts
 
 
-def _said_units(said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def _said_units(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Units of columns of which the user says no more than the unit in the table."""
     return {
         name: entry["source_unit"]
-        for name, entry in said.items()
+        for name, entry in columns.items()
         if "source_unit" in entry and not entry.keys() & {"unit", "scale"}
     }
 
@@ -295,13 +299,14 @@ def _check_units(
         for name, entry in columns.items()
         if entry["kind"] == "number"
     }
-    found = contradiction(sheets, names, units, settled)
-    if found is not None:
+    conflict = contradiction(sheets, names, units, settled)
+    if conflict is not None:
         raise DataError(
-            f"{sheets[0].name}: {found.column} is in {found.unit} by its name, but in "
-            f"{found.other} by its cells: {found.evidence}; say which in {COLUMNS_FILE} beside the "
-            f'data or in --description FILE: time_unit = "{found.other}" or "{found.unit}" under '
-            f"[table] for all times, or source_unit under [columns.{found.column}]"
+            f"{sheets[0].name}: {conflict.column} is in {conflict.unit} by its name, but in "
+            f"{conflict.other} by its cells: {conflict.evidence}; say which in {COLUMNS_FILE} "
+            "beside the data or in --description FILE: "
+            f'time_unit = "{conflict.other}" or "{conflict.unit}" under [table] '
+            f"for all times, or source_unit under [columns.{conflict.column}]"
         )
 
 
@@ -311,9 +316,9 @@ def load_own(
     description: str | Path | None = None,
     *,
     positive: str = "",
-    tell: Callable[[str], object],
+    notify: Callable[[str], object],
 ) -> FlowTable:
-    """Read labelled tables as :func:`describe` infers; ``tell`` gets lines about the inference.
+    """Read labelled tables as :func:`describe` infers; ``notify`` gets lines about the inference.
 
     Raises:
         DataError: the tables cannot be read, or do not fit the description.
@@ -323,7 +328,7 @@ def load_own(
     need_label(own, facts, paths)
     table, changed = own.load_noting(paths)
     for line in (summary_line(own, facts), *changed):
-        tell(line)
+        notify(line)
     return table
 
 
@@ -332,8 +337,8 @@ def description_beside(path: object) -> Path | None:
     if not isinstance(path, str | Path):
         return None
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
-    found = folder / COLUMNS_FILE
-    return found if found.is_file() else None
+    file = folder / COLUMNS_FILE
+    return file if file.is_file() else None
 
 
 def described_as(table: FlowTable) -> UserTable:
@@ -351,8 +356,8 @@ def described_as(table: FlowTable) -> UserTable:
         }
         for name, rule in rules.columns.items()
     }
-    said = {k: getattr(rules, k) for k in ("positive", "blank_label", "decimal")}
-    return UserTable({"table": {"label": [rules.label], **said}, "columns": columns})
+    settings = {k: getattr(rules, k) for k in ("positive", "blank_label", "decimal")}
+    return UserTable({"table": {"label": [rules.label], **settings}, "columns": columns})
 
 
 def summary_line(own: UserTable, facts: Sequence[ColumnProfile]) -> str:
@@ -366,18 +371,20 @@ def summary_line(own: UserTable, facts: Sequence[ColumnProfile]) -> str:
     return f"{rows:,} rows, label {own.rules.label!r}, {len(used)} columns: {', '.join(used)}"
 
 
-def _overridden(where: str, inferred: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+def _overridden(
+    where: str, inferred: Mapping[str, Any], described: Mapping[str, Any]
+) -> dict[str, Any]:
     """The inferred entry of a column, overridden by the user's.
 
     Raises:
         DataError: the user's entry uses a column of text.
     """
-    entry = {**inferred, **said}
+    entry = {**inferred, **described}
     if entry["kind"] != "category":
         entry.pop("values", None)
         entry.pop("buckets", None)
         entry.pop("indicators", None)
-    if entry["kind"] == TEXT and said.get("use"):
+    if entry["kind"] == TEXT and described.get("use"):
         raise DataError(
             f"{where}: a column of text ({inferred['reason']}) is used as a category: say "
             'kind = "category" and values = ["one", "other"]'
@@ -387,8 +394,8 @@ def _overridden(where: str, inferred: Mapping[str, Any], said: Mapping[str, Any]
 
 def labels_of(facts: Sequence[ColumnProfile]) -> list[str]:
     """Columns that could be a label, with their numbers of classes, best first."""
-    few = [f for f in facts if 1 < f.distinct <= MOST_CLASSES]
-    ordered = sorted(few, key=lambda f: (not is_label_name(f.name), f.distinct))
+    candidates = [f for f in facts if 1 < f.distinct <= MOST_CLASSES]
+    ordered = sorted(candidates, key=lambda f: (not is_label_name(f.name), f.distinct))
     return [f"{f.header} ({f.distinct} values)" for f in ordered[:_CANDIDATES]]
 
 
@@ -405,20 +412,23 @@ def need_label(own: UserTable, facts: Sequence[ColumnProfile], source: object) -
         )
 
 
-def _label(wanted: str, header: Sequence[str], names: Sequence[str], source: str) -> str:
+def _label(wanted_name: str, header: Sequence[str], names: Sequence[str], source: str) -> str:
     """Name of the label's column, which the user may spell as the file or as n3ic does.
 
     Raises:
         UsageError: no column, or more than one, has that name.
     """
-    found = [i for i, text in enumerate(header) if text == wanted.strip()]
-    found = found or [i for i, text in enumerate(header) if canonical(text) == canonical(wanted)]
-    found = found or [i for i, name in enumerate(names) if name == wanted]
-    if len(found) == 1:
-        return names[found[0]]
-    if found:
-        raise UsageError(f"{source}: {len(found)} columns are called {wanted!r}; rename one")
+    matches = [i for i, text in enumerate(header) if text == wanted_name.strip()]
+    matches = matches or [
+        i for i, text in enumerate(header) if canonical(text) == canonical(wanted_name)
+    ]
+    matches = matches or [i for i, name in enumerate(names) if name == wanted_name]
+    if len(matches) == 1:
+        return names[matches[0]]
+    if matches:
+        raise UsageError(f"{source}: {len(matches)} columns are called {wanted_name!r}; rename one")
     listed = ", ".join(printable(h) for h in header[:60])
     raise UsageError(
-        f"{source}: no column {wanted!r}; {did_you_mean(wanted, header)}its columns are {listed}"
+        f"{source}: no column {wanted_name!r}; {did_you_mean(wanted_name, header)}"
+        f"its columns are {listed}"
     )

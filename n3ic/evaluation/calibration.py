@@ -70,11 +70,11 @@ def calibration(
     group = np.minimum((middle * groups / len(margins)).astype(np.int64), groups - 1)
     out = []
     for g in np.unique(group):
-        mine = group == g
-        rows = int(counts[mine].sum())
-        hits = int(right[mine[index]].sum())
+        members = group == g
+        rows = int(counts[members].sum())
+        hits = int(right[members[index]].sum())
         low, high = share_interval(hits, rows, level)
-        least, most = values[mine][[0, -1]].tolist()  # np.unique sorted them
+        least, most = values[members][[0, -1]].tolist()  # np.unique sorted them
         out.append(MarginGroup(least, most, rows, hits, float(low), float(high)))
     return tuple(out)
 

@@ -100,12 +100,12 @@ def compared(
         for start, field in zip(spec.offsets, spec.fields, strict=True):
             if field.feature != feature or not field.rates:
                 continue
-            found = list(zip(field.rates, range(start, start + field.width), strict=True))
-            bits += found
+            rated_bits = list(zip(field.rates, range(start, start + field.width), strict=True))
+            bits += rated_bits
             if field.kind == "thermometer":
-                cuts |= dict(zip(field.cuts, found, strict=True))
+                cuts |= dict(zip(field.cuts, rated_bits, strict=True))
             else:
-                groups += [[one] for one in found]
+                groups += [[bit] for bit in rated_bits]
         if cuts:
             # All thermometers of a feature share one axis, so merge their cuts.
             groups.append([cuts[c] for c in sorted(cuts)])

@@ -42,23 +42,23 @@ class EarlyExit:
     packets: int
 
 
-def early_exits(held: HeldOut) -> list[EarlyExit]:
+def early_exits(sample: HeldOut) -> list[EarlyExit]:
     """Evaluate thresholds at 0 and at quantiles of the margins.
 
     Returns:
         One entry per threshold, in increasing order; none for flows that are decided only once.
     """
-    table = held.table
-    if table.point is None or table.flow is None or not len(held.rows):
+    table = sample.table
+    if table.point is None or table.flow is None or not len(sample.rows):
         return []
     end = np.iinfo(np.int64).max
-    point = np.where(table.point[held.rows] == 0, end, table.point[held.rows])
-    order = np.lexsort((point, table.flow[held.rows]))
-    flow, point = table.flow[held.rows][order], point[order]
-    margin, right = held.found.margins[order].astype(np.int64), held.right[order]
+    point = np.where(table.point[sample.rows] == 0, end, table.point[sample.rows])
+    order = np.lexsort((point, table.flow[sample.rows]))
+    flow, point = table.flow[sample.rows][order], point[order]
+    margin, right = sample.inference.margins[order].astype(np.int64), sample.right[order]
     first = np.flatnonzero(np.diff(flow, prepend=-1))
     last = np.append(first[1:], len(flow)) - 1
-    found = []
+    exits = []
     for threshold in sorted({0, *(int(np.quantile(margin, share)) for share in _SHARES)}):
         # The last row of a flow is its end, where it is always decided.
         sure = margin >= threshold
@@ -66,7 +66,7 @@ def early_exits(held: HeldOut) -> list[EarlyExit]:
         places = np.flatnonzero(sure)
         at = places[np.searchsorted(places, first)]
         early = point[at] != end
-        found.append(
+        exits.append(
             EarlyExit(
                 threshold,
                 len(first),
@@ -75,20 +75,20 @@ def early_exits(held: HeldOut) -> list[EarlyExit]:
                 int(np.median(point[at][early])) if early.any() else 0,
             )
         )
-    return found
+    return exits
 
 
 class EarlyExitEvaluation(EvaluationPlugin):
     """Accuracy by the margin required to decide early, in every run with a schedule."""
 
-    def figures(self, held: HeldOut, seed: int) -> Mapping[str, Any]:
+    def figures(self, sample: HeldOut, seed: int) -> Mapping[str, Any]:
         """Return the thresholds; empty for flows that are decided only once."""
-        exits = early_exits(held)
-        return {"exits": [asdict(one) for one in exits]} if exits else {}
+        exits = early_exits(sample)
+        return {"exits": [asdict(early_exit) for early_exit in exits]} if exits else {}
 
     def tables(self, figures: Mapping[str, Any]) -> Sequence[TextTable]:
         """Return one table with a row for each threshold."""
-        exits = [from_plain(EarlyExit, one) for one in figures.get("exits", ())]
+        exits = [from_plain(EarlyExit, record) for record in figures.get("exits", ())]
         rows = tuple(
             (str(e.margin), percent(e.accuracy), percent(e.early), str(e.packets or "-"))
             for e in exits

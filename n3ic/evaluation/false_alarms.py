@@ -57,19 +57,19 @@ def _step(
     share: float,
 ) -> tuple[int, str]:
     """The most that can be added to a class's score, and the rates on these rows in words."""
-    others = np.flatnonzero(label != positive)
-    if not len(others):
+    negatives = np.flatnonzero(label != positive)
+    if not len(negatives):
         raise UsageError("a false-alarm rate needs validation rows of other classes")
     # The class wins if its score is above those of the classes before it, and not below the rest.
     rivals = scores.astype(np.int64) + (np.arange(scores.shape[1]) < positive)
     needed = np.delete(rivals, positive, axis=1).max(axis=1) - scores[:, positive]
-    allowed = int(share * len(others))
-    bound = np.sort(needed[others])[allowed] - 1  # the first row that must stay below
-    called, found = needed <= bound, label == positive
-    said = (
-        f"{percent(share)} at most of {len(others):,} validation rows: "
-        f"{percent(float(called[others].mean()))}, with "
-        f"{percent(float(called[found].mean()) if found.any() else 0.0)} of "
+    allowed = int(share * len(negatives))
+    bound = np.sort(needed[negatives])[allowed] - 1  # the first row that must stay below
+    flagged, detectable = needed <= bound, label == positive
+    summary = (
+        f"{percent(share)} at most of {len(negatives):,} validation rows: "
+        f"{percent(float(flagged[negatives].mean()))}, with "
+        f"{percent(float(flagged[detectable].mean()) if detectable.any() else 0.0)} of "
         f"{classes[positive]} found"
     )
-    return int(bound), said
+    return int(bound), summary

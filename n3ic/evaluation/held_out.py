@@ -34,7 +34,7 @@ class HeldOut(Displayed):
         table: all the flows.
         rows: indices of the held-out flows in the table, int64 array of shape ``(rows,)``.
         label: class index of each row, by the model's classes, int64 array of that shape.
-        found: the model's answers.
+        inference: the model's answers.
         positive: index of the positive class; None for several classes without one.
         origin: description of the rows, such as ``the 8,234 test rows of unsw-nb15``.
     """
@@ -43,27 +43,27 @@ class HeldOut(Displayed):
     table: FlowTable
     rows: NDArray[np.int64]
     label: NDArray[np.int64]
-    found: Inference
+    inference: Inference
     positive: int | None
     origin: str
 
     def view(self) -> View:
         """The title and the tables that are displayed."""
-        said = f"{percent(float(self.right.mean()))} right" if len(self.rows) else "no rows"
+        accuracy = f"{percent(float(self.right.mean()))} right" if len(self.rows) else "no rows"
         tables = (calibration_table(self.calibration(), self.origin),)
-        return View(f"{self.model.name} on {self.origin}: {said}", tables)
+        return View(f"{self.model.name} on {self.origin}: {accuracy}", tables)
 
     @property
     def right(self) -> NDArray[np.bool_]:
         """Whether the model is right on each row, bool array of shape ``(rows,)``."""
-        return np.asarray(self.found.classes == self.label)
+        return np.asarray(self.inference.classes == self.label)
 
     @property
     def roc(self) -> RocCurve | None:
         """The ROC of the positive class; None without one, or if all rows are of one kind."""
         if self.positive is None or len(np.unique(self.label == self.positive)) < 2:
             return None
-        score = against_rest(self.found.scores.astype(np.float64), self.positive)
+        score = against_rest(self.inference.scores.astype(np.float64), self.positive)
         return roc_curve(self.label == self.positive, score)
 
     def by_packet(self) -> list[dict[str, int | float]]:
@@ -71,18 +71,18 @@ class HeldOut(Displayed):
         if self.table.point is None:
             return []
         points = self.table.point[self.rows]
-        found: list[dict[str, int | float]] = []
+        records: list[dict[str, int | float]] = []
         for packet in sorted({*points.tolist()}, key=lambda p: (not p, p)):  # 0, the end, last
             at = points == packet
-            classes = self.found.classes[at].astype(np.int64)
+            classes = self.inference.classes[at].astype(np.int64)
             of = evaluate(self.label[at], classes, None, len(self.model.classes))
-            said = {"packet": packet, "flows": of.rows, "accuracy": of.accuracy}
-            found.append({**said, "macro_f1": of.macro_f1})
-        return found
+            record = {"packet": packet, "flows": of.rows, "accuracy": of.accuracy}
+            records.append({**record, "macro_f1": of.macro_f1})
+        return records
 
     def calibration(self, groups: int = 10) -> tuple[MarginGroup, ...]:
         """Observed accuracy by margin; see :func:`~n3ic.evaluation.calibration.calibration`."""
-        return calibration(self.right, self.found.margins, groups)
+        return calibration(self.right, self.inference.margins, groups)
 
     def importance(self, repeats: int = REPEATS, seed: int = 0) -> tuple[FeatureImportance, ...]:
         """See :func:`~n3ic.evaluation.importance.permutation_importance`."""
@@ -115,7 +115,7 @@ def held_out(
     every = np.arange(len(table), dtype=np.int64)
     rows = split(table, protocol, seed).test if trained else every
     columns = {n: table.features[n][rows] for n in model.input.features if n in table.features}
-    found = predict(model, model.encode(columns))
+    inference = predict(model, model.encode(columns))
     label = labels_of(model, table) if label is None else label
     which = f"the {len(rows):,} test rows" if trained else f"{len(rows):,} rows of other flows"
     return HeldOut(
@@ -123,7 +123,7 @@ def held_out(
         table=table,
         rows=rows,
         label=label[rows],
-        found=found,
+        inference=inference,
         positive=counted_class(len(model.classes), positive),
         origin=f"{which} of {table.name}",
     )

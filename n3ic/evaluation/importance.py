@@ -97,7 +97,7 @@ def permutation_importance(
         most = float(chi2[best])
         figures_of = (mean[0], deviation[0], mean[1], deviation[1], most, most / rows)
         out.append(FeatureImportance(feature, len(places), *figures_of, best))
-    return tuple(sorted(out, key=lambda one: -abs(one.accuracy)))
+    return tuple(sorted(out, key=lambda feature: -abs(feature.accuracy)))
 
 
 def bits_chi2(bits: Bits, label: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -122,7 +122,7 @@ def bits_chi2(bits: Bits, label: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def _figures(confusion: NDArray[np.int64]) -> tuple[float, float]:
     """Accuracy, and macro F1 over the classes that occur; rows are true classes."""
-    true, called, right = confusion.sum(axis=1), confusion.sum(axis=0), np.diag(confusion)
-    there = true > 0
-    f1 = 2 * right[there] / (true + called)[there]
+    true, predicted, right = confusion.sum(axis=1), confusion.sum(axis=0), np.diag(confusion)
+    occurs = true > 0
+    f1 = 2 * right[occurs] / (true + predicted)[occurs]
     return float(right.sum() / max(confusion.sum(), 1)), float(f1.mean()) if len(f1) else 0.0

@@ -35,15 +35,15 @@ def share_interval(
     return low.astype(np.float64), high.astype(np.float64)
 
 
-def clearly_better(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:
+def clearly_better(right: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:
     """Whether a classifier is right on more rows than another by more than chance.
 
     McNemar's test (Psychometrika 12, 1947): rows with both right, or both wrong, do not count.
 
     Args:
-        one: whether the first is right on each row, bool array of shape ``(rows,)``.
+        right: whether the first is right on each row, bool array of shape ``(rows,)``.
         other: the same for the other classifier.
     """
-    gained, lost = int((one & ~other).sum()), int((other & ~one).sum())
+    gained, lost = int((right & ~other).sum()), int((other & ~right).sum())
     # If both were equally good, the difference would have mean 0 and variance gained + lost.
     return bool(gained - lost > _CLEAR * np.sqrt(gained + lost))

@@ -53,11 +53,11 @@ class Evaluation:
             The figures by name; precision is None for a class never predicted, recall without rows.
         """
         matrix = np.array(self.confusion)
-        rows, called = matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist()
+        rows, predicted = matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist()
         return {
             name: {
                 "rows": rows[i],
-                "precision": float(matrix[i, i] / called[i]) if called[i] else None,
+                "precision": float(matrix[i, i] / predicted[i]) if predicted[i] else None,
                 "recall": float(matrix[i, i] / rows[i]) if rows[i] else None,
             }
             for i, name in enumerate(classes)
@@ -99,7 +99,7 @@ def evaluate(
     rates = np.divide(false_positives, negatives, where=negatives > 0, out=none)
     counted = counted_class(n_classes, positive)
     columns = range(n_classes) if counted is None else [counted]
-    found = [float(rates[c]) for c in columns if rates[c] >= 0]
+    class_rates = [float(rates[c]) for c in columns if rates[c] >= 0]
     present = np.unique(label)
     auc: float | None = None
     precision: float | None = None
@@ -115,7 +115,7 @@ def evaluate(
         if unseen is not None and unseen.any()
         else None,
         macro_f1=float(f1_score(label, predicted, labels=present, average="macro")),
-        fpr=float(np.mean(found)) if found else None,
+        fpr=float(np.mean(class_rates)) if class_rates else None,
         roc_auc=auc,
         confusion=tuple(tuple(int(v) for v in row) for row in matrix),
         average_precision=precision,
@@ -137,5 +137,5 @@ def counted_class(n_classes: int, positive: int | None) -> int | None:
 
 def against_rest(scores: NDArray[np.floating], c: int) -> NDArray[np.floating]:
     """Score of class ``c`` minus the best of the others, shape ``(rows,)``."""
-    others = np.delete(scores, c, axis=1).max(axis=1)  # the lead decides, not the score alone
-    return np.asarray(scores[:, c] - others)
+    rival = np.delete(scores, c, axis=1).max(axis=1)  # the lead decides, not the score alone
+    return np.asarray(scores[:, c] - rival)

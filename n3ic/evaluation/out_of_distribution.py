@@ -89,27 +89,27 @@ class OodReport:
             ]
         if self.traffic != "another":
             return []
-        said = []
+        reasons = []
         if self.outside is not None and self.outside >= self.outside_bound:
-            said.append(
+            reasons.append(
                 f"{self.outside:.1%} of {self.rows:,} flows are outside of the range of the "
                 f"training rows ({self.outside_bound:.1%} are many)"
             )
         if self.moved:
             worst = ", ".join(f"{d.feature} {d.psi:.2f}" for d in self.moved[:_SHOWN])
             bound = max(d.bound for d in self.moved)
-            said.append(
+            reasons.append(
                 f"{len(self.moved)} of {len(self.drift)} features have moved (PSI {worst}; "
                 f"{max(LARGE, bound):.2f} is a change)"
             )
         if self.unlike:
-            said.append(
+            reasons.append(
                 f"{len(self.unlike)} of {len(self.drift)} features of {self.rows:,} flows are "
                 f"unlike those of any class ({', '.join(self.unlike[:_SHOWN])})"
             )
         return [
-            f"{WARNING}this is not the traffic of the training: {'; '.join(said)}: check verdicts "
-            "on labelled flows of this network before you act on them"
+            f"{WARNING}this is not the traffic of the training: {'; '.join(reasons)}: check "
+            "verdicts on labelled flows of this network before you act on them"
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,12 +142,12 @@ def ood_report(
     weights = mixture(known, live)
     moved = drift(_mixed(spec, weights), counts, rows, NormalDist().inv_cdf(1 - alarm))
     share = None if outside is None or not ranges else outside / max(rows, 1)
-    found = OodReport("same", rows, share, ranges * OUTSIDE, bound, weights, tuple(moved))
+    report = OodReport("same", rows, share, ranges * OUTSIDE, bound, weights, tuple(moved))
     if 0 < rows < FEWEST:
-        found = replace(found, unlike=_unlike(spec, known, live, rows, alarm))
-    if found.moved or found.unlike or (rows and share is not None and share >= bound):
-        return replace(found, traffic="another")
-    return found if rows >= FEWEST else replace(found, traffic="unknown")
+        report = replace(report, unlike=_unlike(spec, known, live, rows, alarm))
+    if report.moved or report.unlike or (rows and share is not None and share >= bound):
+        return replace(report, traffic="another")
+    return report if rows >= FEWEST else replace(report, traffic="unknown")
 
 
 def _unlike(
@@ -156,14 +156,14 @@ def _unlike(
     """Features with a bit set more often than in every class, or more rarely, beyond chance."""
     features = len({axis.feature for axis in known})
     chance = alarm * features / (2 * sum(len(axis.bits) for axis in known))
-    found = dict.fromkeys(
+    unlike = dict.fromkeys(
         spec.features[axis.feature]
         for axis in known
         for bit, *rates in zip(axis.bits, *axis.rates, strict=True)
         if live[bit] >= share_bound(max(rates) / RATE_UNIT, rows, chance)
         or 1 - live[bit] >= share_bound(1 - min(rates) / RATE_UNIT, rows, chance)
     )
-    return tuple(found)
+    return tuple(unlike)
 
 
 def mixture(known: Sequence[Axis], live: NDArray[np.float64]) -> tuple[float, ...]:
@@ -179,12 +179,12 @@ def mixture(known: Sequence[Axis], live: NDArray[np.float64]) -> tuple[float, ..
     Returns:
         The share of each class; the shares add up to 1.
     """
-    of, seen = [], []
+    of, live_cells = [], []
     for axis in known:
         trained = np.array(axis.rates, dtype=np.float64) / RATE_UNIT
         of.append(np.maximum(_intervals(trained), 0.5 / RATE_UNIT))
-        seen.append(np.maximum(_intervals(live[list(axis.bits)][None, :])[0], 0.0))
-    cells, flows = np.concatenate(of, axis=1), np.concatenate(seen)
+        live_cells.append(np.maximum(_intervals(live[list(axis.bits)][None, :])[0], 0.0))
+    cells, flows = np.concatenate(of, axis=1), np.concatenate(live_cells)
     weights = np.full(len(cells), 1 / len(cells))
     for _ in range(STEPS if len(cells) > 1 else 0):
         weights = weights * (cells @ (flows / (weights @ cells)))
@@ -269,18 +269,18 @@ class OodMonitor:
         """Examine a batch of flows: integers by feature, arrays of shape ``(rows,)``."""
         rows = len(columns[self._spec.features[0]])
         step = max(1, rows // _LOOKED_AT)
-        some = {n: columns[n][::step] for n in self._spec.features}
-        bits = self._spec.encode(some)
+        sample = {n: columns[n][::step] for n in self._spec.features}
+        bits = self._spec.encode(sample)
         self._counts += bits.sum(axis=0)
-        self._scales.add(some)
-        self._outside += int(outside_of(self._spec, some).sum())
+        self._scales.add(sample)
+        self._outside += int(outside_of(self._spec, sample).sum())
         self._rows += len(bits)
 
     def report(self) -> OodReport:
         """The comparison of all flows examined so far."""
-        found = ood_report(self._spec, self._counts, self._rows, self._outside)
-        assert found is not None  # noqa: S101 - without training rows no watch is made
-        return found
+        report = ood_report(self._spec, self._counts, self._rows, self._outside)
+        assert report is not None  # noqa: S101 - without training rows no watch is made
+        return report
 
     def lines(self) -> Sequence[str]:
         """Lines about columns in another unit, traffic that differs, and too few flows to tell."""

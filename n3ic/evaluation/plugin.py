@@ -33,11 +33,13 @@ class EvaluationPlugin(plugins.Plugin):
     options: ClassVar[tuple[Option, ...]] = ()  # options of ``n3ic evaluate`` that request it
     study_option: ClassVar[str] = ""  # the one that requests a study; empty without one
 
-    def figures(self, held: HeldOut, seed: int) -> Figures:
+    def figures(self, sample: HeldOut, seed: int) -> Figures:
         """Figures of every run, stored in ``metrics.json`` by the plug-in's name; must be quick."""
         return {}
 
-    def asked(self, held: HeldOut, options: Mapping[str, Any], source: Any, data: Any) -> Figures:
+    def requested_figures(
+        self, sample: HeldOut, options: Mapping[str, Any], source: Any, data: Any
+    ) -> Figures:
         """Figures on request; ``source`` is the run or model file, ``data`` the flows' file."""
         return {}
 
@@ -66,7 +68,7 @@ def evaluations() -> dict[str, EvaluationPlugin]:
 def tables_of(metrics: Figures) -> list[TextTable]:
     """Tables of plug-ins' figures in a run's metrics, without figures that a plug-in rejects."""
     out: list[TextTable] = []
-    for name, one in evaluations().items():
+    for name, evaluation in evaluations().items():
         with suppress(ValueError):
-            out += one.tables(metrics[name]) if name in metrics else ()
+            out += evaluation.tables(metrics[name]) if name in metrics else ()
     return out

@@ -128,11 +128,11 @@ def base_rate(
 
 
 def _precision(prevalence: float, tpr: float, fpr: float) -> float | None:
-    called = prevalence * tpr + (1 - prevalence) * fpr
-    return prevalence * tpr / called if called else None
+    flagged = prevalence * tpr + (1 - prevalence) * fpr
+    return prevalence * tpr / flagged if flagged else None
 
 
-def counted(
+def confusion_counts(
     label: NDArray[np.int64], predicted: NDArray[np.integer[Any]], positive: int
 ) -> tuple[int, int, int, int]:
     """Count true positives, positives, false positives and negatives.
@@ -142,16 +142,16 @@ def counted(
         predicted: predicted class of each row, shape ``(rows,)``.
         positive: index of the class to detect.
     """
-    true, said = label == positive, predicted == positive
-    counts = (true & said, true, ~true & said, ~true)
+    true, flagged = label == positive, predicted == positive
+    counts = (true & flagged, true, ~true & flagged, ~true)
     return tuple(int(np.count_nonzero(c)) for c in counts)  # type: ignore[return-value]
 
 
-def at_false_alarms(held: HeldOut, share: float) -> Classifier:
+def at_false_alarms(sample: HeldOut, share: float) -> Classifier:
     """Change the bias of the positive class so that the model keeps a false-alarm rate.
 
     Args:
-        held: the model and its table; the bias is chosen on the validation rows of its training.
+        sample: the model and its table; the bias is chosen on the validation rows of its training.
         share: largest share of the other classes' validation rows that may be called positive.
 
     Raises:
@@ -159,7 +159,7 @@ def at_false_alarms(held: HeldOut, share: float) -> Classifier:
             validation rows are unknown. A bias chosen on test rows would make their figures
             optimistic.
     """
-    model, table = held.model, held.table
+    model, table = sample.model, sample.table
     protocol, seed, trained = known_split(model, table)
     if not trained:
         raise UsageError(
@@ -169,8 +169,8 @@ def at_false_alarms(held: HeldOut, share: float) -> Classifier:
     rows = split(table, protocol, seed).validation
     words = model.encode({n: table.features[n][rows] for n in model.input.features})
     label = labels_of(model, table)[rows]
-    found = predict(model, words).scores
-    return with_false_alarms(model, found, label, held.positive, share)
+    scores = predict(model, words).scores
+    return with_false_alarms(model, scores, label, sample.positive, share)
 
 
 class BaseRates(EvaluationPlugin):
@@ -187,12 +187,12 @@ class BaseRates(EvaluationPlugin):
         Option("write-model", "model file to write with that bias", ""),
     )  # fmt: skip
 
-    def figures(self, held: HeldOut, seed: int) -> Mapping[str, Any]:
+    def figures(self, sample: HeldOut, seed: int) -> Mapping[str, Any]:
         """Compute the precision on the test rows, at each share of :data:`SHARES`."""
-        return _figures(held, {OWN: held.model}, SHARES, None)
+        return _figures(sample, {OWN: sample.model}, SHARES, None)
 
-    def asked(
-        self, held: HeldOut, options: Options, source: Path, data: Path | None
+    def requested_figures(
+        self, sample: HeldOut, options: Options, source: Path, data: Path | None
     ) -> Mapping[str, Any]:
         """Compute precision and false alarms at the named share, on held-out rows.
 
@@ -200,10 +200,10 @@ class BaseRates(EvaluationPlugin):
             UsageError: The model has no positive class, all rows are of one kind, or the
                 validation rows are unknown.
         """
-        models: dict[str, Classifier] = {OWN: held.model}
+        models: dict[str, Classifier] = {OWN: sample.model}
         out = str(options["write-model"])
         if share := float(options["false-alarms"]):
-            changed = at_false_alarms(held, share)
+            changed = at_false_alarms(sample, share)
             models[f"{percent(share, 2)} false alarms"] = changed
             if out:
                 free_path(out, False)
@@ -211,22 +211,22 @@ class BaseRates(EvaluationPlugin):
         elif out:
             raise UsageError("--write-model: expected beside --false-alarms, whose bias it has")
         shares = [float(options["prevalence"])] if options["prevalence"] else SHARES
-        per_day = float(options["flows-per-day"]) or flows_a_day(held.table, data)
-        if found := _figures(held, models, shares, per_day):
-            return found
+        per_day = float(options["flows-per-day"]) or flows_a_day(sample.table, data)
+        if figures := _figures(sample, models, shares, per_day):
+            return figures
         raise UsageError(
-            f"{held.origin}: a precision needs one class to detect, and rows of it and of others; "
-            "for several classes name it at training with --positive"
+            f"{sample.origin}: a precision needs one class to detect, and rows of it and of "
+            "others; for several classes name it at training with --positive"
         )
 
     def tables(self, figures: Mapping[str, Any]) -> Sequence[TextTable]:
         """A table with a row for each threshold and share."""
-        found = from_plain(BaseRateFigures, figures)
-        daily = found.flows_per_day
+        rates = from_plain(BaseRateFigures, figures)
+        daily = rates.flows_per_day
         head = ["threshold", "attacks among flows", "precision", "interval", "found", "FPR"]
         head += ["false alarms a day", "interval"] if daily else []
         rows = []
-        for of in found.rates:
+        for of in rates.rates:
             cells = [of.threshold, f"{100 * of.prevalence:g} %", percent(of.precision)]
             cells += [f"{percent(of.precision_low)} to {percent(of.precision_high)}"]
             cells += [percent(of.found, 2), percent(of.false_alarm_rate, 3)]
@@ -237,30 +237,30 @@ class BaseRates(EvaluationPlugin):
             rows.append(tuple(cells))
         flows = f", {daily:,.0f} flows a day" if daily else ""
         title = (
-            f"Precision of {found.positive} where it is rarer than in the {found.rows:,} rows"
-            f"{flows} ({found.level:.0%} intervals)"
+            f"Precision of {rates.positive} where it is rarer than in the {rates.rows:,} rows"
+            f"{flows} ({rates.level:.0%} intervals)"
         )
         return (TextTable(title, tuple(head), tuple(rows)),)
 
 
 def _figures(
-    held: HeldOut,
+    sample: HeldOut,
     models: Mapping[str, Classifier],
     shares: Sequence[float],
     per_day: float | None,
 ) -> dict[str, Any]:
     """The figures; empty if there is no positive class, or if all rows are of one kind."""
-    if held.positive is None or len(np.unique(held.label == held.positive)) < 2:
+    if sample.positive is None or len(np.unique(sample.label == sample.positive)) < 2:
         return {}
-    columns = {n: held.table.features[n][held.rows] for n in held.model.input.features}
+    columns = {n: sample.table.features[n][sample.rows] for n in sample.model.input.features}
     rates = []
     for threshold, model in models.items():
-        own = model is held.model
-        found = held.found if own else predict(model, model.encode(columns))
-        counts = counted(held.label, found.classes, held.positive)
+        own = model is sample.model
+        inference = sample.inference if own else predict(model, model.encode(columns))
+        counts = confusion_counts(sample.label, inference.classes, sample.positive)
         rates += [base_rate(counts, p, per_day, threshold=threshold) for p in shares]
-    name = held.model.classes[held.positive]
-    return asdict(BaseRateFigures(name, len(held.rows), LEVEL, per_day, tuple(rates)))
+    name = sample.model.classes[sample.positive]
+    return asdict(BaseRateFigures(name, len(sample.rows), LEVEL, per_day, tuple(rates)))
 
 
 EVALUATION = BaseRates()

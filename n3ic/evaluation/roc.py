@@ -107,9 +107,9 @@ def roc_curve(positive: NDArray[np.bool_], score: NDArray[np.floating]) -> RocCu
         )
     values, index = np.unique(score, return_inverse=True)
     # From the highest score down; rows of one score are called positive together.
-    found = np.bincount(index[positive], minlength=len(values))[::-1].cumsum()
+    true_positives = np.bincount(index[positive], minlength=len(values))[::-1].cumsum()
     every = np.bincount(index, minlength=len(values))[::-1].cumsum()
-    tpr = np.concatenate([[0.0], found / positives])
-    fpr = np.concatenate([[0.0], (every - found) / negatives])
+    tpr = np.concatenate([[0.0], true_positives / positives])
+    fpr = np.concatenate([[0.0], (every - true_positives) / negatives])
     area = float((np.diff(fpr) * (tpr[1:] + tpr[:-1])).sum() / 2)
     return RocCurve(fpr, tpr, positives, negatives, area)

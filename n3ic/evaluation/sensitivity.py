@@ -64,15 +64,17 @@ def flips(model: Classifier, words: Words) -> Flips:
     """
     bits = unpack(np.asarray(words)[None, :], model.input.n_bits)
     every = bits ^ np.eye(bits.shape[1], dtype=np.bool_)  # row i has bit i flipped
-    found = scores(model, pack(np.concatenate([bits, every])))
-    winner = int(classes_of(found[:1])[0])
-    lead = _lead(found, winner)
+    all_scores = scores(model, pack(np.concatenate([bits, every])))
+    winner = int(classes_of(all_scores[:1])[0])
+    lead = _lead(all_scores, winner)
     counted = None
     if isinstance(model, BinaryModel):
         first = model.layers[0]
         equal = first.weights == bits
         counted = (equal if first.mask is None else equal & first.mask).sum(axis=0, dtype=np.int64)
-    return Flips(bits[0], found[0], winner, lead[0] - lead[1:], classes_of(found[1:]), counted)
+    return Flips(
+        bits[0], all_scores[0], winner, lead[0] - lead[1:], classes_of(all_scores[1:]), counted
+    )
 
 
 @dataclass(frozen=True)
@@ -110,12 +112,12 @@ def feature_changes(model: Classifier, values: Mapping[str, int]) -> tuple[Featu
     winner = int(classes_of(scores(model, _encoded(model, values, "", [0])))[0])
     out = []
     for name in model.input.features:
-        tried = _tried(model.input, name)
-        found = scores(model, _encoded(model, values, name, tried))
-        lead, called = _lead(found, winner), classes_of(found)
+        candidates = _tried(model.input, name)
+        all_scores = scores(model, _encoded(model, values, name, candidates))
+        lead, classes = _lead(all_scores, winner), classes_of(all_scores)
         value = int(values[name])
-        others = [(abs(v - value), v, int(c)) for v, c in zip(tried, called, strict=True)]
-        first = min((o for o in others if o[2] != winner), default=(0, None, winner))
+        changes = [(abs(v - value), v, int(c)) for v, c in zip(candidates, classes, strict=True)]
+        first = min((o for o in changes if o[2] != winner), default=(0, None, winner))
         out.append(FeatureChange(name, value, int(lead.min()), first[1], first[2]))
     return tuple(sorted(out, key=lambda change: change.least))
 
@@ -131,14 +133,14 @@ def _tried(spec: InputSpec, feature: str) -> list[int]:
 
 
 def _encoded(
-    model: Classifier, values: Mapping[str, int], feature: str, tried: Sequence[int]
+    model: Classifier, values: Mapping[str, int], feature: str, candidates: Sequence[int]
 ) -> Words:
     """Packed inputs of a flow with one of its features set to each of some values."""
-    same = {name: np.full(len(tried), values[name], dtype=np.int64) for name in values}
-    return model.encode(same | ({feature: np.array(tried, dtype=np.int64)} if feature else {}))
+    same = {name: np.full(len(candidates), values[name], dtype=np.int64) for name in values}
+    return model.encode(same | ({feature: np.array(candidates, dtype=np.int64)} if feature else {}))
 
 
-def _lead(found: NDArray[np.int32], winner: int) -> NDArray[np.int64]:
+def _lead(all_scores: NDArray[np.int32], winner: int) -> NDArray[np.int64]:
     """Lead of a class over the best other one in each row; negative if it is behind."""
-    wide = found.astype(np.int64)  # a difference of two int32 may need 33 bits
+    wide = all_scores.astype(np.int64)  # a difference of two int32 may need 33 bits
     return np.asarray(wide[:, winner] - np.delete(wide, winner, axis=1).max(axis=1))

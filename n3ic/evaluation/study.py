@@ -100,10 +100,10 @@ def study(name: str) -> Study:
         UsageError: no study has that name, or its entry point names something else.
         MissingDependencyError: it needs a library that is not installed.
     """
-    named = plugins.load(GROUP, name)
-    if not isinstance(named, Study):
+    plug_in = plugins.load(GROUP, name)
+    if not isinstance(plug_in, Study):
         raise UsageError(f"the study {name!r} is not an n3ic Study")
-    return named
+    return plug_in
 
 
 def bench_of(name: str) -> Callable[[str | Path | None], Any] | None:

@@ -20,7 +20,7 @@ from n3ic.model.inputs import RATE_UNIT, SPAN_LEFT, UINT32_MAX, Field, InputSpec
 UNITS = (1e3, 1e6, 1e9)
 """Factors between units of time, length or rate, in either direction."""
 FEWEST = 20
-"""Flows below which nothing is told."""
+"""Fewest flows for a report."""
 _STEPS = 128  # of the histogram, per octave
 _CELLS = 33 * _STEPS + 2
 _ALIKE, _CHANCE = 0.15, 0.6  # distance between shares in the right unit, and chance at one flow
@@ -47,9 +47,11 @@ class ScaleChange:
 
     def __str__(self) -> str:
         times = max(self.factor, 1 / self.factor)
-        what = "larger" if self.factor > 1 else "smaller"
+        direction = "larger" if self.factor > 1 else "smaller"
         least = "at least " if self.least else ""
-        return f"{self.feature}: {least}{times:,.0f} times {what} than in training: another unit?"
+        return (
+            f"{self.feature}: {least}{times:,.0f} times {direction} than in training: another unit?"
+        )
 
 
 class ScaleHistogram:
@@ -71,8 +73,8 @@ class ScaleHistogram:
 
     def changes(self) -> list[ScaleChange]:
         """Features of another scale than in training, in the order of the input."""
-        found = (self._change(name, counts) for name, counts in self._counts.items())
-        return [change for change in found if change is not None]
+        changes = (self._change(name, counts) for name, counts in self._counts.items())
+        return [change for change in changes if change is not None]
 
     def _change(self, feature: str, counts: NDArray[np.int64]) -> ScaleChange | None:
         rows = int(counts.sum())
@@ -106,12 +108,12 @@ def _fit(above: NDArray[np.float64], known: Quantiles, factor: float) -> float:
     if not inner:
         return 1.0
     if max(inner) - min(inner) < _APART:  # close cuts have to fit exactly
-        found = 2 * _distance(above, usable, factor)
+        distance = 2 * _distance(above, usable, factor)
     else:
-        found = min(_distance(above, usable, factor * shift) for shift in _SHIFTS)
+        distance = min(_distance(above, usable, factor * shift) for shift in _SHIFTS)
     # flows that are all below the cuts, or all above them, show no factor
     shares = [share for share, _ in usable]
-    return found if found < min(max(shares), 1 - min(shares)) / 2 else 1.0
+    return distance if distance < min(max(shares), 1 - min(shares)) / 2 else 1.0
 
 
 def _distance(above: NDArray[np.float64], known: Quantiles, factor: float) -> float:

@@ -48,12 +48,12 @@ def find_compiler() -> CCompiler:
     Raises:
         NoCompilerError: no compiler runs.
     """
-    wanted = shlex.split(os.environ.get("CC", ""))
-    for command in ([wanted] if wanted else []) + [["cc"], ["gcc"], ["clang"]]:
-        found = shutil.which(command[0])
-        if not found:
+    chosen = shlex.split(os.environ.get("CC", ""))
+    for command in ([chosen] if chosen else []) + [["cc"], ["gcc"], ["clang"]]:
+        program = shutil.which(command[0])
+        if not program:
             continue
-        full = (found, *command[1:])
+        full = (program, *command[1:])
         try:
             answer = subprocess.run(
                 [*full, "--version"],
@@ -103,15 +103,15 @@ def compile_program(compiler: CCompiler, sources: Sequence[Path], out: Path) -> 
 
 def _compile(compiler: CCompiler, words: Sequence[str], out: Path) -> None:
     try:
-        done = run_tool(
+        process = run_tool(
             [*compiler.command, *words, "-o", str(out.resolve())],
             seconds=TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"{compiler.command[0]}: {error}") from error
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise BuildError(said or f"{compiler.command[0]} ended {done.returncode}")
+    if process.returncode:
+        message = process.stderr.decode(errors="replace").strip()
+        raise BuildError(message or f"{compiler.command[0]} ended {process.returncode}")
 
 
 def compile_kernel(compiler: CCompiler, out: Path, source: Path | None = None) -> None:

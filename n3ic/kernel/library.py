@@ -192,12 +192,12 @@ class KernelNetwork:
         return self._decided(self._c.bnn_run_batch, self._feature_rows(features))
 
     def _decided(self, function: Callable[..., None], x: NDArray[np.uint32]) -> Inference:
-        found = np.empty(len(x), dtype=np.uint32)
+        codes = np.empty(len(x), dtype=np.uint32)
         margins = np.empty(len(x), dtype=np.int32)
         scores = np.empty((len(x), self.n_classes), dtype=np.int32)
-        function(self._net, x, len(x), found.ctypes.data, margins.ctypes.data, scores)
-        shunted = found == _SHUNT
-        verdicts = np.where(shunted, SHUNT, found.astype(np.int64))
+        function(self._net, x, len(x), codes.ctypes.data, margins.ctypes.data, scores)
+        shunted = codes == _SHUNT
+        verdicts = np.where(shunted, SHUNT, codes.astype(np.int64))
         classes = np.where(shunted, classes_of(scores), verdicts)
         return Inference(scores, classes, margins, verdicts=verdicts)
 

@@ -77,8 +77,8 @@ def csv_lines(
     """
     if network := load_into_kernel(model):
         return network.csv_lines(model, features, first, names)
-    found = predict(model, model.encode(features))
-    return _lines_of(found, model.verdicts(found.scores), first, names)
+    inference = predict(model, model.encode(features))
+    return _lines_of(inference, model.verdicts(inference.scores), first, names)
 
 
 def load_into_kernel(model: Classifier) -> KernelNetwork | None:

@@ -43,7 +43,7 @@ _MAGICS = (
 def is_capture(path: str | Path) -> bool:
     """Whether a regular file, or standard input (``-``), is a capture, by its first bytes.
 
-    It may be packed. For bzip2 on standard input, too few bytes are at hand to tell: False.
+    It may be packed. For bzip2 on standard input, too few bytes are known, so the result is False.
     """
     if str(path) == STANDARD_INPUT:
         head = sys.stdin.buffer.peek() if hasattr(sys.stdin.buffer, "peek") else b""
@@ -97,9 +97,9 @@ class Capture:
         self,
         path: str | Path,
         damaged: Callable[[str], object] | None = None,
-        given: IO[bytes] | None = None,
+        stream: IO[bytes] | None = None,
     ) -> None:
-        self._damaged, self._given = damaged or _warn, given
+        self._damaged, self._stream = damaged or _warn, stream
         self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
         self._c = libpcap()
         self._stack = ExitStack()
@@ -119,8 +119,8 @@ class Capture:
             raise DataError(f"{self.name}: {problem.strerror or problem}") from problem
         if self._pcap.value is None:
             self._stack.close()
-            said = [error.value.decode(errors="replace"), *self._unpacking]
-            raise DataError(f"{self.name}: not a capture that libpcap reads: {'; '.join(said)}")
+            errors = [error.value.decode(errors="replace"), *self._unpacking]
+            raise DataError(f"{self.name}: not a capture that libpcap reads: {'; '.join(errors)}")
         self._stack.callback(self._c.pcap_close, self._pcap)
         link = int(self._c.pcap_datalink(self._pcap))
         link = ALIKE.get(link, link)
@@ -173,18 +173,18 @@ class Capture:
         return self.link & ((1 << CHECK_SHIFT) - 1) if self.link != LINK_EACH else LINK_EACH
 
     def _goes_on(self, result: int) -> bool:
-        said = [] if result > 0 else list(self._unpacking)
+        errors = [] if result > 0 else list(self._unpacking)
         if result == -1:
-            said.append(self._c.pcap_geterr(self._pcap).decode(errors="replace"))
-        if said:
-            why = "; ".join(said)
+            errors.append(self._c.pcap_geterr(self._pcap).decode(errors="replace"))
+        if errors:
+            why = "; ".join(errors)
             self._damaged(f"{self.name}: the capture ends early: {why}; what came before it counts")
         return result > 0
 
     def _readable(self, path: str | Path) -> str:
         """A path that libpcap can open: the file itself, or a pipe of its plain bytes."""
         if str(path) == STANDARD_INPUT:
-            stream: IO[bytes] = self._given or sys.stdin.buffer
+            stream: IO[bytes] = self._stream or sys.stdin.buffer
         else:
             file = Path(path)
             if file.is_dir():
@@ -337,6 +337,6 @@ def libpcap() -> Any:
         ("pcap_geterr", text, [pointer]),
         ("pcap_close", None, [pointer]),
     ):
-        found = getattr(library, function)
-        found.restype, found.argtypes = result, arguments
+        foreign_function = getattr(library, function)
+        foreign_function.restype, foreign_function.argtypes = result, arguments
     return library

@@ -74,24 +74,24 @@ def checkpoint_folder(out: str | Path) -> Path:
 
 def checkpoint_file(folder: Path, capture: Path, name: str, spec: MeterSpec) -> Path:
     """The file for the flows of a capture, which their rows call ``name``."""
-    seen = capture.stat()
-    said = [str(capture.resolve()), seen.st_size, seen.st_mtime_ns, name, _digest(spec)]
-    return folder / f"{hashlib.sha256(json.dumps(said).encode()).hexdigest()}.flows"
+    status = capture.stat()
+    identity = [str(capture.resolve()), status.st_size, status.st_mtime_ns, name, _digest(spec)]
+    return folder / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()}.flows"
 
 
 @lru_cache(maxsize=8)
 def _digest(spec: MeterSpec) -> str:
     """Digest of a specification and of the C code generated from it."""
-    said = [spec.to_json(), sorted(meter_source(spec).items())]
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    sources = [spec.to_json(), sorted(meter_source(spec).items())]
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()
 
 
 def read_checkpoint(file: Path) -> CaptureCheckpoint | None:
     """Read a part; None if it is missing or incomplete."""
     try:
-        said = json.loads(file.with_suffix(".counted").read_bytes())
-        counters = {str(name): int(count) for name, count in said["counters"].items()}
-        part = CaptureCheckpoint(file, int(said["flows"]), counters, str(said["damage"]))
+        record = json.loads(file.with_suffix(".counted").read_bytes())
+        counters = {str(name): int(count) for name, count in record["counters"].items()}
+        part = CaptureCheckpoint(file, int(record["flows"]), counters, str(record["damage"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return part if file.is_file() else None

@@ -254,9 +254,9 @@ def _built(sources: dict[str, str]) -> Path:
     compiler = build.find_compiler()
     cache = Cache.open(_CACHE)
     name = build.library_name("meter", compiler, [s.encode() for s in sources.values()])
-    found = cache.find(name)
-    if found:
-        return found
+    library = cache.find(name)
+    if library:
+        return library
     with tempfile.TemporaryDirectory(prefix="n3ic-meter-") as scratch, cache.new_file(name) as out:
         for file, text in sources.items():
             (Path(scratch) / file).write_text(text, encoding="utf-8")

@@ -112,24 +112,24 @@ class CaptureSource:
     name: str
 
 
-def find_captures(given: Sequence[str | Path]) -> list[CaptureSource]:
+def find_captures(paths: Sequence[str | Path]) -> list[CaptureSource]:
     """Find the captures that files and folders name.
 
     Args:
-        given: files and folders, in this order. A folder stands for all files below it that begin
+        paths: files and folders, in this order. A folder stands for all files below it that begin
             like captures or are named ``.pcap``, ``.pcapng`` or ``.cap``, sorted by name.
 
     Raises:
         UsageError: no capture is named, or standard input is combined with others.
         DataError: a file does not exist, or a folder holds no capture.
     """
-    if not given:
+    if not paths:
         raise UsageError("name at least one capture")
-    if STANDARD_INPUT in map(str, given):
-        if len(given) > 1:
+    if STANDARD_INPUT in map(str, paths):
+        if len(paths) > 1:
             raise UsageError("standard input (-) cannot be combined with other captures")
         return [CaptureSource(STANDARD_INPUT, STANDARD_INPUT)]
-    return [source for path in given for source in _sources(Path(path))]
+    return [source for path in paths for source in _sources(Path(path))]
 
 
 def _sources(path: Path) -> list[CaptureSource]:
@@ -138,10 +138,10 @@ def _sources(path: Path) -> list[CaptureSource]:
             raise DataError(f"{path}: No such file or directory")
         return [CaptureSource(str(path), _printable(path.name))]
     files = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
-    found = [p for p in files if {*_SUFFIXES} & {*p.suffixes} or is_capture(p)]
-    if not found:
+    captures = [p for p in files if {*_SUFFIXES} & {*p.suffixes} or is_capture(p)]
+    if not captures:
         raise DataError(f"{path}: no capture in this folder")
-    return [CaptureSource(str(p), _printable(p.relative_to(path).as_posix())) for p in found]
+    return [CaptureSource(str(p), _printable(p.relative_to(path).as_posix())) for p in captures]
 
 
 def _printable(name: str) -> str:
@@ -154,7 +154,7 @@ def extract(
     spec: MeterSpec,
     *,
     labels: Labels | None = None,
-    tell: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
     jobs: int | None = 1,
     dask: str | None = None,
     one_stream: bool = False,
@@ -174,7 +174,7 @@ def extract(
         out: a CSV file, or a Parquet file if the name ends in ``.parquet``.
         spec: what a flow is, and which integers are kept for it.
         labels: labels of the flows.
-        tell: called with the progress from time to time.
+        progress: called with the progress from time to time.
         jobs: number of captures metered at once on this machine, each on one core; None for all
             cores. The table does not depend on it.
         dask: address of a Dask scheduler whose workers meter them; they see the captures and
@@ -203,7 +203,7 @@ def extract(
         raise UsageError(f"the feature {min(clash)!r} has the name of a column of the flow's key")
     if len(sources) > 1 and not one_stream:
         with work_folder(checkpoint_folder(out), PART_FILE) as folder:
-            meter = partial(_meter_parts, tell=tell, jobs=jobs, dask=dask)
+            meter = partial(_meter_parts, progress=progress, jobs=jobs, dask=dask)
             return _extract_parts(sources, out, spec, labels, meter, folder, must_read=must_read)
     if one_stream:
         sources = sorted(sources, key=_first_time) if len(sources) > 1 else sources
@@ -218,8 +218,8 @@ def extract(
             [s.path for s in sources], spec, damaged.append
         ):
             counters, flows = so_far, flows + len(records)
-            if tell:
-                tell(Progress(number, len(sources), 0.0, counters["packets"], flows))
+            if progress:
+                progress(Progress(number, len(sources), 0.0, counters["packets"], flows))
             table = flow_table(records, spec, sources[number].name)
             yield with_labels(table, labels, sources[number].name, outcomes)
         if must_read:
@@ -247,13 +247,17 @@ def _extract_parts(
     must_read: bool,
 ) -> TableExtraction:
     files = [checkpoint_file(folder, Path(s.path), s.name, spec) for s in sources]
-    wanted = dict(zip(files, sources, strict=True))  # a capture that is named twice is metered once
-    found = meter(wanted, spec)
-    if not found.parts:
-        raise DataError(f"none of the captures can be read: {next(iter(found.left_out.values()))}")
+    source_of = dict(
+        zip(files, sources, strict=True)
+    )  # a capture that is named twice is metered once
+    metered = meter(source_of, spec)
+    if not metered.parts:
+        raise DataError(
+            f"none of the captures can be read: {next(iter(metered.left_out.values()))}"
+        )
     total: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
-    parts = [(found.parts[file], wanted[file].name) for file in files if file in found.parts]
+    parts = [(metered.parts[file], source_of[file].name) for file in files if file in metered.parts]
     for part, _ in parts:
         total.update(part.counters)
     if must_read:
@@ -264,11 +268,11 @@ def _extract_parts(
         for table in part.tables()
     )
     flows = write_rows(tables, out, spec)
-    for file, source in wanted.items():
-        if file in found.parts:
-            _warn(found.parts[file].counters, source.name)
-    damaged = [found.left_out.get(f) or found.parts[f].damage for f in wanted]
-    return _extracted(flows, total, outcomes, len(files), [d for d in damaged if d], found.kept)
+    for file, source in source_of.items():
+        if file in metered.parts:
+            _warn(metered.parts[file].counters, source.name)
+    damaged = [metered.left_out.get(f) or metered.parts[f].damage for f in source_of]
+    return _extracted(flows, total, outcomes, len(files), [d for d in damaged if d], metered.reused)
 
 
 @dataclass(frozen=True)
@@ -277,35 +281,37 @@ class _Metered:
 
     parts: Mapping[Path, CaptureCheckpoint]
     left_out: Mapping[Path, str]
-    kept: int
+    reused: int
 
 
 def _meter_parts(
-    wanted: Mapping[Path, CaptureSource],
+    source_of: Mapping[Path, CaptureSource],
     spec: MeterSpec,
     *,
-    tell: Callable[[Progress], None] | None,
+    progress: Callable[[Progress], None] | None,
     jobs: int | None,
     dask: str | None,
 ) -> _Metered:
     """Meter the captures whose parts are missing."""
-    sizes = {file: Path(source.path).stat().st_size for file, source in wanted.items()}
-    parts = {file: part for file in wanted if (part := read_checkpoint(file))}
-    kept, of = len(parts), sum(sizes.values())
+    sizes = {file: Path(source.path).stat().st_size for file, source in source_of.items()}
+    parts = {file: part for file in source_of if (part := read_checkpoint(file))}
+    reused, of = len(parts), sum(sizes.values())
     left_out: dict[Path, str] = {}
 
     def report() -> None:
-        if tell:
-            done = [*parts, *left_out]
-            share = of and sum(sizes[f] for f in done) / of
+        if progress:
+            finished_files = [*parts, *left_out]
+            share = of and sum(sizes[f] for f in finished_files) / of
             packets = sum(part.counters["packets"] for part in parts.values())
             flows = sum(part.flows for part in parts.values())
-            tell(Progress(len(done), len(wanted), share, packets, flows))
+            progress(Progress(len(finished_files), len(source_of), share, packets, flows))
 
     report()
-    missing = [file for file in wanted if file not in parts]
+    missing = [file for file in source_of if file not in parts]
     absolute = os.path.abspath if dask else str  # a worker has its own working folder
-    calls = [(absolute(wanted[f].path), wanted[f].name, spec, Path(absolute(f))) for f in missing]
+    calls = [
+        (absolute(source_of[f].path), source_of[f].name, spec, Path(absolute(f))) for f in missing
+    ]
     for number, problem in parallel_map(_meter_part, calls, jobs=jobs, dask=dask):
         file = missing[number]
         part = read_checkpoint(file)
@@ -314,7 +320,7 @@ def _meter_parts(
         else:
             parts[file] = part
         report()
-    return _Metered(parts, left_out, kept)
+    return _Metered(parts, left_out, reused)
 
 
 def _meter_part(path: str, name: str, spec: MeterSpec, file: Path) -> str:
@@ -337,14 +343,14 @@ def _meter_part(path: str, name: str, spec: MeterSpec, file: Path) -> str:
 
 
 def _warn(counters: Mapping[str, int], name: str) -> None:
-    said = {stamp: counters[stamp] for stamp in STAMPS}
+    losses = {stamp: counters[stamp] for stamp in STAMPS}
     if 2 * counters["tunnelled"] > counters["packets"]:
-        said["tunnelled"] = counters["tunnelled"]
+        losses["tunnelled"] = counters["tunnelled"]
     unread = (
         f"{count:,} of {counters['packets']:,} packets are of link type {link}, which is not read"
         for link, count in unread_links(counters).items()
     )
-    for line in (*unread, *left_out(said)):
+    for line in (*unread, *left_out(losses)):
         warnings.warn(f"{name}: {line}", N3icWarning, stacklevel=4)
 
 
@@ -354,7 +360,7 @@ def _extracted(
     outcomes: Mapping[str, int],
     captures: int,
     damaged: Sequence[str],
-    kept: int = 0,
+    reused: int = 0,
 ) -> TableExtraction:
     for line in damaged:
         warnings.warn(line, N3icWarning, stacklevel=3)
@@ -367,5 +373,5 @@ def _extracted(
         labels=dict(outcomes),
         captures=captures,
         damaged=tuple(damaged),
-        kept=kept,
+        kept=reused,
     )

@@ -22,14 +22,14 @@ def flow_key(source: str, sport: str, destination: str, dport: str, protocol: st
     Raises:
         ValueError: an address or a port is invalid.
     """
-    one = (packed_address(source), port_number(sport))
+    sender = (packed_address(source), port_number(sport))
     other = (packed_address(destination), port_number(dport))
-    return ends_of(one, other), protocol_number(protocol)
+    return ends_of(sender, other), protocol_number(protocol)
 
 
-def ends_of(one: tuple[bytes, int], other: tuple[bytes, int]) -> Ends:
+def ends_of(end: tuple[bytes, int], other: tuple[bytes, int]) -> Ends:
     """Two endpoints in ascending order, so that both directions of a flow have one key."""
-    return min(one, other), max(one, other)
+    return min(end, other), max(end, other)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -103,13 +103,13 @@ class Labels:
     @classmethod
     def of_entries(cls, entries: Iterable[tuple[Key | Network, Labelled]]) -> Labels:
         """Labels from pairs of a key and a label."""
-        found: dict[Key | Network, list[Labelled]] = {}
+        entries_of: dict[Key | Network, list[Labelled]] = {}
         for key, entry in entries:
-            found.setdefault(key, []).append(entry)
-        synthetic = any(entry.synthetic for said in found.values() for entry in said)
-        networks = [key for key in found if isinstance(key, Network)]
+            entries_of.setdefault(key, []).append(entry)
+        synthetic = any(entry.synthetic for group in entries_of.values() for entry in group)
+        networks = [key for key in entries_of if isinstance(key, Network)]
         return cls(
-            {key: Timeline.of(said) for key, said in found.items()},
+            {key: Timeline.of(group) for key, group in entries_of.items()},
             synthetic,
             tuple(sorted(networks, key=lambda network: -network.prefixlen)),
         )
@@ -139,16 +139,16 @@ class Labels:
             address = ip_address(source[0])
             keys += [network for network in self.networks if address in network][:1]
         # Different labels are ambiguous; the same label from several lines is one.
-        said = {
+        labels = {
             entry.label
             for key in keys
             if key in self.by_key
             for entry in self.by_key[key].during(first - SLACK_US, last + SLACK_US)
             if not entry.capture or not capture or entry.capture == capture
         }
-        if len(said) == 1:
-            return said.pop(), "matched"
-        return "", "ambiguous" if said else "unmatched"
+        if len(labels) == 1:
+            return labels.pop(), "matched"
+        return "", "ambiguous" if labels else "unmatched"
 
 
 def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
@@ -237,10 +237,10 @@ def _table(
         except (ValueError, OverflowError) as error:  # a time may be "inf"
             yield f"{where}: {error}"
             continue
-        said = row.get(label, "").strip()
-        if said and said != "-":
+        class_name = row.get(label, "").strip()
+        if class_name and class_name != "-":
             capture = row.get("pcap", "").strip() if form == "ndpi" else ""
-            yield key, Labelled(said, begins, ends, capture)
+            yield key, Labelled(class_name, begins, ends, capture)
 
 
 def _zeek_lines(text: Iterator[str]) -> Iterator[str]:
@@ -281,5 +281,5 @@ def _info(
         elif index >= len(flow.fields):
             yield f"{path}, line {number}: {len(flow.fields)} fields, no field {index}"
         elif label := flow.fields[index].strip():
-            made = SYNTHETIC_MARK in flow.fields
-            yield flow.key, Labelled(label, flow.start, flow.end, synthetic=made)
+            synthetic = SYNTHETIC_MARK in flow.fields
+            yield flow.key, Labelled(label, flow.start, flow.end, synthetic=synthetic)

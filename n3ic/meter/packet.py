@@ -413,14 +413,14 @@ def _ipv4(frame: bytes, at: int, length: int) -> _Header:
     return source, destination, protocol, total, at + header, ttl, identification, later
 
 
-def _ip_length(said: int, header: int, held: int) -> int:
+def _ip_length(stated: int, header: int, available: int) -> int:
     """Length of an IP packet, from the length in its header and the bytes in its frame.
 
     A header says 0 in a jumbogram, or if the sender's NIC was to segment it. Padding after the
     packet does not count, and a header cannot make a packet longer than its frame.
     """
     # Trust the header only downwards, and never below its own length.
-    return max(header, min(said or held, held))
+    return max(header, min(stated or available, available))
 
 
 def _ipv6(frame: bytes, at: int, length: int) -> _Header:
@@ -430,8 +430,8 @@ def _ipv6(frame: bytes, at: int, length: int) -> _Header:
         raise _IgnoredError("IP header damaged")
     payload = _u16(frame, at + 4)
     # no payload behind hop-by-hop options: a jumbogram (RFC 2675)
-    said = 0 if payload == 0 and frame[at + 6] == 0 else payload + 40
-    total = _ip_length(said, 40, length - at)
+    stated = 0 if payload == 0 and frame[at + 6] == 0 else payload + 40
+    total = _ip_length(stated, 40, length - at)
     protocol, start = frame[at + 6], at + 40
     identification, later = None, False
     for _ in range(_MAX_EXTENSIONS):

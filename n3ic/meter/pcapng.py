@@ -60,13 +60,13 @@ def needs_links(path: str | Path) -> bool:
 
 def begins_with_links(pieces: Iterator[bytes]) -> bool:
     """As :func:`needs_links`, for a stream of bytes up to its end or its first damage."""
-    found, orders = set(), set()
+    interfaces, orders = set(), set()
     with suppress(BlockError):
         for order, kind, body in _blocks(pieces):
             orders.add(order)
             if kind == _INTERFACE:
-                found.add((order, *_unpacked(order + "H2xI", body), _check_bytes(order, body)))
-    return len(found) > 1 or len(orders) > 1 or any(check for *_, check in found)
+                interfaces.add((order, *_unpacked(order + "H2xI", body), _check_bytes(order, body)))
+    return len(interfaces) > 1 or len(orders) > 1 or any(check for *_, check in interfaces)
 
 
 def _may_differ(data: mmap.mmap) -> bool:
@@ -189,14 +189,14 @@ def _unpacked(form: str, body: bytes) -> tuple[int, ...]:
 
 
 def _interface(order: str, body: bytes) -> _Interface:
-    link, said = _unpacked(order + "H2xI", body)
+    link, snapshot = _unpacked(order + "H2xI", body)
     values: dict[int, int] = {}
     at, check = 8, 0
     while at < len(body):
         code, size = struct.unpack_from(order + "HH", body, at)
         value, at = body[at + 4 : at + 4 + size], at + 4 + (size + 3) // 4 * 4
-        wanted = {0: 0, _OPTION_RESOLUTION: 1, _OPTION_OFFSET: 8}.get(code, size)
-        if at > len(body) or size != wanted or code in values:
+        expected = {0: 0, _OPTION_RESOLUTION: 1, _OPTION_OFFSET: 8}.get(code, size)
+        if at > len(body) or size != expected or code in values:
             raise BlockError("a block or packet is damaged")
         if code == 0:
             break
@@ -212,7 +212,7 @@ def _interface(order: str, body: bytes) -> _Interface:
     return _Interface(
         ALIKE.get(link, link),
         check if check <= CHECK_MOST else 0,
-        said if 0 < said < 2**31 else _SNAPSHOT,
+        snapshot if 0 < snapshot < 2**31 else _SNAPSHOT,
         base**exponent,
         values.get(_OPTION_OFFSET, 0),
     )
@@ -239,32 +239,32 @@ class _Taken:
 
 def _blocks(pieces: Iterator[bytes]) -> Iterator[tuple[str, int, bytes]]:
     """Yield byte order, type and body of each block; a section's body is left empty."""
-    taken = _Taken(pieces)
+    reader = _Taken(pieces)
     order = ""
-    while head := taken.take(4, may_end=True):
+    while head := reader.take(4, may_end=True):
         if head == SECTION:
-            order = _section(taken, first=not order)
+            order = _section(reader, first=not order)
             yield order, _SECTION, b""
             continue
         if not order:
             raise BlockError("not a pcapng capture")
-        kind, total = struct.unpack(order + "II", head + (size := taken.take(4)))
+        kind, total = struct.unpack(order + "II", head + (size := reader.take(4)))
         if total not in _SIZES:
             raise BlockError("a block or packet is damaged")
-        body = taken.take(total - 8)
+        body = reader.take(total - 8)
         if body[-4:] != size:
             raise BlockError("a block or packet is damaged")
         yield order, kind, body[:-4]
 
 
-def _section(taken: _Taken, *, first: bool) -> str:
+def _section(reader: _Taken, *, first: bool) -> str:
     """Read a section header; return the section's byte order."""
-    head = taken.take(8)
+    head = reader.take(8)
     order = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}.get(head[4:])
     if not order or (total := struct.unpack(f"{order}I", head[:4])[0]) not in _SIZES[4:]:
         raise BlockError("a block or packet is damaged")
-    rest = taken.take(total - 12)
-    major, minor = struct.unpack_from(order + "HH", rest)
-    if major != 1 or (first and minor not in (0, 2)) or (not first and rest[-4:] != head[:4]):
+    remainder = reader.take(total - 12)
+    major, minor = struct.unpack_from(order + "HH", remainder)
+    if major != 1 or (first and minor not in (0, 2)) or (not first and remainder[-4:] != head[:4]):
         raise BlockError("a section is damaged, or of another version")
     return order

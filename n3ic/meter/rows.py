@@ -103,9 +103,9 @@ def with_labels(
     ends = [_ends(table, side) for side in ("source", "destination")]
     times = (table[name].to_pylist() for name in ("protocol", "first_us", "last_us"))
     find = partial(labels.of, capture=Path(capture).name)
-    found = [find(*flow) for flow in zip(*ends, *times, strict=True)]
-    outcomes.update(outcome for _, outcome in found)
-    table = table.append_column("label", pa.array([label for label, _ in found], pa.string()))
+    matches = [find(*flow) for flow in zip(*ends, *times, strict=True)]
+    outcomes.update(outcome for _, outcome in matches)
+    table = table.append_column("label", pa.array([label for label, _ in matches], pa.string()))
     if labels.synthetic:
         table = table.append_column(SYNTHETIC, pa.array([True] * len(table), pa.bool_()))
     return table
@@ -152,21 +152,21 @@ def _grouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Regroup rows into tables of equal size, so that files do not depend on the batches."""
     import pyarrow as pa
 
-    left: Any = None
+    pending: Any = None
     for table in tables:
-        left = pa.concat_tables([left, table]) if left else table
-        while len(left) > ROW_GROUP:  # the last group is empty only if there is no row
-            yield left.slice(0, ROW_GROUP).combine_chunks()
-            left = left.slice(ROW_GROUP)
-    yield left.combine_chunks()
+        pending = pa.concat_tables([pending, table]) if pending else table
+        while len(pending) > ROW_GROUP:  # the last group is empty only if there is no row
+            yield pending.slice(0, ROW_GROUP).combine_chunks()
+            pending = pending.slice(ROW_GROUP)
+    yield pending.combine_chunks()
 
 
 def _open(stream: IO[bytes], schema: pa.Schema, spec: MeterSpec | None) -> Any:
     if spec is not None:
         from pyarrow.parquet import ParquetWriter
 
-        said = {b"n3ic-units": b"nic", METER_KEY: spec.to_json().encode()}
-        return ParquetWriter(stream, schema.with_metadata(said))
+        metadata = {b"n3ic-units": b"nic", METER_KEY: spec.to_json().encode()}
+        return ParquetWriter(stream, schema.with_metadata(metadata))
     from pyarrow.csv import CSVWriter
 
     stream.write(b"# n3ic-units: nic\n")

@@ -67,11 +67,11 @@ class _Sequence:
 
 def _sequences(spec: MeterSpec) -> dict[_Sequence, list[Register]]:
     """Registers of each sequence."""
-    found: dict[_Sequence, list[Register]] = {}
+    registers_of: dict[_Sequence, list[Register]] = {}
     for r in spec.registers:
         if r.update == "nth":
-            found.setdefault(_Sequence.of(r), []).append(r)
-    return found
+            registers_of.setdefault(_Sequence.of(r), []).append(r)
+    return registers_of
 
 
 def _counted(spec: MeterSpec) -> list[Guard]:

@@ -73,12 +73,15 @@ def flow_table(
         if name not in table.column_names:
             hint = "; n3ic data extract joins it with --labels" if name == label else ""
             raise DataError(f"{path}: the column {name!r} is missing{hint}")
-    said = table[label].cast(pa.string()).fill_null("").to_numpy().astype(str)
-    table, said = table.filter(pa.array(said != "")), said[said != ""]
+    classes_text = table[label].cast(pa.string()).fill_null("").to_numpy().astype(str)
+    table, classes_text = (
+        table.filter(pa.array(classes_text != "")),
+        classes_text[classes_text != ""],
+    )
     if not len(table):
         raise DataError(f"{path}: no flow has a label")
     flow, point = _decisions(table, spec.decision)
-    texts, rows = np.unique(said, return_inverse=True)
+    texts, rows = np.unique(classes_text, return_inverse=True)
     classes, index = np.unique(same_spelling(texts.tolist()), return_inverse=True)
     return FlowTable(
         name=DATA_SET,
@@ -134,8 +137,8 @@ def _entry(name: str, meaning: str, unit: str, largest: int, leak: str) -> Featu
 
 
 def _meaning(register: Register) -> str:
-    what = (register.field or "packets").replace("_", " ")
-    return f"{register.update} of {what}, {register.guard.direction}"
+    quantity = (register.field or "packets").replace("_", " ")
+    return f"{register.update} of {quantity}, {register.guard.direction}"
 
 
 def _registers_read(spec: MeterSpec, feature: MeteredFeature) -> list[Register]:
@@ -170,7 +173,7 @@ def _synthetic(table: pa.Table) -> bool:
     """Whether a row says that a generator made its flow."""
     if SYNTHETIC not in table.column_names:
         return False
-    return "true" in {str(said).lower() for said in table[SYNTHETIC].unique().to_pylist()}
+    return "true" in {str(value).lower() for value in table[SYNTHETIC].unique().to_pylist()}
 
 
 def _conversations(table: pa.Table) -> NDArray[np.int64] | None:

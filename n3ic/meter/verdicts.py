@@ -110,10 +110,10 @@ def predict_capture(
         for records, so_far in meter_capture(capture, spec):
             counters = so_far
             columns = features_of(records, spec)
-            found = predict(model, model.encode(columns))
-            verdicts = model.verdicts(found.scores)
+            inference = predict(model, model.encode(columns))
+            verdicts = model.verdicts(inference.scores)
             if out:
-                out.writelines(_lines(records, spec, found, verdicts, names, int(counts.sum())))
+                out.writelines(_lines(records, spec, inference, verdicts, names, int(counts.sum())))
             # SHUNT is -1: modulo the number of names, it is the index of the last.
             counts += np.bincount(verdicts % len(names), minlength=len(names))
             if progress is not None:
@@ -134,16 +134,21 @@ def _opened(sink: str | Path | None) -> AbstractContextManager[IO[bytes] | None]
 def _lines(
     records: Records,
     spec: MeterSpec,
-    found: Inference,
+    inference: Inference,
     verdicts: NDArray[np.int64],
     names: Sequence[bytes],
     first: int,
 ) -> Iterator[bytes]:
     """Lines of CSV; addresses, numbers and reasons need no quotes."""
     columns = key_table(records, spec, "").select(FLOW_COLUMNS).to_pydict().values()
-    results = verdicts.tolist(), found.margins.tolist(), found.scores.tolist()
+    results = verdicts.tolist(), inference.margins.tolist(), inference.scores.tolist()
     for row, (key, index, margin, scores) in enumerate(
         zip(zip(*columns, strict=True), *results, strict=True), first
     ):
-        said = ",".join(map(str, (row, *key))).encode()
-        yield b"%s,%s,%d,%s\n" % (said, names[index], margin, b",".join(b"%d" % s for s in scores))
+        prefix = ",".join(map(str, (row, *key))).encode()
+        yield b"%s,%s,%d,%s\n" % (
+            prefix,
+            names[index],
+            margin,
+            b",".join(b"%d" % s for s in scores),
+        )

@@ -73,13 +73,13 @@ def pad_mask(n: int) -> Words:
     return pack(np.ones(n, dtype=np.bool_))
 
 
-def checked_words(words: ArrayLike, n: int, what: str) -> Words:
+def checked_words(words: ArrayLike, n: int, name: str) -> Words:
     """Check the shape, the type and the padding of packed bits.
 
     Args:
         words: uint32 array of shape ``(rows, ceil(n / 32))``, pad bits 0.
         n: number of bits.
-        what: their name in the error.
+        name: their name in the error.
 
     Returns:
         The words, contiguous.
@@ -89,10 +89,10 @@ def checked_words(words: ArrayLike, n: int, what: str) -> Words:
     """
     array = np.asarray(words)
     if array.ndim != 2 or array.shape[1] != word_count(n):
-        raise ModelError(f"{what} have shape (rows, {word_count(n)}), got {array.shape}")
+        raise ModelError(f"{name} have shape (rows, {word_count(n)}), got {array.shape}")
     if array.dtype != np.uint32:
-        raise ModelError(f"{what} are uint32, got {array.dtype}")
+        raise ModelError(f"{name} are uint32, got {array.dtype}")
     # A pad bit of 1 would agree with the padding of the weights and count in every popcount.
     if len(array) and (array[:, -1] & ~pad_mask(n)[-1]).any():
-        raise ModelError(f"pad bits of {what} must be 0")
+        raise ModelError(f"pad bits of {name} must be 0")
     return np.ascontiguousarray(array)

@@ -87,7 +87,7 @@ def family_text(family: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _HeaderFields:
     """Header entries that every family has; each family reads its own."""
 
     name: str
@@ -187,9 +187,9 @@ class Classifier(Displayed):
         """The title and the tables that are displayed."""
         shunts = f"margins below {self.shunt} are shunted" if self.shunt else ""
         size = f"{self.weight_bytes:,} bytes of weights, {self.total_bytes:,} in total"
-        said = (self.shape_text, size, f"classes {listed(self.classes)}", shunts)
+        parts = (self.shape_text, size, f"classes {listed(self.classes)}", shunts)
         return View(
-            f"{self.name}: {', '.join(filter(None, said))}",
+            f"{self.name}: {', '.join(filter(None, parts))}",
             (
                 facts(
                     "model",
@@ -322,8 +322,8 @@ class Classifier(Displayed):
         Raises:
             ModelError: a value is invalid.
         """
-        found: Self = replace(cast(Any, self), **fields)
-        return found
+        model: Self = replace(cast(Any, self), **fields)
+        return model
 
     def with_input(
         self, spec: InputSpec, *, meter: MeterSpec | None = None, table: TableRules | None = None
@@ -432,17 +432,17 @@ class Classifier(Displayed):
             if header["family"] != cls.family:
                 raise ModelError(f"a model of family {header['family']!r}, expected {cls.family!r}")
             own = {key: header[key] for key in header if key not in {*_CONTAINER, *cls.header_keys}}
-            told = _told(own)
+            fields = _header_fields(own)
             shared = {
-                "classes": told.classes,
-                "name": told.name,
-                "provenance": told.provenance,
-                "shunt": told.shunt,
-                "input": InputSpec.from_dict(told.input),
+                "classes": fields.classes,
+                "name": fields.name,
+                "provenance": fields.provenance,
+                "shunt": fields.shunt,
+                "input": InputSpec.from_dict(fields.input),
                 "meter": MeterSpec.from_dict(header["meter"]) if "meter" in header else None,
                 "table": TableRules.from_dict(header["table"]) if "table" in header else None,
             }
-            _check_version(header["version"], told.shunt)
+            _check_version(header["version"], fields.shunt)
             model = cls._read(header, tensors, shared)
             tensors.close()
         except ModelError as error:
@@ -492,9 +492,9 @@ def _check_metered(spec: InputSpec, meter: MeterSpec) -> None:
             )
 
 
-def _told(header: Mapping[str, Any]) -> _Told:
+def _header_fields(header: Mapping[str, Any]) -> _HeaderFields:
     try:
-        return from_plain(_Told, header, strict=True)
+        return from_plain(_HeaderFields, header, strict=True)
     except ValueError as error:
         raise ModelError(str(error)) from error
 

@@ -107,8 +107,8 @@ class ColumnRule:
     def _other(self, text: str) -> int:
         if not self.buckets:
             return len(self.values)
-        one = min(text, _BOOLEANS.get(text, text)).encode("utf-8", "surrogatepass")
-        return len(self.values) + zlib.crc32(one) % self.buckets
+        shortest = min(text, _BOOLEANS.get(text, text)).encode("utf-8", "surrogatepass")
+        return len(self.values) + zlib.crc32(shortest) % self.buckets
 
     def features(self, name: str) -> tuple[str, ...]:
         """Names of the features that a column of that name gives."""
@@ -174,9 +174,9 @@ class TableRules:
         if len(self.columns) > _MOST_COLUMNS:
             raise ModelError(f"{len(self.columns):,} columns, at most {_MOST_COLUMNS:,} expected")
         for name, rule in self.columns.items():
-            if twice := self.columns.keys() & {*rule.single(name)}:
+            if ambiguous := self.columns.keys() & {*rule.single(name)}:
                 raise ModelError(
-                    f"{shown(min(twice))} is a column and an indicator of the column "
+                    f"{shown(min(ambiguous))} is a column and an indicator of the column "
                     f"{shown(name)}; expected different names"
                 )
 
@@ -187,12 +187,12 @@ class TableRules:
 
     def only(self, features: Collection[str]) -> TableRules:
         """The rules of the columns that some features need."""
-        kept = {
+        selected = {
             name: rule
             for name, rule in self.columns.items()
             if not {*rule.features(name)}.isdisjoint(features)
         }
-        return replace(self, columns=kept)
+        return replace(self, columns=selected)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -40,12 +40,12 @@ class Difference:
         return self.text
 
 
-def first_difference(model: Classifier, got: Inference, words: Words) -> Difference | None:
+def first_difference(model: Classifier, actual: Inference, words: Words) -> Difference | None:
     """Compare scores, classes, margins, verdicts and any hidden bits with the model's.
 
     Args:
         model: the reference, of any family.
-        got: what an executor computed on ``words``.
+        actual: what an executor computed on ``words``.
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
 
     Returns:
@@ -53,28 +53,28 @@ def first_difference(model: Classifier, got: Inference, words: Words) -> Differe
     """
     want = model.infer(words)
     hidden = model.hidden if isinstance(model, BinaryModel) else ()
-    if got.scores.shape != want.scores.shape:
+    if actual.scores.shape != want.scores.shape:
         return Difference(
             0,
             len(hidden),
             -1,
             want.scores.size,
-            got.scores.size,
+            actual.scores.size,
             len(words),
-            f"scores of shape {want.scores.shape} expected, got {got.scores.shape}",
+            f"scores of shape {want.scores.shape} expected, got {actual.scores.shape}",
         )
     differs = (
-        (got.scores != want.scores).any(axis=1)
-        | (got.classes != want.classes)
-        | (got.margins != want.margins)
+        (actual.scores != want.scores).any(axis=1)
+        | (actual.classes != want.classes)
+        | (actual.margins != want.margins)
     )
-    if got.verdicts is not None:
-        differs |= got.verdicts != want.verdicts
+    if actual.verdicts is not None:
+        differs |= actual.verdicts != want.verdicts
     elif model.shunt:
         text = f"no verdicts, the model shunts flows whose margin is below {model.shunt}"
         return Difference(0, len(hidden), -1, model.shunt, 0, len(words), text)
-    for mine, theirs in zip(want.hidden, got.hidden, strict=False):
-        differs |= (mine != theirs).any(axis=1)
+    for expected_bits, actual_bits in zip(want.hidden, actual.hidden, strict=False):
+        differs |= (expected_bits != actual_bits).any(axis=1)
     rows = np.flatnonzero(differs)
     if not len(rows):
         return None
@@ -82,41 +82,41 @@ def first_difference(model: Classifier, got: Inference, words: Words) -> Differe
     count = f"{len(rows):,} of {len(words):,} vectors differ; first vector {row}"
     x = words[[row]]
     for i, layer in enumerate(hidden):
-        if i < len(got.hidden):
-            wrong = np.flatnonzero(got.hidden[i][row] != want.hidden[i][row])
+        if i < len(actual.hidden):
+            wrong = np.flatnonzero(actual.hidden[i][row] != want.hidden[i][row])
             if len(wrong):
                 j = int(wrong[0])
-                expected, seen = int(want.hidden[i][row, j]), int(got.hidden[i][row, j])
+                expected, value = int(want.hidden[i][row, j]), int(actual.hidden[i][row, j])
                 text = (
-                    f"{count}, layer {i}, neuron {j}: expected {expected}, got {seen} "
+                    f"{count}, layer {i}, neuron {j}: expected {expected}, got {value} "
                     f"({_neuron(layer, j, x)})"
                 )
-                return Difference(row, i, j, expected, seen, len(rows), text)
+                return Difference(row, i, j, expected, value, len(rows), text)
         x = layer.fire(x)  # the model's bits, so that no later neuron inherits the mistake
     last = len(hidden)
-    wrong = np.flatnonzero(got.scores[row] != want.scores[row])
+    wrong = np.flatnonzero(actual.scores[row] != want.scores[row])
     if len(wrong):
         c = int(wrong[0])
-        expected, seen = int(want.scores[row, c]), int(got.scores[row, c])
+        expected, value = int(want.scores[row, c]), int(actual.scores[row, c])
         name = model.classes[c]
-        text = f"{count}, layer {last}, class {c} ({name}): score {expected} expected, got {seen}"
-        return Difference(row, last, c, expected, seen, len(rows), text)
-    if got.classes[row] != want.classes[row]:
-        expected, seen = int(want.classes[row]), int(got.classes[row])
+        text = f"{count}, layer {last}, class {c} ({name}): score {expected} expected, got {value}"
+        return Difference(row, last, c, expected, value, len(rows), text)
+    if actual.classes[row] != want.classes[row]:
+        expected, value = int(want.classes[row]), int(actual.classes[row])
         text = (
             f"{count}: scores {want.scores[row].tolist()} give class {expected} "
-            f"(the lowest index wins a tie), got {seen}"
+            f"(the lowest index wins a tie), got {value}"
         )
-        return Difference(row, last, -1, expected, seen, len(rows), text)
-    expected, seen = int(want.margins[row]), int(got.margins[row])
-    text = f"{count}: margin {expected} expected, got {seen}"
-    if seen == expected and want.verdicts is not None and got.verdicts is not None:
-        margin, (expected, seen) = seen, (int(v[row]) for v in (want.verdicts, got.verdicts))
+        return Difference(row, last, -1, expected, value, len(rows), text)
+    expected, value = int(want.margins[row]), int(actual.margins[row])
+    text = f"{count}: margin {expected} expected, got {value}"
+    if value == expected and want.verdicts is not None and actual.verdicts is not None:
+        margin, (expected, value) = value, (int(v[row]) for v in (want.verdicts, actual.verdicts))
         text = (
             f"{count}: margin {margin}, shunting threshold {model.shunt}: verdict "
-            f"{_verdict(expected)} expected, got {_verdict(seen)}"
+            f"{_verdict(expected)} expected, got {_verdict(value)}"
         )
-    return Difference(row, last, -1, expected, seen, len(rows), text)
+    return Difference(row, last, -1, expected, value, len(rows), text)
 
 
 def _verdict(verdict: int) -> str:

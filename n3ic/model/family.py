@@ -85,13 +85,13 @@ class Family(Plugin):
         """
         raise NotImplementedError
 
-    def decided(self, model: Any, inputs: Words, got: Inference) -> Decided:
+    def decided(self, model: Any, inputs: Words, inference: Inference) -> Decided:
         """Which parameters of a model some inputs decide.
 
         Args:
             model: the model that ran.
             inputs: packed inputs, uint32 array of shape ``(rows, n_words)``.
-            got: the executor's results; with hidden bits, neurons need not reach the scores.
+            inference: the executor's results; with hidden bits, neurons need not reach the scores.
         """
         raise NotImplementedError
 
@@ -161,5 +161,5 @@ def family(name: str) -> Family:
     Raises:
         UsageError: no family has that name; the message lists the known ones.
     """
-    found: Family = plugins.find(plugins.FAMILIES, name, Family)
-    return found
+    plug_in: Family = plugins.find(plugins.FAMILIES, name, Family)
+    return plug_in

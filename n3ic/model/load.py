@@ -33,9 +33,9 @@ def parse_model(data: bytes, source: str) -> Classifier:
         ModelError: as :func:`load_model`.
     """
     header, tensors = unpack_file(data, source)
-    said, known = header.get("family"), plugins.names(plugins.FAMILIES)
-    if said not in known:
+    name, known = header.get("family"), plugins.names(plugins.FAMILIES)
+    if name not in known:
         raise ModelError(
-            f"{source}: a model of family {said!r:.100}, this n3ic reads {', '.join(known)}"
+            f"{source}: a model of family {name!r:.100}, this n3ic reads {', '.join(known)}"
         )
-    return family(said).model.from_parts(header, tensors, data, source)
+    return family(name).model.from_parts(header, tensors, data, source)

@@ -72,9 +72,9 @@ DIRECTED = "directed_"  # before the name of a length
 TCP_STREAM: tuple[PacketField, ...] = ("tcp_repeated", "tcp_skipped")
 
 
-def _one_of(what: str, value: object, known: Sequence[str]) -> None:
+def _one_of(field_name: str, value: object, known: Sequence[str]) -> None:
     if value not in known:
-        raise ModelError(f"{what}: expected {', '.join(known)}, got {shown(value)}")
+        raise ModelError(f"{field_name}: expected {', '.join(known)}, got {shown(value)}")
 
 
 def log_code(value: int) -> int:
@@ -438,8 +438,8 @@ class MeterSpec:
 
     def agrees(self, other: MeterSpec, names: Collection[str]) -> bool:
         """Whether another meter computes these features in the same way for the same flows."""
-        both = {*self.feature_names} & {*other.feature_names}
-        return {*names} <= both and self.only(names) == other.only(names)
+        shared = {*self.feature_names} & {*other.feature_names}
+        return {*names} <= shared and self.only(names) == other.only(names)
 
     def largest(self, feature: MeteredFeature) -> int:
         """The largest value of a feature before it is clamped to ``2^32 - 1``.
@@ -496,16 +496,16 @@ class MeterSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        found = {"version": VERSION, **asdict(self)}
+        fields = {"version": VERSION, **asdict(self)}
         if not self.decision.schedule:  # keeps the digest of specifications before schedules
-            del found["decision"]["schedule"]
+            del fields["decision"]["schedule"]
         if not self.tunnels:  # and of those before tunnels
-            del found["tunnels"]
-        for register in found["registers"]:  # and of those before sequences
+            del fields["tunnels"]
+        for register in fields["registers"]:  # and of those before sequences
             for name, usual in (("packet", 0), ("low", 0), ("high", 0), ("scale", "linear")):
                 if register[name] == usual:
                     del register[name]
-        return found
+        return fields
 
     def to_json(self) -> str:
         """One line of JSON; the same specification gives the same bytes."""
@@ -554,13 +554,13 @@ class MeterSpec:
             ModelError: the data is not a specification, or one of a newer version.
         """
         try:
-            given = dict(data)
-            version = given.pop("version")
+            fields = dict(data)
+            version = fields.pop("version")
             if type(version) is not int or version != VERSION:
                 raise ModelError(
                     f"a meter's specification of version {shown(version)}, "
                     f"this n3ic reads {VERSION}"
                 )
-            return from_plain(cls, given, strict=True)
+            return from_plain(cls, fields, strict=True)
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"not a meter's specification: {error}") from error

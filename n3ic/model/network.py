@@ -93,8 +93,8 @@ class BinaryModel(Classifier):
         # A class scores bias to bias + fan-in; the second best has at least the largest other bias.
         lowest = self.output.bias.astype(np.int64)
         highest = lowest + self.output.fan_in
-        others = np.array([np.delete(lowest, c).max() for c in range(len(lowest))])
-        return int((highest - others).max())
+        rivals = np.array([np.delete(lowest, c).max() for c in range(len(lowest))])
+        return int((highest - rivals).max())
 
     @property
     def layers(self) -> tuple[Connections, ...]:

@@ -64,7 +64,7 @@ class Findings:
         """The findings in words, one line each; empty without findings."""
         out = list(self.parts)
         for (layer, cause), count in sorted(
-            Counter((found.layer, found.cause) for found in self.neurons).items()
+            Counter((finding.layer, finding.cause) for finding in self.neurons).items()
         ):
             out.append(f"layer {layer}: {_some(count, cause + ' neuron')} removed")
         if self.bits:
@@ -96,13 +96,13 @@ class Simplified(Generic[ModelT]):
     Attributes:
         source: the original.
         model: the simplified one: the same scores, classes and margins on every input.
-        kept: for each input bit of ``model`` its index in ``source``.
+        source_bits: for each input bit of ``model`` its index in ``source``.
         findings: what was removed.
     """
 
     source: ModelT
     model: ModelT
-    kept: tuple[int, ...]
+    source_bits: tuple[int, ...]
     findings: Findings
 
     def inputs(self, words: ArrayLike) -> Words:
@@ -116,9 +116,9 @@ class Simplified(Generic[ModelT]):
         """
         n = self.source.input.n_bits
         checked = checked_words(words, n, "packed inputs")
-        if len(self.kept) == n:
+        if len(self.source_bits) == n:
             return checked
-        return pack(unpack(checked, n)[:, list(self.kept)])
+        return pack(unpack(checked, n)[:, list(self.source_bits)])
 
 
 def unchanged(model: ModelT) -> Simplified[ModelT]:
@@ -126,5 +126,5 @@ def unchanged(model: ModelT) -> Simplified[ModelT]:
     return Simplified(model, model, tuple(range(model.input.n_bits)), Findings())
 
 
-def _some(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _some(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

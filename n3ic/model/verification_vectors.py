@@ -53,16 +53,16 @@ def margin_vectors(model: Classifier, seed: int = 0) -> Words:
         return np.empty((0, model.input.n_words), dtype=np.uint32)
     rng = np.random.default_rng(seed)
     rows = np.arange(2 * _MARGIN_ROWS)
-    wanted = model.shunt - (rows % 2)  # in turn, the least margin decided and the largest shunted
+    target = model.shunt - (rows % 2)  # in turn, the least margin decided and the largest shunted
     x = rng.random((len(rows), n)) < np.where(rows % 4 < 2, 0.5, rng.random(len(rows)))[:, None]
     # The search runs for all rows at once: each step is one call of the network.
-    off = np.abs(margins_of(model.scores(pack(x))) - wanted)
+    off = np.abs(margins_of(model.scores(pack(x))) - target)
     for _ in range(_MARGIN_STEPS):
         if not off.any():
             break
         flipped = x.copy()
         flipped[rows, rng.integers(0, n, len(rows))] ^= True
-        other = np.abs(margins_of(model.scores(pack(flipped))) - wanted)
+        other = np.abs(margins_of(model.scores(pack(flipped))) - target)
         nearer = (other <= off) & (off > 0)  # steps of equal distance lead across plateaus
         x[nearer], off[nearer] = flipped[nearer], other[nearer]
     return pack(x)
@@ -116,15 +116,15 @@ def at_threshold(layer: HiddenLayer, neuron: int, rng: np.random.Generator) -> B
     Returns:
         bool array of shape ``(rows, n_inputs)``; fewer than two rows for a constant neuron.
     """
-    wanted = int(layer.thresholds[neuron])
+    threshold = int(layer.thresholds[neuron])
     fan_in = int(layer.fan_in[neuron])
     counted = layer.mask_words[neuron]
     order = rng.permutation(np.flatnonzero(unpack(counted, layer.n_inputs)))
     x = np.tile(rng.random(layer.n_inputs) < 0.5, (2, 1))
     # As many connections agree as the threshold requires, and the rest disagree.
-    x[:, order[:wanted]] = layer.weights[neuron, order[:wanted]]
-    x[:, order[wanted:]] = ~layer.weights[neuron, order[wanted:]]
-    if wanted:
-        x[1, order[wanted - 1 : wanted]] ^= True
-    reached = [wanted <= fan_in, wanted >= 1]  # no popcount is above fan-in or below 0
+    x[:, order[:threshold]] = layer.weights[neuron, order[:threshold]]
+    x[:, order[threshold:]] = ~layer.weights[neuron, order[threshold:]]
+    if threshold:
+        x[1, order[threshold - 1 : threshold]] ^= True
+    reached = [threshold <= fan_in, threshold >= 1]  # no popcount is above fan-in or below 0
     return x[reached]

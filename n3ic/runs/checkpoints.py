@@ -61,26 +61,28 @@ class TrainingCheckpoints:
             if header["family"] != FAMILY:
                 return None
             return {
-                shape: _result(experiment, shape, said, tensors, f"{i}.")
-                for i, (shape, said) in enumerate(zip(shapes, header["results"], strict=True))
+                shape: _result(experiment, shape, record, tensors, f"{i}.")
+                for i, (shape, record) in enumerate(zip(shapes, header["results"], strict=True))
             }
         except (ModelError, LookupError, TypeError, ValueError):
             return None  # damaged, so it is trained again
 
-    def keep(
+    def write(
         self,
         experiment: Experiment,
         shapes: tuple[Shape, ...],
         results: Mapping[Shape, TrainingResult],
     ) -> None:
         """Write the results of an experiment atomically."""
-        said = []
+        records = []
         tensors: dict[str, NDArray[Any]] = {}
         for i, shape in enumerate(shapes):
             plain, arrays = _plain(results[shape])
-            said.append(plain)
+            records.append(plain)
             tensors |= {f"{i}.{name}": array for name, array in arrays.items()}
-        write_atomic(self._path(experiment, shapes), pack_file(FAMILY, {"results": said}, tensors))
+        write_atomic(
+            self._path(experiment, shapes), pack_file(FAMILY, {"results": records}, tensors)
+        )
 
     def _path(self, experiment: Experiment, shapes: tuple[Shape, ...]) -> Path:
         return self.folder / f"{experiment_digest(experiment, shapes)}.part"
@@ -115,7 +117,7 @@ def experiment_digest(
         shapes: hidden layers of its networks; empty for its recipe's.
         rows: digest of its table; empty to compute it.
     """
-    said = [
+    identity = [
         __version__,  # another version may train differently
         rows or table_digest(experiment.table),
         experiment.recipe.to_dict(),
@@ -123,19 +125,19 @@ def experiment_digest(
         [experiment.with_baselines, shapes, experiment.keeps and experiment.keeps.digest],
         [experiment.budget, [recipe.to_dict() for recipe in experiment.rivals]],
     ]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def table_digest(table: FlowTable) -> str:
     """SHA-256 of everything that training reads from a table."""
-    said = [
+    identity = [
         [table.name, table.sha256, table.synthetic, table.time_order, table.classes],
         [asdict(f) for f in table.catalogue],
         None if table.meter is None else table.meter.digest,
         None if table.rules is None else table.rules.to_dict(),
         [*table.features],
     ]
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
     known = (table.label, table.partition, table.conversation, table.flow, table.point)
     for column in (*known, *table.features.values()):
         if column is not None:
@@ -147,7 +149,7 @@ def table_digest(table: FlowTable) -> str:
 
 def _plain(result: TrainingResult) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """A result as data for JSON, and its arrays by name; lists of pairs keep mappings' order."""
-    said = {
+    record = {
         "positive": result.positive,
         "test": result.test.to_dict(),
         "validation": result.validation.to_dict(),
@@ -169,43 +171,43 @@ def _plain(result: TrainingResult) -> tuple[dict[str, Any], dict[str, NDArray[An
         "label": result.test_label,
         **{f"scores.{name}": array for name, array in result.test_scores.items()},
     }
-    return said, arrays
+    return record, arrays
 
 
 def _result(
-    experiment: Experiment, shape: Shape, said: Mapping[str, Any], tensors: Tensors, prefix: str
+    experiment: Experiment, shape: Shape, record: Mapping[str, Any], tensors: Tensors, prefix: str
 ) -> TrainingResult:
     """The inverse of :func:`_plain`."""
     from n3ic.training.loop import Epoch
 
-    rows = dict(said["rows"])
-    tried = (experiment.recipe, *experiment.rivals)
-    recipe = next(recipe for recipe in tried if recipe.family == said["family"])
-    model = tensors.take(f"{prefix}model", np.uint8, (said["model_bytes"],))
+    rows = dict(record["rows"])
+    recipes = (experiment.recipe, *experiment.rivals)
+    recipe = next(recipe for recipe in recipes if recipe.family == record["family"])
+    model = tensors.take(f"{prefix}model", np.uint8, (record["model_bytes"],))
     return TrainingResult(
         model=parse_model(model.tobytes(), "a trained part"),
         protocol=experiment.protocol,
         recipe=recipe.with_options({"hidden": shape} if recipe is experiment.recipe else {}),
-        positive=said["positive"],
-        test=_evaluation(said["test"]),
-        validation=_evaluation(said["validation"]),
-        train_accuracy=said["train_accuracy"],
-        twin_share=said["twin_share"],
-        baselines={name: _evaluation(figures) for name, figures in said["baselines"]},
-        history=tuple(Epoch(*values) for values in said["history"]),
-        feature_scores=dict(said["feature_scores"]),
+        positive=record["positive"],
+        test=_evaluation(record["test"]),
+        validation=_evaluation(record["validation"]),
+        train_accuracy=record["train_accuracy"],
+        twin_share=record["twin_share"],
+        baselines={name: _evaluation(figures) for name, figures in record["baselines"]},
+        history=tuple(Epoch(*values) for values in record["history"]),
+        feature_scores=dict(record["feature_scores"]),
         test_label=tensors.take(f"{prefix}label", np.int64, (rows["test"],)),
         test_scores={
             name: tensors.take(f"{prefix}scores.{name}", np.dtype(kind).type, tuple(size))
-            for name, kind, size in said["scores"]
+            for name, kind, size in record["scores"]
         },
         rows=rows,
-        notes=tuple(said["notes"]),
-        baseline_bytes=dict(said["baseline_bytes"]),
-        candidates=tuple(Candidate(**c) for c in said["candidates"]),
+        notes=tuple(record["notes"]),
+        baseline_bytes=dict(record["baseline_bytes"]),
+        candidates=tuple(Candidate(**c) for c in record["candidates"]),
     )
 
 
-def _evaluation(said: Mapping[str, Any]) -> Evaluation:
-    confusion = tuple(tuple(row) for row in said["confusion"])
-    return replace(Evaluation(**said), confusion=confusion)
+def _evaluation(record: Mapping[str, Any]) -> Evaluation:
+    confusion = tuple(tuple(row) for row in record["confusion"])
+    return replace(Evaluation(**record), confusion=confusion)

@@ -43,8 +43,8 @@ def column_uses(
         chosen: the features to choose from.
         named: those that the user named; they are not doubted.
     """
-    used, asked = {*chosen}, {*named}
-    features = (_use_of(f, f.name in used, f.name in asked) for f in table.catalogue)
+    used, requested = {*chosen}, {*named}
+    features = (_use_of(f, f.name in used, f.name in requested) for f in table.catalogue)
     texts = (
         ColumnUse(name, "left out", why, why in BY_VALUES) for name, why in table.omitted.items()
     )
@@ -55,8 +55,8 @@ def _use_of(feature: Feature, used: bool, named: bool) -> ColumnUse:
     why = feature.leak_reason if feature.leaks and feature.leak_reason else feature.nic_reason
     against = feature.doubt if feature.usable else why
     if not used:
-        said = against if not feature.usable else "not among the named columns"
-        return ColumnUse(feature.name, "left out", said, said in BY_VALUES)
+        reason = against if not feature.usable else "not among the named columns"
+        return ColumnUse(feature.name, "left out", reason, reason in BY_VALUES)
     if named and against:
         return ColumnUse(feature.name, "used", f"named, though: {against}")
     doubted: Use = "in doubt" if against else "used"
@@ -75,8 +75,8 @@ def columns_table(uses: Sequence[Mapping[str, Any]]) -> TextTable | None:
         uses: the entry ``columns`` of a run's metrics.
     """
     rows: dict[tuple[str, str], list[str]] = {}
-    for one in sorted(uses, key=lambda of: (*_WORDS, of.get("use")).index(of.get("use"))):
-        name, use, why = (str(one.get(key, "")) for key in ("name", "use", "why"))
+    for use_record in sorted(uses, key=lambda of: (*_WORDS, of.get("use")).index(of.get("use"))):
+        name, use, why = (str(use_record.get(key, "")) for key in ("name", "use", "why"))
         if use == "in doubt":
             why = f"{why}; {leaving_out(name)}"
         rows.setdefault((use, why), []).append(name)
@@ -86,9 +86,11 @@ def columns_table(uses: Sequence[Mapping[str, Any]]) -> TextTable | None:
 
 def column_warning(uses: Sequence[Mapping[str, Any]]) -> str:
     """What a caller should hear of before trusting the figures, in a line; empty for nothing."""
-    said = []
-    for one in uses:
-        how = f" (overrides={{'columns': ['!{one['name']}']}} leaves it out)"
-        more = how if one["use"] == "in doubt" else ""
-        said += [f"{one['name']} is {one['use']}: {one['why']}{more}"] if one["by_values"] else []
-    return "; ".join(said)
+    warnings = []
+    for use in uses:
+        how = f" (overrides={{'columns': ['!{use['name']}']}} leaves it out)"
+        more = how if use["use"] == "in doubt" else ""
+        warnings += (
+            [f"{use['name']} is {use['use']}: {use['why']}{more}"] if use["by_values"] else []
+        )
+    return "; ".join(warnings)

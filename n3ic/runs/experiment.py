@@ -128,16 +128,16 @@ def train_shapes(
         own = experiment.recipe.with_options({"hidden": tuple(hidden)})
         if len(shapes) > 1:
             own = replace(own, tree_bytes=0)  # shapes are compared, and a tree has none
-        this = replace(experiment, recipe=own)
-        if this.budget and own.training.hidden == experiment.recipe.training.hidden:
-            learned, tried, notes = select_within_budget(experiment, progress)
+        variant = replace(experiment, recipe=own)
+        if variant.budget and own.training.hidden == experiment.recipe.training.hidden:
+            learned, candidates, notes = select_within_budget(experiment, progress)
             result = _finished(learned, progress)
-            yield replace(result, candidates=tried, notes=(*result.notes, *notes))
+            yield replace(result, candidates=candidates, notes=(*result.notes, *notes))
             continue
-        for_shape = own.encoding == "weighted" and this.keeps is None
+        for_shape = own.encoding == "weighted" and variant.keeps is None
         if prepared is None or for_shape:
-            prepared = prepare(this, progress.stage, prepared.trees if prepared else None)
-        yield train_prepared(replace(prepared, experiment=this), progress)
+            prepared = prepare(variant, progress.stage, prepared.trees if prepared else None)
+        yield train_prepared(replace(prepared, experiment=variant), progress)
 
 
 def train_prepared(prepared: Prepared, progress: TrainingProgress) -> TrainingResult:
@@ -153,20 +153,22 @@ def train_prepared(prepared: Prepared, progress: TrainingProgress) -> TrainingRe
 def _finished(learned: Learned, progress: TrainingProgress) -> TrainingResult:
     """Add bit rates, meter and table rules to a model, and evaluate it once on the test rows."""
     model, prepared = learned.model, learned.prepared
-    this = prepared.experiment
-    family, table = learner(this.recipe.family), this.table
+    experiment = prepared.experiment
+    family, table = learner(experiment.recipe.family), experiment.table
     train = prepared.parts.train
     known = {n: table.features[n][train] for n in model.input.features}
     # What is usual, and what is not, the flows themselves tell, and not their copies.
     spec = model.input.with_rates(prepared.bits[train], table.label[train], known)
     model = model.changed(input=spec)
-    meter = table.meter if this.keeps is None else this.keeps.meter  # a device keeps its meter
+    meter = (
+        table.meter if experiment.keeps is None else experiment.keeps.meter
+    )  # a device keeps its meter
     # A network that reads further columns could not be fed by the meter alone.
     if meter is not None and set(model.input.features) <= set(meter.feature_names):
         model = model.changed(meter=meter)
     if table.rules is not None:
         model = model.changed(table=table.rules.only(model.input.features))
-    twin = family.twin(prepared, progress) if this.with_baselines else None
+    twin = family.twin(prepared, progress) if experiment.with_baselines else None
     return _result(prepared, model, learned.history, twin)
 
 
@@ -176,13 +178,13 @@ def _result(
     history: tuple[Epoch, ...],
     twin: Prediction | None,
 ) -> TrainingResult:
-    this, parts, bits, unseen = (
+    experiment, parts, bits, unseen = (
         prepared.experiment,
         prepared.parts,
         prepared.bits,
         prepared.unseen,
     )
-    n_classes, every = len(this.table.classes), this.table.label
+    n_classes, every = len(experiment.table.classes), experiment.table.label
     label = every[parts.test]
     scores = {
         name: model.scores(pack(bits[index])).astype(np.float64)
@@ -197,20 +199,20 @@ def _result(
             scores[name],
             n_classes,
             unseen=of,
-            positive=this.positive,
+            positive=experiment.positive,
         )
 
-    kept = {"model": scores["test"]} | dict(prepared.baseline_scores)
+    test_scores = {"model": scores["test"]} | dict(prepared.baseline_scores)
     baselines = dict(prepared.baselines)
     if twin is not None:
-        baselines[twin.name] = baseline_figures(this, twin, label, unseen)
+        baselines[twin.name] = baseline_figures(experiment, twin, label, unseen)
         if twin.scores is not None:
-            kept[twin.name] = twin.scores
+            test_scores[twin.name] = twin.scores
     return TrainingResult(
         model=model,
-        protocol=this.protocol,
-        recipe=this.recipe,
-        positive=counted_class(n_classes, this.positive),
+        protocol=experiment.protocol,
+        recipe=experiment.recipe,
+        positive=counted_class(n_classes, experiment.positive),
         test=figures("test", parts.test, unseen),
         validation=figures("validation", parts.validation, None),
         train_accuracy=float((predicted["train"] == every[parts.train]).mean()),
@@ -219,9 +221,9 @@ def _result(
         history=history,
         feature_scores=prepared.feature_scores,
         test_label=label,
-        test_scores=kept,
+        test_scores=test_scores,
         rows={name: len(index) for name, index in vars(parts).items()},
-        notes=(*prepared.notes, *_worse_than_smaller(baselines, kept, label)),
+        notes=(*prepared.notes, *_worse_than_smaller(baselines, test_scores, label)),
         baseline_bytes=prepared.baseline_bytes,
     )
 
@@ -236,10 +238,10 @@ def _worse_than_smaller(
         return
     least = baselines[MAJORITY].accuracy
     for name in ("float_mlp", BOOSTED, TREE_OF_CUTS):
-        if name in baselines and (found := baselines[name].accuracy) < least:
+        if name in baselines and (accuracy := baselines[name].accuracy) < least:
             yield (
                 f"baseline {name.replace('_', ' ')} is worse than always saying the most frequent "
-                f"class ({percent(found)} of the test rows, {percent(least)})"
+                f"class ({percent(accuracy)} of the test rows, {percent(least)})"
             )
     right = {name: of.argmax(axis=1) == label for name, of in scores.items()}
     trees = [f"tree_depth_{depth}" for depth in TREE_DEPTHS]

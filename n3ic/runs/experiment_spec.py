@@ -49,8 +49,8 @@ class Experiment:
         Raises:
             UsageError: a column of the recipe does not exist.
         """
-        kept = () if self.keeps is None else self.keeps.input.features
-        return tuple(dict.fromkeys((*candidates(self.table, self.recipe), *kept)))
+        input_columns = () if self.keeps is None else self.keeps.input.features
+        return tuple(dict.fromkeys((*candidates(self.table, self.recipe), *input_columns)))
 
     @property
     def augment(self) -> float:
@@ -61,7 +61,7 @@ class Experiment:
     @property
     def provenance(self) -> dict[str, str]:
         """The origin of its models, as their files record it."""
-        kept, most = self.keeps, self.augment
+        input_model, most = self.keeps, self.augment
         return {
             "data": self.table.name,
             "data_sha256": self.table.sha256,
@@ -70,5 +70,9 @@ class Experiment:
             "protocol": self.protocol,
             "seed": str(self.seed),
             **({} if most == 1 else {"augment": f"{most:g}"}),
-            **({} if kept is None else {"input_of": f"{kept.name} {kept.digest}"}),
+            **(
+                {}
+                if input_model is None
+                else {"input_of": f"{input_model.name} {input_model.digest}"}
+            ),
         }

@@ -58,9 +58,9 @@ class Run(Displayed):
     @property
     def figures(self) -> TextTable:
         """Figures of merit on the test rows, of the network and of its baselines."""
-        found = {"test": _part(self.metrics, "test"), **_part(self.metrics, "baselines")}
+        networks = {"test": _part(self.metrics, "test"), **_part(self.metrics, "baselines")}
         rows = []
-        for name, figures in found.items():
+        for name, figures in networks.items():
             cells = figure_cells(figures)
             rows.append(("network" if name == "test" else name.replace("_", " "), *cells))
         return TextTable("test rows", ("", *FIGURES.values()), tuple(rows))
@@ -68,10 +68,10 @@ class Run(Displayed):
     @property
     def columns(self) -> TextTable:
         """Each column of the data: used, in doubt or left out, and why."""
-        found = self.metrics.get("columns")
+        uses = self.metrics.get("columns")
         rows = tuple(
             tuple(str(of.get(key, "")) for key in ("name", "use", "why"))
-            for of in (found if isinstance(found, list) else ())
+            for of in (uses if isinstance(uses, list) else ())
         )
         return TextTable("columns of the data", ("column", "", "why"), rows, left=3)
 
@@ -81,9 +81,9 @@ class Run(Displayed):
         case, recipe = (self.metrics.get(k, "") for k in ("use_case", "recipe"))
         accuracy = _share(_part(self.metrics, "test"), "accuracy")
         several = f"{len(self.models)} networks" if len(self.models) > 1 else ""
-        said = (f"recipe {recipe}" if recipe else "", several, accuracy and f"accuracy {accuracy}")
+        parts = (f"recipe {recipe}" if recipe else "", several, accuracy and f"accuracy {accuracy}")
         return View(
-            f"{self.path}: {', '.join(filter(None, (str(case), *said)))}",
+            f"{self.path}: {', '.join(filter(None, (str(case), *parts)))}",
             (
                 self.figures,
                 facts(
@@ -102,8 +102,8 @@ class Run(Displayed):
 
 def _part(metrics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """A part of a file's content; empty if it is missing or something else."""
-    found = metrics.get(name)
-    return found if isinstance(found, Mapping) else {}
+    part = metrics.get(name)
+    return part if isinstance(part, Mapping) else {}
 
 
 def figure_cells(figures: object) -> tuple[str, ...]:
@@ -132,8 +132,8 @@ def load_metrics(run: str | Path) -> dict[str, Any]:
     if not isinstance(data, dict) or "version" not in data:
         raise UsageError(f"{path} is not the metrics of an n3ic run")
     if data["version"] != METRICS_VERSION:
-        said = repr(data["version"])[:100]
-        raise UsageError(f"{path}: version {said}, this n3ic reads {METRICS_VERSION}")
+        version = repr(data["version"])[:100]
+        raise UsageError(f"{path}: version {version}, this n3ic reads {METRICS_VERSION}")
     return data
 
 
@@ -144,12 +144,12 @@ def newest_run(root: str | Path = "runs") -> Path:
         UsageError: there is no run below ``root``.
     """
     # Hidden folders are runs that are still being written.
-    found = [p for p in Path(root).glob(f"*/{METRICS}") if not p.parent.name.startswith(".")]
-    if not found:
+    files = [p for p in Path(root).glob(f"*/{METRICS}") if not p.parent.name.startswith(".")]
+    if not files:
         raise UsageError(
             f"there is no run below {root}/: train one (n3ic train anomaly) or name a --model"
         )
-    return max(found, key=lambda p: (p.stat().st_mtime_ns, str(p))).parent  # ties: last name
+    return max(files, key=lambda p: (p.stat().st_mtime_ns, str(p))).parent  # ties: last name
 
 
 def models_of(path: str | Path) -> dict[str, Path]:
@@ -158,14 +158,14 @@ def models_of(path: str | Path) -> dict[str, Path]:
     Raises:
         UsageError: the folder holds no model.
     """
-    given = Path(path)
-    if not given.is_dir():
-        return {"": given}
-    if (given / MODEL).is_file():
-        return {"": given / MODEL}
-    several = {p.stem: p for p in sorted((given / "models").glob("*.n3ic"))}
+    place = Path(path)
+    if not place.is_dir():
+        return {"": place}
+    if (place / MODEL).is_file():
+        return {"": place / MODEL}
+    several = {p.stem: p for p in sorted((place / "models").glob("*.n3ic"))}
     if not several:
-        raise UsageError(f"{given} holds no model: expected {MODEL} or models/*.n3ic")
+        raise UsageError(f"{place} holds no model: expected {MODEL} or models/*.n3ic")
     return several
 
 

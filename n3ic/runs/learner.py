@@ -62,14 +62,14 @@ class Learned:
         prepared: its training rows, encoded by its own input.
         history: figures of each epoch; empty without epochs.
         name: its name in the table of candidates; empty for its family's name.
-        beside: what the learner tried and did not keep.
+        other_candidates: what the learner tried and did not keep.
     """
 
     model: Classifier
     prepared: Prepared
     history: tuple[Epoch, ...] = ()
     name: str = ""
-    beside: tuple[Candidate, ...] = ()
+    other_candidates: tuple[Candidate, ...] = ()
 
 
 class Learner(Plugin):
@@ -90,12 +90,12 @@ class Learner(Plugin):
     settings: ClassVar[type | None] = None
     budgeted: ClassVar[bool] = True
 
-    def within(self, recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
+    def within(self, recipe: Recipe, fixed: Collection[str], budget: int, n_classes: int) -> Recipe:
         """A recipe whose model takes at most a number of bytes.
 
         Args:
             recipe: a recipe of the family, with the given values.
-            given: names of the given values, which must not change.
+            fixed: names of the given values, which must not change.
             budget: largest :attr:`~n3ic.model.classifier.Classifier.total_bytes` of the model.
             n_classes: number of classes.
 
@@ -105,14 +105,14 @@ class Learner(Plugin):
         raise UsageError(f"family {self.name} has no size that a budget of bytes chooses")
 
     def kept_recipe(
-        self, recipe: Recipe, given: Collection[str], kept: Sequence[Classifier], n_classes: int
+        self, recipe: Recipe, fixed: Collection[str], models: Sequence[Classifier], n_classes: int
     ) -> Recipe:
         """A recipe for models that keep the input and the shape of others (``--input-of``).
 
         Args:
             recipe: a recipe of the family, with the given values.
-            given: names of the given values, which may include ``budget_bytes``.
-            kept: the models whose input is kept, one or more, of any family.
+            fixed: names of the given values, which may include ``budget_bytes``.
+            models: the models whose input is kept, one or more, of any family.
             n_classes: number of classes.
 
         Raises:
@@ -187,7 +187,7 @@ class Learner(Plugin):
         """
         return iter(())
 
-    def beside(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
+    def packed_candidates(self, prepared: Prepared, budget: int) -> Iterator[Candidate]:
         """Classifiers that no target takes, shown beside the models of all families.
 
         Args:
@@ -223,5 +223,5 @@ def learner(family: str) -> Learner:
     Raises:
         UsageError: no family has that name.
     """
-    found: Learner = plugins.find("n3ic.learners", family, Learner)
-    return found
+    plug_in: Learner = plugins.find("n3ic.learners", family, Learner)
+    return plug_in

@@ -22,7 +22,7 @@ from n3ic.util.markdown import percent
 
 
 def select_within_budget(
-    this: Experiment, progress: TrainingProgress
+    experiment: Experiment, progress: TrainingProgress
 ) -> tuple[Learned, tuple[Candidate, ...], tuple[str, ...]]:
     """Train every family that fits a budget of bytes, and keep the best on validation rows.
 
@@ -30,7 +30,7 @@ def select_within_budget(
     classes. The first of equals wins.
 
     Args:
-        this: the experiment, with its budget and the recipes of other families.
+        experiment: the experiment, with its budget and the recipes of other families.
         progress: receives messages on the way.
 
     Returns:
@@ -40,41 +40,41 @@ def select_within_budget(
     Raises:
         UsageError: no model fits.
     """
-    by_class = this.recipe.training.class_weight != "none"
+    by_class = experiment.recipe.training.class_weight != "none"
 
     def worth(candidate: Candidate) -> float:
         return candidate.balanced if by_class else candidate.accuracy
 
-    found: list[tuple[Candidate, Learned]] = []
-    beside: list[Candidate] = []
+    candidates: list[tuple[Candidate, Learned]] = []
+    smaller: list[Candidate] = []
     prepared: Prepared | None = None
-    for recipe in (this.recipe, *this.rivals):
-        own = replace(this, recipe=recipe, rivals=())
+    for recipe in (experiment.recipe, *experiment.rivals):
+        own = replace(experiment, recipe=recipe, rivals=())
         trees = prepared.trees if prepared else None  # the same rows give the same trees
         prepared = prepare(own, progress.stage, trees, baselines=False)
         learned = learner(recipe.family).train(prepared, progress)
         name = learned.name or family_text(learned.model.family)
-        found.append((candidate(name, learned.model, learned.prepared), learned))
-        beside += learned.beside
-    fitting = [entry for entry in found if entry[0].bytes <= this.budget]
+        candidates.append((candidate(name, learned.model, learned.prepared), learned))
+        smaller += learned.other_candidates
+    fitting = [entry for entry in candidates if entry[0].bytes <= experiment.budget]
     if not fitting:
-        said = ", ".join(f"{c.name} {c.bytes:,} bytes" for c, _ in found)
-        raise UsageError(f"no model fits {this.budget:,} bytes: {said}; take more bytes")
-    kept, learned = max(fitting, key=lambda entry: worth(entry[0]))  # the first of equals
+        sizes = ", ".join(f"{c.name} {c.bytes:,} bytes" for c, _ in candidates)
+        raise UsageError(f"no model fits {experiment.budget:,} bytes: {sizes}; take more bytes")
+    winner, learned = max(fitting, key=lambda entry: worth(entry[0]))  # the first of equals
     rows = learned.prepared
-    progress.stage(f"comparing with trees of {this.budget:,} bytes")
+    progress.stage(f"comparing with trees of {experiment.budget:,} bytes")
     every = (learner(name) for name in plugins.names("n3ic.learners"))
-    packed = [c for one in every for c in one.beside(rows, this.budget)]
-    others = sorted([*(c for c, _ in found if c is not kept), *beside, *packed], key=worth)
+    packed = [c for family in every for c in family.packed_candidates(rows, experiment.budget)]
+    losers = sorted([*(c for c, _ in candidates if c is not winner), *smaller, *packed], key=worth)
     notes = tuple(
         f"{c.name}: better on validation rows in as many bytes ({percent(worth(c))} in "
-        f"{c.bytes:,} B, the {kept.name} {percent(worth(kept))} in {kept.bytes:,} B); no target "
-        "takes it"
+        f"{c.bytes:,} B, the {winner.name} {percent(worth(winner))} in {winner.bytes:,} B); no "
+        "target takes it"
         for c in packed
-        if worth(c) > worth(kept)
+        if worth(c) > worth(winner)
     )
     learned = replace(learned, prepared=with_baselines(rows, progress.stage))
-    return learned, (replace(kept, kept=True), *reversed(others)), notes
+    return learned, (replace(winner, kept=True), *reversed(losers)), notes
 
 
 def candidate(name: str, model: Classifier, prepared: Prepared) -> Candidate:
@@ -85,8 +85,8 @@ def candidate(name: str, model: Classifier, prepared: Prepared) -> Candidate:
         model: the model.
         prepared: the rows, encoded by the model's input.
     """
-    held = prepared.validation
-    return on_rows(name, model.memory, model.scores(pack(held.bits)), held.label)
+    validation = prepared.validation
+    return on_rows(name, model.memory, model.scores(pack(validation.bits)), validation.label)
 
 
 def on_rows(

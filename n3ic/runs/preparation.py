@@ -70,19 +70,19 @@ def prepare(
     for name in (*table.classes, *names):  # before the training, not at its end
         check_text("a name of a class or feature", name)
     own = table.only(experiment.columns).rows(parts.train)
-    taught = with_time_scales(own, experiment.augment, seed)
-    if len(taught) > len(own):
+    training_table = with_time_scales(own, experiment.augment, seed)
+    if len(training_table) > len(own):
         stage(
             f"copying the training rows on time scales of 1/{recipe.augment:g} to "
             f"{recipe.augment:g}"
         )
-    asked = experiment.with_baselines or family.boosts(experiment)
-    if trees is None and asked and labelled:
+    needs_trees = experiment.with_baselines or family.boosts(experiment)
+    if trees is None and needs_trees and labelled:
         stage("training boosted trees")
-        fitted = {n: taught.features[n] for n in names}
-        held = {n: table.features[n][parts.validation] for n in names}
-        unseen_rows = held, table.label[parts.validation]
-        trees = boosted_trees(fitted, taught.label, held=unseen_rows, seed=seed)
+        fitted = {n: training_table.features[n] for n in names}
+        validation_columns = {n: table.features[n][parts.validation] for n in names}
+        unseen_rows = validation_columns, table.label[parts.validation]
+        trees = boosted_trees(fitted, training_table.label, held=unseen_rows, seed=seed)
     notes: tuple[str, ...] = ()
     if trees is not None and fault_of(trees):
         notes = (fault_of(trees),)
@@ -90,17 +90,19 @@ def prepare(
     stage("choosing input bits" if experiment.keeps is None else "taking the kept input bits")
     if experiment.keeps is not None:
         spec = kept_input(table, experiment.keeps)
-        scores = chi2_scores({n: taught.features[n] for n in names}, taught.label)
+        scores = chi2_scores({n: training_table.features[n] for n in names}, training_table.label)
     else:
-        chosen = replace(experiment, recipe=replace(recipe, columns=names))  # taught has no others
-        spec, scores = family.choose_input(chosen, taught, trees)
+        chosen = replace(
+            experiment, recipe=replace(recipe, columns=names)
+        )  # training_table has no others
+        spec, scores = family.choose_input(chosen, training_table, trees)
     bits = spec.encode(table.features)
 
     def rows(of: FlowTable) -> BaselineRows:
         columns = np.clip(of.matrix(names), 0, UINT32_MAX)  # as a network's input stage does
         return BaselineRows(spec.encode(of.features), columns, of.label)
 
-    train_rows, test = rows(taught), rows(table.rows(parts.test))
+    train_rows, test = rows(training_table), rows(table.rows(parts.test))
     teacher = None
     if trees is not None and family.distills(recipe) and not notes:
         teacher = class_probabilities(trees.predict_proba(train_rows.columns), trees, n_classes)
@@ -111,7 +113,7 @@ def prepare(
         trees=trees,
         spec=spec,
         feature_scores=scores,
-        taught=taught,
+        training_table=training_table,
         bits=bits,
         train=train_rows,
         validation=rows(table.rows(parts.validation)),
@@ -139,7 +141,7 @@ def on_bits(prepared: Prepared, spec: InputSpec, stage: StageCallback) -> Prepar
         baselines={},
         spec=spec,
         bits=bits,
-        train=replace(prepared.train, bits=spec.encode(prepared.taught.features)),
+        train=replace(prepared.train, bits=spec.encode(prepared.training_table.features)),
         validation=replace(prepared.validation, bits=bits[parts.validation]),
         test=replace(prepared.test, bits=bits[parts.test]),
     )
@@ -153,24 +155,28 @@ def with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
         prepared: the rows; baselines that they already have are kept.
         stage: called with a line about each baseline.
     """
-    this, train, test = prepared.experiment, prepared.train, prepared.test
-    if not this.with_baselines or prepared.baselines:
+    experiment, train, test = prepared.experiment, prepared.train, prepared.test
+    if not experiment.with_baselines or prepared.baselines:
         return prepared
     from n3ic.training.baselines import non_neural_baselines
 
-    n_classes = len(this.table.classes)
+    n_classes = len(experiment.table.classes)
     figures: dict[str, Evaluation] = {}
     scores: dict[str, NDArray[np.float64]] = {}
     sizes: dict[str, int] = {}
-    others: list[Iterator[Prediction]] = [learner(this.recipe.family).baselines(prepared)]
+    predictions: list[Iterator[Prediction]] = [
+        learner(experiment.recipe.family).baselines(prepared)
+    ]
     if prepared.trees is not None:
         boosted, cuts = prepared.trees, prepared.spec.n_cuts
-        others.append(non_neural_baselines(train, test, n_classes, this.seed, boosted, cuts))
+        predictions.append(
+            non_neural_baselines(train, test, n_classes, experiment.seed, boosted, cuts)
+        )
         families = (learner(name) for name in plugins.names("n3ic.learners"))
-        others += [family.shared_baselines(prepared) for family in families]
-    for other in chain(*others):
+        predictions += [family.shared_baselines(prepared) for family in families]
+    for other in chain(*predictions):
         stage(f"baseline: {other.name}")
-        figures[other.name] = baseline_figures(this, other, test.label, prepared.unseen)
+        figures[other.name] = baseline_figures(experiment, other, test.label, prepared.unseen)
         if other.scores is not None:
             scores[other.name] = other.scores
         if other.bytes:

@@ -41,7 +41,7 @@ def refreshed(
         class_weight: weight of a flow of each class, shape ``(classes,)``.
         teacher: class probabilities of a larger model, shape ``(rows, classes)``, which are
             averaged with the labels; None trains on labels only.
-        rounds: the most passes of polishing over all neurons.
+        rounds: the most rounds of polishing over all neurons.
         seed: seed of the order in which neurons are visited.
 
     Raises:

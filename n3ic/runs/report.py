@@ -23,7 +23,7 @@ from n3ic.util.display import TextTable
 from n3ic.util.markdown import escaped, percent, table
 
 
-def _one(result: TrainingResult) -> dict[str, Any]:
+def _single(result: TrainingResult) -> dict[str, Any]:
     return {
         "test": result.test.to_dict(),
         "classes": result.test.of_classes(result.model.classes),
@@ -53,10 +53,10 @@ def model_text(metrics: Mapping[str, Any]) -> str:
 
 def memory_of(model: Classifier) -> dict[str, int]:
     """Bytes of a model by part and in total; of a binary network also its weights as float32."""
-    found = {**model.memory, "total_bytes": model.total_bytes}
+    sizes = {**model.memory, "total_bytes": model.total_bytes}
     if isinstance(model, BinaryModel):
-        found["float_weight_bytes"] = model.float_weight_bytes
-    return found
+        sizes["float_weight_bytes"] = model.float_weight_bytes
+    return sizes
 
 
 def metrics_of(
@@ -104,12 +104,12 @@ def metrics_of(
         },
     }
     if set(results) == {""}:
-        out |= _one(first)
+        out |= _single(first)
         out["model"] = _identity(first.model)
         out["memory"] = memory_of(first.model)
         out["feature_scores"] = dict(first.feature_scores)
         out["importance"] = [asdict(f) for f in importance[""]]
-        out["protocols"] = {p: _one(r[""]) for p, r in every.items()}
+        out["protocols"] = {p: _single(r[""]) for p, r in every.items()}
         values = [r[""].test for r in (results, *repeated)]
         if repeated:
             out["seeds"] = {
@@ -118,7 +118,7 @@ def metrics_of(
             }
         return out
     out[group] = {
-        task: _one(r)
+        task: _single(r)
         | {
             "model": _identity(r.model),
             "memory": memory_of(r.model),
@@ -152,16 +152,17 @@ def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
     """Remarks on the baselines, and on networks that are no better than one constant answer."""
     networks = metrics[group] if group and group in metrics else {"": metrics}
     noted = [
-        f"{f'{task}: ' if task else ''}{said}"
-        for task, one in networks.items()
-        for said in one.get("notes", ())
+        f"{f'{task}: ' if task else ''}{note}"
+        for task, figures in networks.items()
+        for note in figures.get("notes", ())
     ]
     return noted + [
-        f"{f'{task}: ' if task else ''}no better than always saying {one['no_better_than']} "
-        f"({percent(one['test']['accuracy'])} of the test rows); give it more bits, more neurons "
-        "or columns that tell more; --class-weight and --false-alarms find more of a rare class"
-        for task, one in networks.items()
-        if one.get("no_better_than")
+        f"{f'{task}: ' if task else ''}no better than always saying {figures['no_better_than']} "
+        f"({percent(figures['test']['accuracy'])} of the test rows); give it more bits, more "
+        "neurons or columns that tell more; --class-weight and --false-alarms find more of "
+        "a rare class"
+        for task, figures in networks.items()
+        if figures.get("no_better_than")
     ]
 
 
@@ -250,11 +251,11 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
             "",
         ]
     if data.get("notes"):
-        lines += [*(f"- {escaped(said)}" for said in data["notes"]), ""]
+        lines += [*(f"- {escaped(line)}" for line in data["notes"]), ""]
     if warned := warnings_of(metrics, group):
-        lines += [*(f"- **{escaped(said)}**" for said in warned), ""]
-    if told := columns_table(metrics.get("columns", ())):
-        lines += [*table(told.head, told.rows, "l"), ""]
+        lines += [*(f"- **{escaped(line)}**" for line in warned), ""]
+    if uses_table := columns_table(metrics.get("columns", ())):
+        lines += [*table(uses_table.head, uses_table.rows, "l"), ""]
     protocols = metrics["protocols"].items()
     if group and group in metrics:
         baselines = ("majority", "float_mlp", "hist_gradient_boosting")
@@ -278,8 +279,8 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         lines += [counted, ""]
     points = metrics.get("by_packet", ())
     classifiers = {f"**{model_text(metrics)}**": metrics["test"], **metrics["baselines"]}
-    if tried := candidate_table(metrics):
-        lines += [*table(tried.head, tried.rows), ""]
+    if candidates := candidate_table(metrics):
+        lines += [*table(candidates.head, candidates.rows), ""]
     sizes = {n: m.get("bytes") for n, m in metrics["baselines"].items()}
     lines += [
         *_figures(
@@ -301,8 +302,8 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
 
 
 def _figures(
-    what: str, prefix: str, keys: Sequence[str], rows: Iterable[tuple[str, Mapping[str, Any]]]
+    row_name: str, prefix: str, keys: Sequence[str], rows: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> list[str]:
     """A table of figures on the test rows."""
-    head = [what, *(prefix + FIGURES[key] for key in keys)]
+    head = [row_name, *(prefix + FIGURES[key] for key in keys)]
     return table(head, ([name, *(percent(m["test"].get(k)) for k in keys)] for name, m in rows))

@@ -43,7 +43,7 @@ def schedule(
     protocols: Sequence[SplitProtocol],
     seeds: Sequence[int],
     own: tuple[int, ...],
-    others: tuple[tuple[int, ...], ...],
+    other_shapes: tuple[tuple[int, ...], ...],
 ) -> list[TrainingJob]:
     """The trainings of a run, the longest first so that the cores finish together.
 
@@ -52,11 +52,11 @@ def schedule(
         protocols: how rows are split; the networks of the first are kept.
         seeds: the first is used for all protocols, the others for the first protocol.
         own: hidden layers of the kept networks.
-        others: hidden layers of the networks with which they are compared.
+        other_shapes: hidden layers of the networks with which they are compared.
     """
     names = list(tasks)
     main, *further = protocols
-    units = [TrainingJob(task, main, seeds[0], (own, *others), True) for task in names]
+    units = [TrainingJob(task, main, seeds[0], (own, *other_shapes), True) for task in names]
     # For many networks, the other protocols are reported without baselines.
     units += [
         TrainingJob(task, which, seeds[0], (own,), len(names) == 1)
@@ -98,15 +98,15 @@ def train_jobs(
     calls = [(_experiment(tasks[unit.task], unit), unit) for unit in plan]
     out: Found = {}
     for own, unit in calls:
-        if parts and (found := parts.find(own, unit.shapes)):
-            out[unit.key] = found
+        if parts and (results := parts.find(own, unit.shapes)):
+            out[unit.key] = results
     if out:
         progress.note(f"resuming: {len(out)} of {len(plan)} parts were trained before")
     left = [(own, unit) for own, unit in calls if unit.key not in out]
     for own, unit, results in _trained(left, progress, len(tasks) == 1, jobs, dask):
         out[unit.key] = results
         if parts and len(plan) > 1:  # a single training has no part to resume from
-            parts.keep(own, unit.shapes, results)
+            parts.write(own, unit.shapes, results)
     return out
 
 

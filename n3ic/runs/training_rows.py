@@ -33,7 +33,7 @@ class Prepared:
         trees: boosted trees on the training rows; None if nothing needs them.
         spec: the input bits.
         feature_scores: chi-squared statistic of each candidate feature on the training rows.
-        taught: the training rows as a table, and the copies that the recipe's ``augment`` adds.
+        training_table: the training rows as a table, with the copies that ``augment`` adds.
         bits: input bits of all rows, bool of shape ``(rows, inputs)``.
         train: the same rows, encoded.
         validation: validation rows.
@@ -52,7 +52,7 @@ class Prepared:
     trees: HistGradientBoostingClassifier | None = field(repr=False)
     spec: InputSpec
     feature_scores: Mapping[str, float]
-    taught: FlowTable = field(repr=False)
+    training_table: FlowTable = field(repr=False)
     bits: Bits = field(repr=False)
     train: BaselineRows = field(repr=False)
     validation: BaselineRows = field(repr=False)

@@ -76,8 +76,8 @@ def exports_below(directory: Path) -> list[Path]:
     """
     if not directory.is_dir():
         return [directory]
-    found = [directory / name for name in files_of(directory, MANIFEST)]
-    return [path.parent for path in found if path.name == MANIFEST]
+    manifests = [directory / name for name in files_of(directory, MANIFEST)]
+    return [path.parent for path in manifests if path.name == MANIFEST]
 
 
 def files_of(directory: Path, alone: str = "") -> list[str]:
@@ -91,13 +91,13 @@ def files_of(directory: Path, alone: str = "") -> list[str]:
         ExportError: a folder cannot be read, or there are more than ``MAX_FILES`` files and
             folders.
     """
-    found: list[str] = []
+    files: list[str] = []
     folders = [""]
     count = 0
     while folders:
         at = folders.pop()
         if alone and os.path.lexists(directory / at / alone):
-            found.append(at + alone)
+            files.append(at + alone)
             continue
         try:
             with os.scandir(directory / at) as entries:
@@ -111,10 +111,10 @@ def files_of(directory: Path, alone: str = "") -> list[str]:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(f"{at}{entry.name}/")
                     else:
-                        found.append(at + entry.name)
+                        files.append(at + entry.name)
         except OSError as error:
             raise ExportError(f"{directory / at} cannot be read: {error.strerror}") from error
-    return sorted(found)
+    return sorted(files)
 
 
 def copy_files(directory: Path, like: Path, into: Path) -> None:

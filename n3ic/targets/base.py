@@ -140,8 +140,8 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
             why = self.refusals.get(family, f"it takes models of family {', '.join(self.families)}")
             raise ExportError(f"target {self.name} takes no model of family {family}: {why}")
         module, _, name = self.other_families[family].partition(":")
-        found: Exporter[Any] = getattr(import_module(module), name)
-        return found
+        member: Exporter[Any] = getattr(import_module(module), name)
+        return member
 
     @cached_property
     def device(self) -> Device:
@@ -251,14 +251,14 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         )
         return colocate(members, "one after the other", sum, problems=problems)
 
-    def parse_options(self, given: Mapping[str, OptionValue], *, verify: bool = False) -> Options:
+    def parse_options(self, values: Mapping[str, OptionValue], *, verify: bool = False) -> Options:
         """Merge defaults and given options, and check them.
 
         Raises:
             UsageError: an option is unknown or has an invalid value.
         """
         known = (*self.options, *(self.verification.options if verify else ()))
-        return parse_options(known, given, f"target {self.name}")
+        return parse_options(known, values, f"target {self.name}")
 
 
 def exporter(target: str) -> Exporter[Any]:
@@ -267,5 +267,5 @@ def exporter(target: str) -> Exporter[Any]:
     Raises:
         UsageError: no target has that name; the error lists the targets.
     """
-    found: Exporter[Any] = plugins.find("n3ic.exporters", target, Exporter)
-    return found
+    plug_in: Exporter[Any] = plugins.find("n3ic.exporters", target, Exporter)
+    return plug_in

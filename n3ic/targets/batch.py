@@ -41,15 +41,15 @@ class ExportOutcome:
 
     Attributes:
         item: the item of the plan.
-        exported: the export; None if there is none.
-        error: why there is none: one of ``REFUSALS``, or a failure.
-        kept: whether the directory still exists.
+        exported: the export; None if the target has none.
+        error: the reason for a missing export: one of ``REFUSALS``, or a failure.
+        permanent: whether the directory still exists.
     """
 
     item: ExportItem
     exported: Exported | None
     error: Exception | None
-    kept: bool = True
+    permanent: bool = True
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ class ExportOutcome:
         return self.item.target + (f" {self.item.task}" if self.item.task else "")
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Why there is no export, in words; empty if there is one."""
         if self.error is None:
             return ""
@@ -78,7 +78,7 @@ class ExportOutcome:
     def __str__(self) -> str:
         name, proof = self.name, self.equality
         if self.exported is None:
-            return f"{name}: {self.why}"
+            return f"{name}: {self.reason}"
         forced = "" if self.exported.fit.ok else " (does not fit, forced)"
         network = self.exported.network
         removed = f" as {network.model.shape_text}" if network.findings.removes else ""
@@ -102,17 +102,17 @@ class ExportOutcome:
         """All facts about the export, as plain data for JSON."""
         if self.exported is None:
             return {"error": str(self.error)}
-        done = self.exported
+        exported = self.exported
         return {
-            "path": str(done.path) if self.kept else None,
+            "path": str(exported.path) if self.permanent else None,
             "options": dict(self.item.options),
-            "fits": done.fit.ok,
-            "problems": [asdict(p) for p in done.fit.problems],
-            "placements": [asdict(p) for p in done.fit.placements],
-            "figures": [asdict(f) for f in done.report.figures],
-            "notes": list(done.report.notes),
-            "verification": done.verification
-            and asdict(done.verification) | {"ok": done.verification.ok},
+            "fits": exported.fit.ok,
+            "problems": [asdict(p) for p in exported.fit.problems],
+            "placements": [asdict(p) for p in exported.fit.placements],
+            "figures": [asdict(f) for f in exported.report.figures],
+            "notes": list(exported.report.notes),
+            "verification": exported.verification
+            and asdict(exported.verification) | {"ok": exported.verification.ok},
         }
 
 
@@ -181,7 +181,7 @@ def export_item(
     Callers that export several items raise :func:`failure` after reporting all of them.
     """
     try:
-        done = export(
+        exported = export(
             item.model,
             item.target,
             item.out,
@@ -195,7 +195,7 @@ def export_item(
     except Exception as error:  # noqa: BLE001 - a defect of one target must not stop the others
         signals.check()  # a library may have turned a signal into an error
         return ExportOutcome(item, None, error)
-    return ExportOutcome(item, done, None)
+    return ExportOutcome(item, exported, None)
 
 
 def failure(outcomes: Sequence[ExportOutcome]) -> Exception | None:
@@ -229,7 +229,7 @@ def report_all(
         metrics: the run's metrics, for reports that are written.
         exports: folders with existing exports; a target without one there is exported temporarily.
         progress: called with each step.
-        note: called with the reason why an existing export was not used, or where none was found.
+        note: called with the reason why an existing export was not used, or why no export exists.
 
     Returns:
         The outcome of each network for each target, ordered by target.
@@ -237,16 +237,16 @@ def report_all(
     out = []
     with tempfile.TemporaryDirectory(prefix="n3ic-report-") as folder:
         for item in export_plan(Path("run"), models, "all", folder, {}):
-            found, why = _existing(exports, item)
+            existing, why = _existing(exports, item)
             if why:
                 note(why)
-            if found is not None:
-                options = read_manifest(found.path)["options"]
-                out.append(ExportOutcome(replace(item, options=options), found, None))
+            if existing is not None:
+                options = read_manifest(existing.path)["options"]
+                out.append(ExportOutcome(replace(item, options=options), existing, None))
                 continue
             progress(f"exporting for {item.target} {item.task}".rstrip())
-            out.append(replace(export_item(item, verify=False, metrics=metrics), kept=False))
-    if exports and not any(outcome.kept for outcome in out):
+            out.append(replace(export_item(item, verify=False, metrics=metrics), permanent=False))
+    if exports and not any(outcome.permanent for outcome in out):
         places = " or ".join(map(str, exports))
         note(
             f"no export of this model in {places}: nothing is verified here; "
@@ -259,8 +259,8 @@ def _existing(folders: Sequence[Path], item: ExportItem) -> tuple[Exported | Non
     """The export of an item in the first folder that has one, and why others were not used."""
     reasons = []
     for folder in folders:
-        found, why = find_export(folder, item.target, item.model)
-        if found is not None:
-            return found, why
+        exported, why = find_export(folder, item.target, item.model)
+        if exported is not None:
+            return exported, why
         reasons.append(why)
     return None, "; ".join(filter(None, reasons))

@@ -61,8 +61,10 @@ def write_pcap(file: Path, link: int, frames: Frames) -> None:
     with file.open("wb") as out:
         # Magic number of microseconds, version 2.4, snap length, link type.
         out.write(np.array([0xA1B2C3D4, 4 << 16 | 2, 0, 0, 1 << 18, link], dtype="<u4").tobytes())
-        seconds, rest = np.divmod(frames.time, np.uint64(10**6))
-        heads = np.stack([seconds, rest, frames.captured, frames.length], axis=1).astype("<u4")
+        seconds, microseconds = np.divmod(frames.time, np.uint64(10**6))
+        heads = np.stack([seconds, microseconds, frames.captured, frames.length], axis=1).astype(
+            "<u4"
+        )
         data = frames.data.tobytes()
         starts = frames.offset.tolist()
         for head, start, size in zip(heads, starts, frames.captured.tolist(), strict=True):

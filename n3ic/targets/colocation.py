@@ -91,10 +91,10 @@ def colocate(
 
 def summed_figures(members: Sequence[CoLocatedNetwork], names: Sequence[str]) -> dict[str, float]:
     """Sums of the networks' figures by name, of figures that all networks have."""
-    found = {name: [member.value(name) for member in members] for name in names}
+    values_of = {name: [member.value(name) for member in members] for name in names}
     return {
         name: sum(value for value in values if value is not None)
-        for name, values in found.items()
+        for name, values in values_of.items()
         if None not in values
     }
 
@@ -112,8 +112,8 @@ def _latency(
     members: Sequence[CoLocatedNetwork], combine: Callable[[list[float]], float]
 ) -> tuple[float | None, FigureKind | None]:
     """Combined latency in nanoseconds and its least certain kind; None if one is unknown."""
-    found = [member.latency for member in members]
-    known = [each for each in found if each is not None]
-    if len(known) != len(found):
+    latencies = [member.latency for member in members]
+    known = [each for each in latencies if each is not None]
+    if len(known) != len(latencies):
         return None, None
     return combine([value for value, _ in known]), max((k for _, k in known), key=KINDS.index)

@@ -54,9 +54,9 @@ def set_summary(outcomes: Sequence[ExportOutcome]) -> dict[str, Any]:
 
 def _together(target: str, members: Sequence[CoLocatedNetwork]) -> dict[str, Any]:
     """The target's co-location of the set, with problems of networks exported by force."""
-    found = asdict(exporter(target).for_family(members[0].model.family).colocate(members))
+    figures = asdict(exporter(target).for_family(members[0].model.family).colocate(members))
     alone = [str(problem) for member in members for problem in member.fit.problems]
-    return found | {"problems": [*dict.fromkeys(alone), *found["problems"]]}
+    return figures | {"problems": [*dict.fromkeys(alone), *figures["problems"]]}
 
 
 def write_set_report(
@@ -71,15 +71,15 @@ def write_set_report(
     Returns:
         The Markdown page, with ``set.json`` beside it; None if each target has a single network.
     """
-    done = [o for o in outcomes if o.exported is not None]
-    if len({o.item.task for o in outcomes}) < 2 or not done:
+    exported = [o for o in outcomes if o.exported is not None]
+    if len({o.item.task for o in outcomes}) < 2 or not exported:
         return None
-    root = done[0].item.out.parent
+    root = exported[0].item.out.parent
     if len({o.item.target for o in outcomes}) > 1:
         root = root.parent
     summary = set_summary(outcomes)
-    given = tables_of(summary) if tables_of else {}
-    tables = {title: [dict(row) for row in rows] for title, rows in given.items()}
+    extra_tables = tables_of(summary) if tables_of else {}
+    tables = {title: [dict(row) for row in rows] for title, rows in extra_tables.items()}
     data = {"targets": summary, "tables": tables}
     write_atomic(root / SET_REPORT, json_text(data))
     write_atomic(root / SET_PAGE, set_markdown(summary, tables))
@@ -99,12 +99,12 @@ def set_markdown(
     lines += _markdown_table([_set_row(target, s) for target, s in summary.items()])
     for title, rows in tables.items():
         lines += ["", f"## {title}", "", *_markdown_table(rows)]
-    for title, found in (
+    for title, lines_of in (
         ("Does not fit together", _over_budget(summary)),
         ("Refused", _refused(summary)),
     ):
-        if found:
-            lines += ["", f"## {title}", "", *(f"- {escaped(line)}" for line in found)]
+        if lines_of:
+            lines += ["", f"## {title}", "", *(f"- {escaped(line)}" for line in lines_of)]
     return "\n".join(lines) + "\n"
 
 
@@ -113,16 +113,16 @@ def _set_row(target: str, figures: Mapping[str, Any]) -> dict[str, Any]:
     together = figures["together"]
     if together is None:
         return row | dict.fromkeys(("how they run", "they take", "latency", "fit together"))
-    taken = [f"{name} {size:,} B" for name, size in together["memory"].items()]
-    taken += [f"{name} {amount:,.0f}" for name, amount in together["resources"].items()]
+    demand = [f"{name} {size:,} B" for name, size in together["memory"].items()]
+    demand += [f"{name} {amount:,.0f}" for name, amount in together["resources"].items()]
     latency = together["latency_ns"]
     return row | {
         "how they run": together["way"],
-        "they take": ", ".join(taken) or None,
+        "they take": ", ".join(demand) or None,
         "latency": None
         if latency is None
         else f"{latency / 1000:,.2f} us ({together['latency_kind']})",
-        "fit together": not together["problems"] if taken else None,
+        "fit together": not together["problems"] if demand else None,
     }
 
 

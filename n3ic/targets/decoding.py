@@ -102,16 +102,16 @@ def decoding_difference(model: BinaryModel, decoded: Decoded) -> str:
         return f"{where}: {len(decoded.layers)} layers, the model has {len(model.layers)}"
     limits = [*(layer.thresholds for layer in model.hidden), model.output.bias]
     words = ["threshold"] * len(model.hidden) + ["bias"]
-    for i, (mine, theirs) in enumerate(zip(model.layers, decoded.layers, strict=True)):
-        found = _layer_difference(mine, theirs)
-        if found:
-            return f"{where}, layer {i}, {found}"
-        if theirs.limits is not None:
-            wrong = np.flatnonzero(np.asarray(theirs.limits) != limits[i])
+    for i, (own_layer, decoded_layer) in enumerate(zip(model.layers, decoded.layers, strict=True)):
+        difference = _layer_difference(own_layer, decoded_layer)
+        if difference:
+            return f"{where}, layer {i}, {difference}"
+        if decoded_layer.limits is not None:
+            wrong = np.flatnonzero(np.asarray(decoded_layer.limits) != limits[i])
             if len(wrong):
                 j = int(wrong[0])
                 return (
-                    f"{where}, layer {i}, neuron {j}: {words[i]} {int(theirs.limits[j])}, "
+                    f"{where}, layer {i}, neuron {j}: {words[i]} {int(decoded_layer.limits[j])}, "
                     f"the model has {int(limits[i][j])}"
                 )
     if decoded.cuts is not None:
@@ -122,9 +122,9 @@ def decoding_difference(model: BinaryModel, decoded: Decoded) -> str:
             if tuple(own) != tuple(other):
                 return f"{where}, input field {field.feature}: other cuts than the model's"
     if decoded.fields is not None:
-        found = _field_difference(model, decoded.fields)
-        if found:
-            return f"{where}, {found}"
+        difference = _field_difference(model, decoded.fields)
+        if difference:
+            return f"{where}, {difference}"
     if decoded.shunt is not None and decoded.shunt != model.shunt:
         return f"{where}: shunts margins below {decoded.shunt}, the model below {model.shunt}"
     if decoded.digest is not None and decoded.digest != model.digest:
@@ -156,30 +156,32 @@ def unpack_bitwise(words: Words, width: int, pad: int, where: str) -> Bits:
 def _field_difference(model: BinaryModel, fields: tuple[DecodedField, ...]) -> str:
     if len(fields) != len(model.input.fields):
         return f"{len(fields)} input fields, the model has {len(model.input.fields)}"
-    for i, (mine, theirs) in enumerate(zip(model.input.fields, fields, strict=True)):
+    for i, (own_field, decoded_field) in enumerate(zip(model.input.fields, fields, strict=True)):
         for name in ("feature", "kind", "width", "clamp", "scale"):
-            want, got = getattr(mine, name), getattr(theirs, name)
-            if got is not None and got != want:
-                return f"input field {i} ({mine.feature}): {name} {got}, the model has {want}"
+            want, actual = getattr(own_field, name), getattr(decoded_field, name)
+            if actual is not None and actual != want:
+                return (
+                    f"input field {i} ({own_field.feature}): {name} {actual}, the model has {want}"
+                )
     return ""
 
 
-def _layer_difference(mine: Connections, theirs: DecodedLayer) -> str:
-    if theirs.weights.shape != mine.weights.shape:
-        return f"shape {theirs.weights.shape}, the model has {mine.weights.shape}"
-    every = np.ones(mine.weights.shape, dtype=np.bool_)
-    present = every if mine.mask is None else mine.mask
-    held = every if theirs.mask is None else theirs.mask
-    wrong = np.argwhere(present != held)
+def _layer_difference(layer: Connections, decoded: DecodedLayer) -> str:
+    if decoded.weights.shape != layer.weights.shape:
+        return f"shape {decoded.weights.shape}, the model has {layer.weights.shape}"
+    every = np.ones(layer.weights.shape, dtype=np.bool_)
+    present = every if layer.mask is None else layer.mask
+    decoded_mask = every if decoded.mask is None else decoded.mask
+    wrong = np.argwhere(present != decoded_mask)
     if len(wrong):
         j, k = (int(v) for v in wrong[0])
-        said = "a connection" if held[j, k] else "no connection"
-        return f"neuron {j}, input {k}: {said}, against the model's mask"
-    wrong = np.argwhere((theirs.weights != mine.weights) & present)
+        connection = "a connection" if decoded_mask[j, k] else "no connection"
+        return f"neuron {j}, input {k}: {connection}, against the model's mask"
+    wrong = np.argwhere((decoded.weights != layer.weights) & present)
     if len(wrong):
         j, k = (int(v) for v in wrong[0])
         return (
-            f"neuron {j}, input {k}: weight {int(theirs.weights[j, k])}, "
-            f"the model has {int(mine.weights[j, k])}"
+            f"neuron {j}, input {k}: weight {int(decoded.weights[j, k])}, "
+            f"the model has {int(layer.weights[j, k])}"
         )
     return ""

@@ -84,7 +84,7 @@ def export(
         target: the target's name.
         out: the directory; its parents are made.
         options: the target's options, by name.
-        force: write a model that does not fit; the manifest says so.
+        force: write a model that does not fit, and record that in the manifest.
         replace: replace ``out`` if it is an export directory already, and holds nothing else.
         verify: run a few hundred vectors before the directory appears; the outcome goes into its
             ``verification.json``. A target whose tool is missing is written all the same, and the

@@ -43,9 +43,9 @@ def find_export(root: Path, target: str, model: Classifier) -> tuple[Exported | 
         The export, or None; and why its verification does not count, or why an existing export
         was not used; empty if neither applies.
     """
-    found = sorted(_candidates(root, target, model.digest), key=lambda f: (bool(f[1]), -f[2]))
+    candidates = sorted(_candidates(root, target, model.digest), key=lambda f: (bool(f[1]), -f[2]))
     why = ""
-    for path, _, _ in found:
+    for path, _, _ in candidates:
         try:
             export = read_export(path)
         except N3icError as error:
@@ -83,9 +83,9 @@ def _recorded(path: Path, target: str, family: str) -> Verification | None:
     if not (path / VERIFICATION).is_file():
         return None
     data = _object(path / VERIFICATION, _read(path / VERIFICATION))
-    found = from_plain(Verification, data)
+    verification = from_plain(Verification, data)
     same = data.get(ARTEFACTS) == state_of(path, exporter(target).for_family(family))
-    return found if same else None
+    return verification if same else None
 
 
 def _candidates(root: Path, target: str, digest: str) -> Iterator[tuple[Path, dict[str, Any], int]]:
@@ -125,7 +125,7 @@ def _object(path: Path, text: bytes) -> dict[str, Any]:
 
 
 def _all(kind: type[Any], data: dict[str, Any], name: str) -> tuple[Any, ...]:
-    found = data.get(name)
-    if not isinstance(found, list):
+    records = data.get(name)
+    if not isinstance(records, list):
         raise ValueError(f"{name} is missing")
-    return tuple(from_plain(kind, each) for each in found)
+    return tuple(from_plain(kind, each) for each in records)

@@ -46,8 +46,8 @@ class Report(Displayed):
     def view(self) -> View:
         """The title and the tables that are displayed."""
         kinds = Counter(f.kind for f in self.figures)
-        said = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
-        return View(f"{len(self.figures)} figures: {said}", (self.table,), self.notes)
+        counts_text = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
+        return View(f"{len(self.figures)} figures: {counts_text}", (self.table,), self.notes)
 
     @property
     def table(self) -> TextTable:

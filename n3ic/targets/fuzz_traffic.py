@@ -144,11 +144,16 @@ def _tunnel(
         return GRE, struct.pack(">H", flags) + kind + options + inner
     if tunnel == "vxlan":
         return UDP, struct.pack(">4HB7x", 9, 4789, 0, 0, r.choice([8, 8, 0x88, 0])) + frame
-    flags, said = r.choice([0x30] * 4 + [0x32, 0x34, 0x37, 0x50, 0x20]), r.choice([255] * 8 + [1])
+    flags, message_type = (
+        r.choice([0x30] * 4 + [0x32, 0x34, 0x37, 0x50, 0x20]),
+        r.choice([255] * 8 + [1]),
+    )
     extensions = b"\x85\1\0\0" * (r.randint(0, 5) if flags & 4 else 0)  # each names the next
     options = bytes(3) + extensions + b"\0" if flags & 7 else b""
     length = r.choice([len(options + packet)] * 6 + [0, 65535])
-    return UDP, struct.pack(">4HBBHI", 9, 2152, 0, 0, flags, said, length, 7) + options + packet
+    return UDP, struct.pack(
+        ">4HBBHI", 9, 2152, 0, 0, flags, message_type, length, 7
+    ) + options + packet
 
 
 def _transport(r: Random, protocol: int) -> bytes:
@@ -160,8 +165,8 @@ def _transport(r: Random, protocol: int) -> bytes:
         window = r.randint(0, 65535)
         # Sequence numbers lie around the wrap, so that they repeat and skip; some are far away.
         sequence = (window % 1024 - 512 + (1 << 31) * (window % 61 == 0)) % (1 << 32)
-        rest = (sequence, 0, offset, flags, window, 0, 0)
-        return struct.pack(">HHIIBBHHH", *ports, *rest) + data
+        fields = (sequence, 0, offset, flags, window, 0, 0)
+        return struct.pack(">HHIIBBHHH", *ports, *fields) + data
     if protocol == UDP:
         return struct.pack(">HHHH", *ports, 8 + len(data), 0) + data
     return data
@@ -194,8 +199,8 @@ def pcap(link: int, frames: Sequence[Frame], tick_ns: int, order: str) -> bytes:
     """A pcap file with nanosecond time stamps; ``order`` is the byte order, as in :mod:`struct`."""
     out = [struct.pack(order + "IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, link)]
     for frame, length, time in frames:
-        seconds, rest = divmod(time * tick_ns, 10**9)
-        out += [struct.pack(order + "IIII", seconds, rest, len(frame), length), frame]
+        seconds, nanoseconds = divmod(time * tick_ns, 10**9)
+        out += [struct.pack(order + "IIII", seconds, nanoseconds, len(frame), length), frame]
     return b"".join(out)
 
 

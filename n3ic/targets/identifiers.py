@@ -30,14 +30,14 @@ def identifier(name: str, *, prefix: str = "n_") -> str:
 
 def unique_identifiers(names: list[str] | tuple[str, ...], *, prefix: str = "n_") -> list[str]:
     """Distinct identifiers for distinct names, in order."""
-    seen: set[str] = set()
+    used: set[str] = set()
     out = []
     for name in names:
         base = identifier(name, prefix=prefix)
         candidate, i = base, 2
-        while candidate in seen:
+        while candidate in used:
             candidate, i = f"{base}_{i}", i + 1
-        seen.add(candidate)
+        used.add(candidate)
         out.append(candidate)
     return out
 

@@ -80,11 +80,11 @@ def regenerate(
     report, accuracy = _report(directory)
     simplify = manifest["simplify"]
     describe(fresh, tool, network, options, fit, report, accuracy, simplify=simplify)
-    wanted, found = files_of(fresh), files_of(directory)
-    changed = [f"{name} is missing" for name in wanted if name not in found]
+    expected, present = files_of(fresh), files_of(directory)
+    changed = [f"{name} is missing" for name in expected if name not in present]
     equal = 0
-    for name in wanted:
-        if name == MANIFEST or name not in found:
+    for name in expected:
+        if name == MANIFEST or name not in present:
             continue
         if why := difference(directory / name, fresh / name, _WHAT):
             changed.append(f"{name} is {why}")
@@ -103,16 +103,16 @@ def regenerate(
         changed += [f"{MANIFEST}: {field} is not what n3ic writes" for field in fields]
         if not other and not fields:
             changed.append(f"{MANIFEST} is not written as n3ic writes it")
-    beside = [name for name in found if name not in {*wanted, VERIFICATION}]
-    foreign = [name for name in beside if not tool.is_product(name)]
+    extra_files = [name for name in present if name not in {*expected, VERIFICATION}]
+    foreign = [name for name in extra_files if not tool.is_product(name)]
     added = [f"{_shown(name)} is no part of the export" for name in foreign[:_NAMED]]
     if foreign[_NAMED:]:
         added.append(f"nor are {len(foreign) - _NAMED:,} more files")
-    built = [name for name in beside if tool.is_product(name)]
+    built = [name for name in extra_files if tool.is_product(name)]
     if built:
         more = f" and {len(built) - _NAMED:,} more" if built[_NAMED:] else ""
-        said = f"not compared: {', '.join(map(_shown, built[:_NAMED]))}{more}"
-        note = "; ".join([*([note] if note else []), said])
+        omission = f"not compared: {', '.join(map(_shown, built[:_NAMED]))}{more}"
+        note = "; ".join([*([note] if note else []), omission])
     return IntegrityCheck(tuple(changed), tuple(added), equal, note)
 
 
@@ -133,11 +133,13 @@ def trusted_copy(directory: Path, place: Path, *, run_changed: bool = False) -> 
     manifest = read_manifest(directory)
     network = exported_network(directory, manifest)
     tool = exporter(manifest["target"]).for_family(network.source.family)
-    found = regenerate(directory, manifest, tool, network, fresh)
-    if not found.changed:
+    comparison = regenerate(directory, manifest, tool, network, fresh)
+    if not comparison.changed:
         return fresh
     if not run_changed:
-        raise ExportError(f"{found.changed[0]}: n3ic runs only files that it would write itself")
+        raise ExportError(
+            f"{comparison.changed[0]}: n3ic runs only files that it would write itself"
+        )
     copy.mkdir()
     copy_files(directory, fresh, copy)
     return copy
@@ -148,9 +150,9 @@ def _shown(name: str) -> str:
     return name if name.isprintable() else name.encode("unicode_escape").decode()
 
 
-def _fields(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
-    for name in sorted({*mine, *theirs} - {"tool"}):
-        if mine.get(name) != theirs.get(name) or type(mine.get(name)) is not type(theirs.get(name)):
+def _fields(own: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted({*own, *other} - {"tool"}):
+        if own.get(name) != other.get(name) or type(own.get(name)) is not type(other.get(name)):
             yield name
 
 
@@ -173,19 +175,19 @@ def _report(directory: Path) -> tuple[Report, Mapping[str, Any]]:
     return Report(figures, notes), accuracy if isinstance(accuracy, dict) else {}
 
 
-def difference(one: Path, written: Path, what: str) -> str:
+def difference(file: Path, written: Path, subject: str) -> str:
     """How an untrusted file differs from one that was just written; empty if it is equal.
 
     Args:
-        one: the file; no more of it is read than ``written`` has.
+        file: the file; no more of it is read than ``written`` has.
         written: the expected content.
-        what: the purpose of the file, in words.
+        subject: the purpose of the file, in words.
     """
-    wanted = written.read_bytes()
+    content = written.read_bytes()
     try:
-        same = read_regular(one, len(wanted)) == wanted
+        same = read_regular(file, len(content)) == content
     except OSError as error:
         if error.errno != errno.EFBIG:
             return f"not to be read: {error.strerror}"
         same = False
-    return "" if same else f"not what n3ic writes for {what}"
+    return "" if same else f"not what n3ic writes for {subject}"

@@ -91,13 +91,13 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ExportError(f"{path} is not a manifest of an n3ic export")
     if data.get("version") != VERSION:
-        said = repr(data.get("version"))[:100]
-        raise ExportError(f"{path}: version {said}, this n3ic reads {VERSION}")
+        text = repr(data.get("version"))[:100]
+        raise ExportError(f"{path}: version {text}, this n3ic reads {VERSION}")
     data = {"simplify": False} | data  # older manifests lack it: nothing was left out
     for name, check in _FIELDS.items():
         if not check(data.get(name)):
-            said = repr(data.get(name))[:100]
-            raise ExportError(f"{path} is damaged: {name} is missing or wrong: {said}")
+            text = repr(data.get(name))[:100]
+            raise ExportError(f"{path} is damaged: {name} is missing or wrong: {text}")
     return data
 
 

@@ -81,7 +81,7 @@ def check_metering(
         return Metering()
     if not meter.evicts:
         spec = replace(spec, cache_flows=_ROOM)
-    found = Metering()
+    metering = Metering()
     with tempfile.TemporaryDirectory(prefix="n3ic-captures-") as name:
         for title, path, link, frames in _captures(spec, Path(name), packets, seed, captures):
             if meter.links and link not in meter.links:
@@ -94,31 +94,31 @@ def check_metering(
                     )
                 continue
             try:
-                got = meter.run(directory, network.model, options, path)
+                actual = meter.run(directory, network.model, options, path)
             except MissingDependencyError as error:
                 return Metering(missing=str(error))
             want = reference_flows(network, link, meter.received(frames, spec), spec)
-            wrong = _difference(network, got, want)
-            found = Metering(
-                found.packets + want.counters["packets"],
-                found.flows + len(want.flows),
-                (*found.failures, *([f"{title}: {wrong}"] if wrong else [])),
+            wrong = _difference(network, actual, want)
+            metering = Metering(
+                metering.packets + want.counters["packets"],
+                metering.flows + len(want.flows),
+                (*metering.failures, *([f"{title}: {wrong}"] if wrong else [])),
             )
-    return found
+    return metering
 
 
 def _captures(
-    spec: MeterSpec, scratch: Path, packets: int, seed: int, given: Sequence[Path]
+    spec: MeterSpec, scratch: Path, packets: int, seed: int, user_captures: Sequence[Path]
 ) -> Iterator[tuple[str, Path, int, Iterable[Frame]]]:
     """Name, plain file, link type and packets of each capture."""
     from n3ic.meter.capture import Capture, plain_capture
     from n3ic.targets.fuzz_traffic import fuzz_captures
 
-    for made in fuzz_captures(spec, seed, min(packets, _MAX_PACKETS)):
-        path = scratch / made.name
-        path.write_bytes(made.data)
-        yield f"generated traffic {seed}, {made.name}", path, made.link, made.frames
-    for capture in given:
+    for generated in fuzz_captures(spec, seed, min(packets, _MAX_PACKETS)):
+        path = scratch / generated.name
+        path.write_bytes(generated.data)
+        yield f"generated traffic {seed}, {generated.name}", path, generated.link, generated.frames
+    for capture in user_captures:
         with Capture(capture) as opened:
             frames = ((data, n, time // spec.tick_ns) for data, n, time in opened.packets())
             yield str(capture), plain_capture(capture, scratch), opened.link, frames
@@ -174,9 +174,9 @@ def reference_flows(
         for name in spec.feature_names
     }
     words = source.encode(columns)
-    found = source.infer(words)
+    inference = source.infer(words)
     bits = unpack(network.inputs(words), network.model.input.n_bits).astype(int)
-    verdicts = source.verdicts(found.scores)
+    verdicts = source.verdicts(inference.scores)
     rows = tuple(
         (
             str(i),
@@ -185,8 +185,8 @@ def reference_flows(
             str(flow.packets),
             flow.decided,
             source.verdict_names[verdicts[i]],
-            str(found.margins[i]),
-            *map(str, found.scores[i].tolist()),
+            str(inference.margins[i]),
+            *map(str, inference.scores[i].tolist()),
             *map(str, flow.registers),
             *map(str, flow.features.values()),
             "".join(map(str, bits[i].tolist())),
@@ -211,29 +211,29 @@ def _rank(column: str) -> int:
     return 1 if column == "bits" else 2 * column.startswith(("class", "margin", "score_"))
 
 
-def _difference(network: Simplified[Any], got: MeteredCapture, want: MeteredCapture) -> str:
+def _difference(network: Simplified[Any], actual: MeteredCapture, want: MeteredCapture) -> str:
     """The first flow, column or counter that differs, in words; empty if all are equal."""
     from n3ic.meter.compiled import STAMPS
 
     names = flow_columns(network.source)
-    for i, (mine, theirs) in enumerate(zip(got.flows, want.flows, strict=False)):
-        if mine == theirs:
+    for i, (cells, expected) in enumerate(zip(actual.flows, want.flows, strict=False)):
+        if cells == expected:
             continue
-        if len(mine) != len(names):
-            return f"flow {i}: {len(names)} columns expected, got {len(mine)}"
-        wrong = [n for n, x, y in zip(names, mine, theirs, strict=True) if x != y]
+        if len(cells) != len(names):
+            return f"flow {i}: {len(names)} columns expected, got {len(cells)}"
+        wrong = [n for n, x, y in zip(names, cells, expected, strict=True) if x != y]
         name = min(wrong, key=_rank)
-        x, y = (row[names.index(name)] for row in (mine, theirs))
-        ends = f"{theirs[1]}:{theirs[2]} to {theirs[3]}:{theirs[4]}"
+        x, y = (row[names.index(name)] for row in (cells, expected))
+        ends = f"{expected[1]}:{expected[2]} to {expected[3]}:{expected[4]}"
         return f"flow {i} ({ends}), {name}: expected {y}, got {x}"
-    if len(got.flows) != len(want.flows):
-        return f"{len(want.flows):,} flows expected, got {len(got.flows):,}"
-    stamps = {*STAMPS} - {*got.counters}  # a target with its own clock has no such counters
-    for name in sorted({*got.counters, *want.counters} - stamps):
+    if len(actual.flows) != len(want.flows):
+        return f"{len(want.flows):,} flows expected, got {len(actual.flows):,}"
+    stamps = {*STAMPS} - {*actual.counters}  # a target with its own clock has no such counters
+    for name in sorted({*actual.counters, *want.counters} - stamps):
         counts: Mapping[str, int] = want.counters
-        if got.counters.get(name, 0) != counts.get(name, 0):
+        if actual.counters.get(name, 0) != counts.get(name, 0):
             return (
                 f"packets counted as {name!r}: {counts.get(name, 0):,} expected, "
-                f"got {got.counters.get(name, 0):,}"
+                f"got {actual.counters.get(name, 0):,}"
             )
     return ""

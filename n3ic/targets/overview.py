@@ -99,9 +99,9 @@ def overview(outcomes: Sequence[ExportOutcome]) -> tuple[TargetRow, ...]:
 
 
 def _row(outcomes: Sequence[ExportOutcome], sharing: Mapping[str, object] | None) -> TargetRow:
-    done = [o.exported for o in outcomes if o.exported is not None]
-    errors = dict.fromkeys(o.why for o in outcomes if o.error is not None)
-    problems = dict.fromkeys(f"does not fit: {p}" for each in done for p in each.fit.problems)
+    exports = [o.exported for o in outcomes if o.exported is not None]
+    errors = dict.fromkeys(o.reason for o in outcomes if o.error is not None)
+    problems = dict.fromkeys(f"does not fit: {p}" for each in exports for p in each.fit.problems)
     remarks = [*errors, *problems]
     together = sharing["together"] if sharing else None
     target = outcomes[0].item.target
@@ -116,27 +116,27 @@ def _row(outcomes: Sequence[ExportOutcome], sharing: Mapping[str, object] | None
         if together["latency_ns"] is not None:
             latency = SourcedNumber(together["latency_ns"], "ns", together["latency_kind"])
         resources = tuple(
-            SourcedNumber(amount, _unit(done[0], name), "estimated")
+            SourcedNumber(amount, _unit(exports[0], name), "estimated")
             for name, amount in together["resources"].items()
         )[:_RESOURCES]
-    elif done:
-        memory = _bytes(done[0])
-        latency, throughput = _latency(done[0]), _throughput(done[0])
-        resources = _resources(done[0])
-    checks = [each.verification for each in done]
-    shown = _shown(checks)
-    if "tested" in shown:
+    elif exports:
+        memory = _bytes(exports[0])
+        latency, throughput = _latency(exports[0]), _throughput(exports[0])
+        resources = _resources(exports[0])
+    checks = [each.verification for each in exports]
+    vector_kinds = _shown(checks)
+    if "tested" in vector_kinds:
         remarks.append(_tested([c for c in checks if c is not None]))
     return TargetRow(
         target,
         len(outcomes),
-        sum(each.fit.ok for each in done),
+        sum(each.fit.ok for each in exports),
         fit_together,
         memory,
         latency,
         throughput,
         resources,
-        shown,
+        vector_kinds,
         tuple(dict.fromkeys(remarks)),
     )
 
@@ -148,16 +148,16 @@ def _figures(exported: Exported) -> list[Figure]:
 
 
 def _latency(exported: Exported) -> SourcedNumber | None:
-    found = (f for f in _figures(exported) if f.name == "latency" and f.unit in NANOSECONDS)
-    first = next(found, None)
+    latencies = (f for f in _figures(exported) if f.name == "latency" and f.unit in NANOSECONDS)
+    first = next(latencies, None)
     if first is None:
         return None
     return SourcedNumber(first.value * NANOSECONDS[first.unit], "ns", first.kind)
 
 
 def _throughput(exported: Exported) -> SourcedNumber | None:
-    found = (f for f in _figures(exported) if f.name == "throughput" and f.unit == "inference/s")
-    first = next(found, None)
+    rates = (f for f in _figures(exported) if f.name == "throughput" and f.unit == "inference/s")
+    first = next(rates, None)
     return None if first is None else SourcedNumber(first.value, "/s", first.kind)
 
 

@@ -67,7 +67,7 @@ def exported_as(network: Simplified[Any]) -> dict[str, Any] | None:
     return {
         "shape": list(network.model.shape),
         "sha256": network.model.digest,
-        "bits": list(network.kept),
+        "bits": list(network.source_bits),
         "removed": network.findings.to_dict(),
     }
 
@@ -76,8 +76,8 @@ def identity_of(model: Classifier) -> dict[str, Any]:
     """Name, shape and digest of a model, and its meter's digest and threshold where it has them."""
     meter = {} if model.meter is None else {"meter": model.meter.digest}
     shunt = {"shunt": model.shunt} if model.shunt else {}
-    named = {"name": model.name, "shape": list(model.shape), "sha256": model.digest}
-    return {**named, **meter, **shunt}
+    identity = {"name": model.name, "shape": list(model.shape), "sha256": model.digest}
+    return {**identity, **meter, **shunt}
 
 
 def write_report(
@@ -113,11 +113,11 @@ def write_report(
     write_atomic(directory / REPORT, json_text(data))
     lines = [f"# {escaped(model.name)} ({model.shape_text}) on {tool.device.name}", ""]
     if accuracy:
-        shown = ", ".join(
+        accuracy_text = ", ".join(
             f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {escaped(str(v))}"
             for k, v in ((k, accuracy[k]) for k in _ACCURACY if k in accuracy)
         )
-        lines += [f"Accuracy of the run that it comes from: {shown}.", ""]
+        lines += [f"Accuracy of the run that it comes from: {accuracy_text}.", ""]
     if model.meter is not None:
         lines += [f"Features from packets: {model.meter} (`model.n3ic` has the meter).", ""]
     if model.shunt:

@@ -122,8 +122,8 @@ class Verification(Displayed):
         ]
         if self.figures:
             tables.append(Report(self.figures).table)
-        said = (*self.failures, self.missing, *self.undecided, self.note, self.unmetered)
-        return View(str(self), tuple(tables), tuple(filter(None, said)))
+        remarks = (*self.failures, self.missing, *self.undecided, self.note, self.unmetered)
+        return View(str(self), tuple(tables), tuple(filter(None, remarks)))
 
     def __str__(self) -> str:
         if self.failures:
@@ -132,12 +132,12 @@ class Verification(Displayed):
             return f"{self.target}: not run: {self.missing}"
         stage = f", input stage included ({self.edges:,} rows of edges)" if self.edges else ""
         if self.weight_bits == self.decided_bits:
-            shown = "any"
+            share_text = "any"
         else:
             # Round down, so that 100 % means all.
-            shown = f"{100 * self.decided_bits * 100 // self.weight_bits / 100:.2f} %"
+            share_text = f"{100 * self.decided_bits * 100 // self.weight_bits / 100:.2f} %"
         bits = (
-            f", which would show an error in {shown} of {self.weight_bits:,} {self.parameters}"
+            f", which would show an error in {share_text} of {self.weight_bits:,} {self.parameters}"
             if self.weight_bits
             else ""
         )
@@ -278,11 +278,11 @@ def verify_artefacts(
     edges = len(next(iter(features.values())))
     real = 0
     if rows is not None:
-        wanted = {name: np.asarray(rows[name]) for name in source.input.features if name in rows}
-        reference = source.encode(wanted)
+        columns = {name: np.asarray(rows[name]) for name in source.input.features if name in rows}
+        reference = source.encode(columns)
         real = len(reference)
         words = np.concatenate([words, reference])
-        features = {name: np.concatenate([features[name], wanted[name]]) for name in features}
+        features = {name: np.concatenate([features[name], columns[name]]) for name in features}
     inputs = network.inputs(words)
     failures: list[str] = []
     try:
@@ -358,15 +358,15 @@ def _decode(
     directory: Path, tool: Exporter[Any], model: Classifier, options: Options
 ) -> tuple[tuple[str, ...], list[str]]:
     """Artefacts that were read back, and where they differ from the model."""
-    found = tool.decode(directory, model, options)
+    artefacts = tool.decode(directory, model, options)
     if not isinstance(model, BinaryModel):
-        return tuple(artefact.artefact for artefact in found), []
-    wrong = [decoding_difference(model, artefact) for artefact in found]
+        return tuple(artefact.artefact for artefact in artefacts), []
+    wrong = [decoding_difference(model, artefact) for artefact in artefacts]
     failures = [text for text in wrong if text]
-    if found and model.shunt and all(artefact.shunt is None for artefact in found):
-        names = ", ".join(artefact.artefact for artefact in found)
+    if artefacts and model.shunt and all(artefact.shunt is None for artefact in artefacts):
+        names = ", ".join(artefact.artefact for artefact in artefacts)
         failures.append(f"{names}: no shunting threshold, the model's is {model.shunt}")
-    return tuple(artefact.artefact for artefact in found), failures
+    return tuple(artefact.artefact for artefact in artefacts), failures
 
 
 def _check_encoding(
@@ -378,17 +378,17 @@ def _check_encoding(
 ) -> tuple[str, bool]:
     """Where the target's input stage gives wrong bits, in words, and whether it has one."""
     model = network.model
-    got = tool.encode(path, model, options, features)
-    if got is None:
+    words = tool.encode(path, model, options, features)
+    if words is None:
         return "", False
     reference = network.inputs(network.source.encode(features))
-    if got.shape != reference.shape:
-        return f"input stage: shape {reference.shape} expected, got {got.shape}", True
-    wrong = np.argwhere(got != reference)
+    if words.shape != reference.shape:
+        return f"input stage: shape {reference.shape} expected, got {words.shape}", True
+    wrong = np.argwhere(words != reference)
     if not len(wrong):
         return "", True
     row, word = (int(i) for i in wrong[0])
-    flipped = int(got[row, word]) ^ int(reference[row, word])
+    flipped = int(words[row, word]) ^ int(reference[row, word])
     bit = 32 * word + (flipped & -flipped).bit_length() - 1
     if bit >= model.input.n_bits:
         return f"input stage: row {row}, pad bit {bit} is not 0", True

@@ -123,19 +123,19 @@ def best_first_tree(
 
     leaves = 2 * cuts  # a first guess: a tree may use one cut in several places
     while True:
-        grown = DecisionTreeClassifier(max_leaf_nodes=max(2, leaves), random_state=seed)
-        nodes = grown.fit(columns, label, weight).tree_
+        tree = DecisionTreeClassifier(max_leaf_nodes=max(2, leaves), random_state=seed)
+        nodes = tree.fit(columns, label, weight).tree_
         # scikit-learn appends both children when it makes a split, so their number tells its turn.
         splits = np.flatnonzero(nodes.children_left >= 0)
-        seen: set[tuple[int, float]] = set()
-        for made, node in enumerate(splits[np.argsort(nodes.children_left[splits])]):
-            seen.add((int(nodes.feature[node]), float(nodes.threshold[node])))
-            if len(seen) > cuts:
+        distinct: set[tuple[int, float]] = set()
+        for split_count, node in enumerate(splits[np.argsort(nodes.children_left[splits])]):
+            distinct.add((int(nodes.feature[node]), float(nodes.threshold[node])))
+            if len(distinct) > cuts:
                 # Best-first: the tree of fewer leaves is a prefix of this one.
-                smaller = DecisionTreeClassifier(max_leaf_nodes=made + 1, random_state=seed)
+                smaller = DecisionTreeClassifier(max_leaf_nodes=split_count + 1, random_state=seed)
                 return smaller.fit(columns, label, weight)
         if len(splits) + 1 < leaves:  # all leaves are pure: there are no more cuts
-            return grown
+            return tree
         leaves *= 2
 
 

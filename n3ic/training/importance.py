@@ -58,7 +58,7 @@ def bit_importance(
         label: class index of each row, shape ``(rows,)``.
         hidden: neurons of each hidden layer.
         ste: gradient of the sign.
-        epochs: passes over the rows.
+        epochs: number of times that training reads all rows.
         seed: seed of the initial weights and the shuffling.
 
     Returns:

@@ -39,16 +39,16 @@ def candidates(table: FlowTable, recipe: Recipe) -> tuple[str, ...]:
     Raises:
         UsageError: a column does not exist, or the table leaves out every column by default.
     """
-    taken = [pattern for pattern in recipe.columns if not pattern.startswith(WITHOUT)]
+    patterns = [pattern for pattern in recipe.columns if not pattern.startswith(WITHOUT)]
     less = [p.removeprefix(WITHOUT) for p in recipe.columns if p.startswith(WITHOUT)]
-    names = _matches(table, taken) if taken else table.usable
+    names = _matches(table, patterns) if patterns else table.usable
     without = {part for name in _matches(table, less) for part in _parts(table, name)}
-    kept = tuple(name for name in names if name not in without)
-    if not kept:
+    names_left = tuple(name for name in names if name not in without)
+    if not names_left:
         raise UsageError(
             f"{table.name}: every column is left out; name those to use with --columns"
         )
-    return kept
+    return names_left
 
 
 def _parts(table: FlowTable, name: str) -> tuple[str, ...]:
@@ -66,11 +66,11 @@ def _matches(table: FlowTable, patterns: Sequence[str]) -> tuple[str, ...]:
     names: list[str] = []
     for pattern in patterns:
         exact = pattern in table.features
-        found = [pattern] if exact else [n for n in table.features if fnmatchcase(n, pattern)]
-        if not found:
+        matches = [pattern] if exact else [n for n in table.features if fnmatchcase(n, pattern)]
+        if not matches:
             hint = did_you_mean(pattern, table.features) or f"it has {', '.join(table.features)}"
             raise UsageError(f"{table.name} has no column {pattern}; {hint}".rstrip())
-        names += found
+        names += matches
     return tuple(dict.fromkeys(names))
 
 
@@ -99,8 +99,8 @@ def choose_input(
     catalogue = {f.name: f for f in table.catalogue}
     scores = input_bits.chi2_scores(columns, table.label)
     if recipe.features:
-        kept = input_bits.chi2_features(columns, table.label, recipe.features)
-        columns = {n: columns[n] for n in kept}
+        selected = input_bits.chi2_features(columns, table.label, recipe.features)
+        columns = {n: columns[n] for n in selected}
         trees = None  # fitted to columns that are dropped
     spec = InputSpec(_fields(columns, table.label, recipe, seed, trees, catalogue))
     if spec.n_bits > recipe.bits:

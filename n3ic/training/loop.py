@@ -67,10 +67,10 @@ EpochCallback = Callable[[Epoch, int], None]
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes over the training rows.
+    """Epochs over the training rows.
 
     Attributes:
-        epochs: number of passes.
+        epochs: number of epochs.
         batch: rows per step.
         least_batch: a last batch of fewer rows is skipped.
         cosine: whether the learning rate follows a cosine down to zero over all steps.
@@ -108,7 +108,7 @@ def run_epochs(
         optimizer: the optimizer of its parameters.
         loss: function of training rows' indices, an int64 tensor, to their mean loss.
         rows: number of training rows.
-        passes: number and kind of the passes over them.
+        passes: number and kind of the epochs.
         validation: inputs and class indices of the rows that choose the epoch.
         validation_loss: mean loss of logits and class indices.
         before_epoch: called with the number of each epoch, from 0.
@@ -118,21 +118,21 @@ def run_epochs(
     Returns:
         The figures of each epoch.
     """
-    whole, rest = divmod(rows, passes.batch)
-    steps = passes.epochs * (whole + (rest >= passes.least_batch and rest > 0))
+    whole, remainder = divmod(rows, passes.batch)
+    steps = passes.epochs * (whole + (remainder >= passes.least_batch and remainder > 0))
     schedule = (
         torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(1, steps))
         if passes.cosine
         else None
     )
     history: list[Epoch] = []
-    best, kept, stale = math.inf, None, 0
+    best, best_state, stale = math.inf, None, 0
     for number in range(passes.epochs):
         check()
         if before_epoch is not None:
             before_epoch(number)
         network.train()
-        total, seen = 0.0, 0
+        total, row_count = 0.0, 0
         for index in torch.randperm(rows).split(passes.batch):
             if len(index) < passes.least_batch:  # batch norm needs some rows
                 continue
@@ -145,8 +145,8 @@ def run_epochs(
             if after_step is not None:
                 after_step()
             total += float(value.detach()) * len(index)
-            seen += len(index)
-        mean = total / seen if seen else math.nan
+            row_count += len(index)
+        mean = total / row_count if row_count else math.nan
         entry = Epoch(number + 1, mean, *_validate(network, validation, validation_loss))
         history.append(entry)
         if progress is not None:
@@ -154,13 +154,13 @@ def run_epochs(
         if validation is None or number < passes.choose_from:
             continue
         if entry.validation_loss < best:  # strictly: of equal epochs, the earliest stays
-            best, kept, stale = entry.validation_loss, copy.deepcopy(network.state_dict()), 0
+            best, best_state, stale = entry.validation_loss, copy.deepcopy(network.state_dict()), 0
         else:
             stale += 1
             if passes.patience and stale >= passes.patience:
                 break
-    if kept is not None:
-        network.load_state_dict(kept)
+    if best_state is not None:
+        network.load_state_dict(best_state)
     network.eval()
     return tuple(history)
 
@@ -195,12 +195,12 @@ def class_indices(label: NDArray[np.int64]) -> Tensor:
     return torch.from_numpy(np.asarray(label, dtype=np.int64))
 
 
-def batch_rows(rows: int, wanted: int) -> int:
+def batch_rows(rows: int, most: int) -> int:
     """Rows per step: as many as wanted, or fewer so that an epoch has 32 steps.
 
     It is at least 16, or all rows if they are fewer, because batch norm needs some rows.
     """
-    return min(wanted, max(rows // _LEAST_STEPS, _LEAST_BATCH), rows)
+    return min(most, max(rows // _LEAST_STEPS, _LEAST_BATCH), rows)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class Training:
         optimizer: ``adam``, ``adamw`` or ``sgd``.
         learning_rate: the step at the start.
         schedule: ``constant``, or ``cosine`` down to zero over the epochs.
-        epochs: passes over the training rows.
+        epochs: number of times that training reads all rows.
         batch_size: rows per step; fewer, but at least 16, if an epoch would have under 32 steps.
         label_smoothing: share of the label that is spread over all classes (cross-entropy).
         distill: weight of the teacher's probabilities against the labels; 0 for no teacher.
@@ -190,13 +190,13 @@ class Recipe:
         if self.tree_bytes < 0:
             raise UsageError(f"tree_bytes must be 0 or more, got {self.tree_bytes}")
 
-    def with_options(self, given: Mapping[str, Any]) -> Recipe:
+    def with_options(self, replacements: Mapping[str, Any]) -> Recipe:
         """The recipe with some values replaced, including those of its parts.
 
         Raises:
             UsageError: an option is unknown, or a value is invalid.
         """
-        values = {k: v for k, v in given.items() if v is not None}
+        values = {k: v for k, v in replacements.items() if v is not None}
         known = _own_values()
         if not values.keys() <= known.keys():
             known = recipe_values()
@@ -226,9 +226,9 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; settings of another family are stored under the family's name."""
-        said = asdict(self)
-        settings = said.pop("settings")
-        return said if settings is None else {**said, self.family: settings}
+        fields = asdict(self)
+        settings = fields.pop("settings")
+        return fields if settings is None else {**fields, self.family: settings}
 
 
 _LEARNERS = "n3ic.learners"
@@ -246,16 +246,16 @@ def settings_of(family: str) -> type | None:
     if family not in plugins.names(_LEARNERS):
         known = " or ".join(plugins.names(_LEARNERS))
         raise UsageError(f"family must be {known}, got {family!r}")
-    found: type = plugins.load(_LEARNERS, family).settings
-    return found
+    settings: type = plugins.load(_LEARNERS, family).settings
+    return settings
 
 
 @cache
 def _own_values() -> Mapping[str, Value]:
     """Values of a recipe that every family has."""
-    found = {v.name: v for v in (*values_of(Recipe, _IDENTITY), *values_of(Training))}
+    values = {v.name: v for v in (*values_of(Recipe, _IDENTITY), *values_of(Training))}
     families: Any = plugins.names(_LEARNERS)
-    return {**found, "family": replace(found["family"], kind=Literal[families])}
+    return {**values, "family": replace(values["family"], kind=Literal[families])}
 
 
 @cache
@@ -265,11 +265,11 @@ def recipe_values() -> Mapping[str, Value]:
     Raises:
         UsageError: two families have a value of the same name.
     """
-    found = dict(_own_values())
+    values = dict(_own_values())
     for family in plugins.names(_LEARNERS):
         settings = settings_of(family)
         for value in () if settings is None else values_of(settings):
-            if value.name in found:
+            if value.name in values:
                 raise UsageError(f"family {family}: a recipe has a value {value.name} already")
-            found[value.name] = value
-    return found
+            values[value.name] = value
+    return values

@@ -34,7 +34,7 @@ _GRADIENT = {f.name for f in fields(Training)} - {
 }
 
 
-def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
+def sized(recipe: Recipe, fixed: Collection[str], n_classes: int) -> Recipe:
     """Adapt a recipe to a number of bits other than its own.
 
     This chooses the encoding, the hidden layers and the rounds of polishing. Few bits get
@@ -44,31 +44,31 @@ def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
 
     Args:
         recipe: the recipe, with the given values.
-        given: names of the given values; without ``bits`` nothing is changed.
+        fixed: names of the given values; without ``bits`` nothing is changed.
         n_classes: number of classes.
     """
-    if "bits" not in given or recipe.encoding in _UNLEARNED:
+    if "bits" not in fixed or recipe.encoding in _UNLEARNED:
         return recipe
-    few = recipe.bits <= FEW_BITS
+    has_few_bits = recipe.bits <= FEW_BITS
     follows: dict[str, Any] = {}
     if recipe.bits <= FEWER_BITS:
-        if tree_may(recipe, given):
+        if tree_may(recipe, fixed):
             follows["tree_bytes"] = TREE_BYTES
         jointly = recipe.bits <= (GREEDY_BITS_OF_TWO if n_classes == 2 else FEW_BITS)
         follows["encoding"] = "greedy" if jointly else "tree" if n_classes > 2 else "boosted"
-        follows["hidden"] = hidden_for(recipe.bits, few or n_classes > 2)
-    if few:
+        follows["hidden"] = hidden_for(recipe.bits, has_few_bits or n_classes > 2)
+    if has_few_bits:
         follows["polish"] = max(recipe.training.polish, FEW_BITS_POLISH)
-        one_layer = "hidden" not in given or len(recipe.training.hidden) == 1
-        if one_layer and recipe.training.method != "trees" and _GRADIENT.isdisjoint(given):
+        one_layer = "hidden" not in fixed or len(recipe.training.hidden) == 1
+        if one_layer and recipe.training.method != "trees" and _GRADIENT.isdisjoint(fixed):
             follows |= PROTOTYPES
-    return recipe.with_options({k: v for k, v in follows.items() if k not in given})
+    return recipe.with_options({k: v for k, v in follows.items() if k not in fixed})
 
 
-def tree_may(recipe: Recipe, given: Collection[str]) -> bool:
+def tree_may(recipe: Recipe, fixed: Collection[str]) -> bool:
     """Whether a tree may be kept instead: no option is given that trees lack."""
-    asked = _GRADIENT | {"encoding", "features", "hidden", "polish"}
-    return recipe.encoding not in _UNLEARNED and asked.isdisjoint(given)
+    excluded = _GRADIENT | {"encoding", "features", "hidden", "polish"}
+    return recipe.encoding not in _UNLEARNED and excluded.isdisjoint(fixed)
 
 
 def hidden_for(bits: int, one_layer: bool) -> tuple[int, ...]:

@@ -71,11 +71,11 @@ class Value:
             return text
         return Option(self.typed_name, "", self.kind()).parse(typed)
 
-    def checked(self, given: object, name: str = "") -> Any:
+    def from_file(self, content: object, name: str = "") -> Any:
         """Check a value from a file, which has numbers, texts and lists.
 
         Args:
-            given: the value.
+            content: the value.
             name: its name in errors; empty for that of the command line.
 
         Raises:
@@ -84,17 +84,17 @@ class Value:
         kind: Any = str if self.choices else self.kind
         if get_origin(kind) is tuple:
             item = get_args(kind)[0]
-            if isinstance(given, list) and all(type(one) is item for one in given):
-                return tuple(given)
+            if isinstance(content, list) and all(type(element) is item for element in content):
+                return tuple(content)
             kind = tuple, item
-        elif kind is float and type(given) is int and abs(given) < _LARGE:
-            return float(given)
-        elif type(given) is kind:
-            return given
-        said = " ".join(repr(given).split())
-        raise UsageError(f"{name or self.typed_name}: expected {_KINDS[kind]}, got {said:.60}")
+        elif kind is float and type(content) is int and abs(content) < _LARGE:
+            return float(content)
+        elif type(content) is kind:
+            return content
+        text = " ".join(repr(content).split())
+        raise UsageError(f"{name or self.typed_name}: expected {_KINDS[kind]}, got {text:.60}")
 
-    def given(self, value: Any) -> Any:
+    def from_python(self, value: Any) -> Any:
         """A value from Python: also of numpy, and for a list any sequence, a text or one item.
 
         Raises:
@@ -106,15 +106,15 @@ class Value:
                 return self.parse(value)
             several = isinstance(value, Iterable) and not isinstance(value, Mapping | set)
             items = [*value] if several else [value]
-            return self.checked([_plain(item) for item in items], self.name)
+            return self.from_file([_plain(item) for item in items], self.name)
         if self.choices and value not in self.choices:
             hint, known = did_you_mean(str(value), self.choices), ", ".join(self.choices)
             raise UsageError(
                 f"{self.name}: expected {known}, got {value!r:.60}; {hint}".rstrip("; ")
             )
         if self.kind is str and isinstance(value, Mapping):  # such as weights of classes
-            value = ",".join(f"{name}={one}" for name, one in value.items())
-        return self.checked(value, self.name)
+            value = ",".join(f"{name}={amount}" for name, amount in value.items())
+        return self.from_file(value, self.name)
 
     def _numbers(self, text: str) -> tuple[int, ...]:
         if not re.fullmatch(r"\s*(\d+(\s*[-,]\s*\d+)*)?\s*", text):
@@ -136,14 +136,14 @@ def values_of(owner: type, without: Collection[str] = ()) -> Iterator[Value]:
         owner: the class.
         without: names of attributes to leave out.
     """
-    hints, said = get_type_hints(owner), _described(owner)
+    hints, descriptions = get_type_hints(owner), _described(owner)
     for field in fields(owner):
         if field.name not in without:
-            yield Value(field.name, hints[field.name], said[field.name], owner)
+            yield Value(field.name, hints[field.name], descriptions[field.name], owner)
 
 
 def _described(owner: type) -> dict[str, str]:
     """The docstring's text on each attribute."""
     text = inspect.cleandoc(owner.__doc__ or "").partition("Attributes:")[2]
-    found = {name: " ".join(words.split()) for name, words in _ATTRIBUTE.findall(text)}
-    return {name: words.replace("``", "").rstrip(".") for name, words in found.items()}
+    descriptions = {name: " ".join(words.split()) for name, words in _ATTRIBUTE.findall(text)}
+    return {name: words.replace("``", "").rstrip(".") for name, words in descriptions.items()}

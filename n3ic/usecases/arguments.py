@@ -21,12 +21,12 @@ _PATHS = ("data", "input_of", "out")
 
 
 def request_of(
-    given: Mapping[str, Any], values: Mapping[str, Any], config: str | Path | None = None
+    keywords: Mapping[str, Any], values: Mapping[str, Any], config: str | Path | None = None
 ) -> dict[str, Any]:
     """The attributes of a request from the keywords of :func:`n3ic.train`; None is not given.
 
     Args:
-        given: attributes of :class:`~n3ic.usecases.request.TrainRequest`, checked here.
+        keywords: attributes of :class:`~n3ic.usecases.request.TrainRequest`, checked here.
         values: values of the recipe and options of the use case, by name.
         config: a file that may name the use case.
 
@@ -34,16 +34,18 @@ def request_of(
         ArgumentError: a name is unknown, or a value has another type.
         UsageError: a value of the recipe is not allowed.
     """
-    asked = {name: _checked(name, value) for name, value in given.items() if value is not None}
+    arguments = {
+        name: _checked(name, value) for name, value in keywords.items() if value is not None
+    }
     known = recipe_values()
-    held = {} if config is None else read_config(config).values
-    case = use_case(asked.get("use_case") or str(held.get("use_case", OWN)))
+    file_values = {} if config is None else read_config(config).values
+    case = use_case(arguments.get("use_case") or str(file_values.get("use_case", OWN)))
     options = {option.name.replace("-", "_"): option for option in case.options}
-    overrides = dict(_mapping("overrides", asked.get("overrides", {})))
-    said = dict(_mapping("options", asked.get("options", {})))
+    overrides = dict(_mapping("overrides", arguments.get("overrides", {})))
+    case_options = dict(_mapping("options", arguments.get("options", {})))
     for name, value in values.items():
         if name in options:
-            said |= {} if value is None else {options[name].name: value}
+            case_options |= {} if value is None else {options[name].name: value}
         elif name in known:
             overrides[name] = value
         else:
@@ -58,8 +60,10 @@ def request_of(
             f"overrides: a recipe has no value {unknown[0]!r}; {did_you_mean(unknown[0], known)}"
             "help(n3ic.Training) lists them"
         )
-    taken = {name: known[name].given(v) for name, v in overrides.items() if v is not None}
-    return {**asked, "overrides": taken, "options": said}
+    recipe_overrides = {
+        name: known[name].from_python(v) for name, v in overrides.items() if v is not None
+    }
+    return {**arguments, "overrides": recipe_overrides, "options": case_options}
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -74,7 +78,7 @@ def _checked(name: str, value: Any) -> Any:
     if name == "recipe" and isinstance(value, Recipe):
         return value
     of: Value | None = REQUEST_VALUES.get(name)
-    return value if of is None else of.given(value)
+    return value if of is None else of.from_python(value)
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:

@@ -60,7 +60,7 @@ class UseCase(Plugin):
         data: str | Path | Sheet | None,
         dataset: str | None,
         options: Mapping[str, Any],
-        tell: Callable[[str], object],
+        notify: Callable[[str], object],
     ) -> FlowTable:
         """The flows to train on: the user's files, or the embedded default.
 
@@ -68,7 +68,7 @@ class UseCase(Plugin):
             data: files, or a table in memory; None for the embedded sample.
             dataset: name of another data set than the use case's own.
             options: the use case's own options, checked.
-            tell: called with lines about the files.
+            notify: called with lines about the files.
 
         Raises:
             DataError: a file is malformed.
@@ -164,8 +164,8 @@ def use_case(name: str) -> UseCase:
     Raises:
         UsageError: no use case has that name; the message lists the names.
     """
-    found: UseCase = plugins.find("n3ic.usecases", name, UseCase)
-    return found
+    plug_in: UseCase = plugins.find("n3ic.usecases", name, UseCase)
+    return plug_in
 
 
 def load_table(

@@ -55,15 +55,17 @@ def read_config(path: str | Path) -> ConfigFile:
         raise UsageError(f"{path}: a file of options ends in .toml or .json")
     content = read_bounded(file, MAX_BYTES, UsageError, "a file of options")
     try:
-        said = read(content.decode("utf-8"))
+        content_values = read(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is damaged: {error}") from error
-    if not isinstance(said, dict):
-        raise UsageError(f"{path}: expected options by name, got {said!r:.60}")
-    if _COMMAND in said:
-        return ConfigFile(str(path), content, _of_command(str(path), said[_COMMAND]), typed=True)
+    if not isinstance(content_values, dict):
+        raise UsageError(f"{path}: expected options by name, got {content_values!r:.60}")
+    if _COMMAND in content_values:
+        return ConfigFile(
+            str(path), content, _of_command(str(path), content_values[_COMMAND]), typed=True
+        )
     values: dict[str, Any] = {}
-    for key, value in said.items():
+    for key, value in content_values.items():
         name = key.replace("-", "_")
         if name in values:
             raise UsageError(f"{path}: {name.replace('_', '-')} is given twice")
@@ -94,12 +96,12 @@ def _of_command(path: str, command: object) -> dict[str, Any]:
     return values
 
 
-def train_request(config: str | Path | None = None, **given: Any) -> TrainRequest:
+def train_request(config: str | Path | None = None, **keywords: Any) -> TrainRequest:
     """Make a training request from a file and further values.
 
     Args:
         config: the file of options, if any.
-        **given: attributes of :class:`~n3ic.usecases.request.TrainRequest`, which override the
+        **keywords: attributes of :class:`~n3ic.usecases.request.TrainRequest`, which override the
             file; None counts as not given. Without a use case, ``data`` is a table of the user's.
 
     Raises:
@@ -107,32 +109,34 @@ def train_request(config: str | Path | None = None, **given: Any) -> TrainReques
             request is invalid.
     """
     file = None if config is None else read_config(config)
-    asked = {name: value for name, value in given.items() if value is not None}
-    said = {} if file is None else _request_of(file, asked)
+    arguments = {name: value for name, value in keywords.items() if value is not None}
+    file_values = {} if file is None else _request_of(file, arguments)
     for of in ("overrides", "options"):
-        asked[of] = {**said.get(of, {}), **asked.get(of, {})}
-    asked = {**said, **asked}
-    if "use_case" not in asked:
-        if "data" not in asked:
+        arguments[of] = {**file_values.get(of, {}), **arguments.get(of, {})}
+    arguments = {**file_values, **arguments}
+    if "use_case" not in arguments:
+        if "data" not in arguments:
             raise UsageError("name a use case, such as anomaly, or data of your own")
-        asked["use_case"] = OWN
-    return TrainRequest(**asked, config=file)
+        arguments["use_case"] = OWN
+    return TrainRequest(**arguments, config=file)
 
 
-def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
+def _request_of(file: ConfigFile, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes of a request that a file holds."""
 
     def value(of: Value) -> Any:
-        said = file.values[of.name]
+        text = file.values[of.name]
         if not file.typed:
-            return of.checked(said)
-        if isinstance(said, bool) and of.kind is not bool:
+            return of.from_file(text)
+        if isinstance(text, bool) and of.kind is not bool:
             raise UsageError(f"--{of.typed_name} without a value")
-        return of.parse(said)
+        return of.parse(text)
 
     try:
-        named = REQUEST_VALUES["use_case"]
-        case = given.get("use_case") or (value(named) if named.name in file.values else OWN)
+        use_case_value = REQUEST_VALUES["use_case"]
+        case = keywords.get("use_case") or (
+            value(use_case_value) if use_case_value.name in file.values else OWN
+        )
         options = {
             (name := option.name.replace("-", "_")): Value(name, type(option.default), "", Option)
             for option in use_case(case).options
@@ -141,14 +145,14 @@ def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
         for key in file.values:
             if key not in known:
                 raise UsageError(_unknown(key, file.values[key], known))
-        found = [(known[key], value(known[key])) for key in file.values]
+        pairs = [(known[key], value(known[key])) for key in file.values]
     except UsageError as error:
         raise UsageError(f"{file.source}: {error}") from error
     recipe = recipe_values()
     return {
-        **{of.name: v for of, v in found if of.owner is TrainRequest},
-        "overrides": {of.name: v for of, v in found if of.name in recipe},
-        "options": {of.typed_name: v for of, v in found if of.owner is Option},
+        **{of.name: v for of, v in pairs if of.owner is TrainRequest},
+        "overrides": {of.name: v for of, v in pairs if of.name in recipe},
+        "options": {of.typed_name: v for of, v in pairs if of.owner is Option},
     }
 
 

@@ -61,8 +61,8 @@ def evaluate_flows(
     Warns:
         N3icWarning: a network was trained on some of these flows, or on flows of another meter.
     """
-    found = evaluate_beside_majority(model, data, dataset=dataset, label=label)
-    return {task: network for task, (network, _) in found.items()}
+    results = evaluate_beside_majority(model, data, dataset=dataset, label=label)
+    return {task: network for task, (network, _) in results.items()}
 
 
 def evaluate_beside_majority(
@@ -77,48 +77,57 @@ def evaluate_beside_majority(
     Arguments, errors and warnings are those of :func:`evaluate_flows`. A run does not keep its
     other baselines, so their figures exist for its test rows only.
     """
-    found = labelled_flows(model, data, dataset, label=label)
-    return {task: _evaluate(flows) for task, flows in found.items()}
+    flows_of = labelled_flows(model, data, dataset, label=label)
+    return {task: _evaluate(flows) for task, flows in flows_of.items()}
 
 
 def further_figures(
-    model: Path, data: Path | None, given: Mapping[str, OptionValue], dataset: str | None = None
+    model: Path,
+    data: Path | None,
+    typed_options: Mapping[str, OptionValue],
+    dataset: str | None = None,
 ) -> dict[str, dict[str, Mapping[str, Any]]]:
     """Figures by task and plug-in that the typed options ask for; see :func:`evaluate_flows`."""
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    figures: dict[str, dict[str, Mapping[str, Any]]] = {}
     for task, flows in labelled_flows(model, data, dataset).items():
-        held = held_out(flows.model, flows.table, label=flows.label, positive=flows.positive)
-        for name, one in evaluations().items():
-            if own := {o.name: given[o.name] for o in one.options if o.name in given}:
-                options = parse_options(one.options, own, name)
-                found.setdefault(task, {})[name] = one.asked(held, options, model, data)
-    return found
+        sample = held_out(flows.model, flows.table, label=flows.label, positive=flows.positive)
+        for name, evaluation in evaluations().items():
+            if own := {
+                o.name: typed_options[o.name] for o in evaluation.options if o.name in typed_options
+            }:
+                options = parse_options(evaluation.options, own, name)
+                figures.setdefault(task, {})[name] = evaluation.requested_figures(
+                    sample, options, model, data
+                )
+    return figures
 
 
 def study_figures(
-    model: Path | None, given: Mapping[str, OptionValue], beside: Mapping[str, object]
+    model: Path | None, typed_options: Mapping[str, OptionValue], beside: Mapping[str, object]
 ) -> dict[str, Mapping[str, Any]]:
     """Figures by plug-in of the studies that the typed options ask for; empty without any.
 
     Args:
         model: a run or a model file, or None.
-        given: the typed options of plug-ins.
+        typed_options: the typed options of plug-ins.
         beside: further arguments by name, which a study has no use for; None where not given.
 
     Raises:
         UsageError: a study is asked for beside what it has no use for.
     """
-    found: dict[str, Mapping[str, Any]] = {}
-    for name, one in evaluations().items():
-        if not given.get(one.study_option):
+    figures: dict[str, Mapping[str, Any]] = {}
+    for name, evaluation in evaluations().items():
+        if not typed_options.get(evaluation.study_option):
             continue
-        own = {o.name: given[o.name] for o in one.options if o.name in given}
-        others = [*(n for n, value in beside.items() if value is not None),
-                  *(f"--{n}" for n in given if n not in own)]  # fmt: skip
-        if others:
-            raise UsageError(f"--{one.study_option}: expected without {', '.join(others)}")
-        found[name] = one.study(parse_options(one.options, own, name), model)
-    return found
+        own = {o.name: typed_options[o.name] for o in evaluation.options if o.name in typed_options}
+        other_options = [*(n for n, value in beside.items() if value is not None),
+                  *(f"--{n}" for n in typed_options if n not in own)]  # fmt: skip
+        if other_options:
+            raise UsageError(
+                f"--{evaluation.study_option}: expected without {', '.join(other_options)}"
+            )
+        figures[name] = evaluation.study(parse_options(evaluation.options, own, name), model)
+    return figures
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,11 +203,11 @@ def labelled_flows(
     return _of_tables(source, data, networks, table)
 
 
-def same_classes(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+def same_classes(label: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
     """Whether two labels, shape ``(rows,)`` each, group as many rows in the same way."""
-    if len(one) != len(other):
+    if len(label) != len(other):
         return False
-    pairs = np.unique(np.stack([one, other]), axis=1)  # one-to-one: a class is in one pair only
+    pairs = np.unique(np.stack([label, other]), axis=1)  # one-to-one: a class is in one pair only
     return all(len({*side}) == pairs.shape[1] for side in pairs.tolist())
 
 
@@ -211,7 +220,7 @@ def _check_label(table: FlowTable, data: str | Path | Sheet, label: str) -> None
     codes: list[int] = []
     numbers: dict[str, int] = {}
     for source in find_sources(data, UserTable.suffixes):
-        for sheet in (found.sheet for found in open_sheets(source)):
+        for sheet in (content.sheet for content in open_sheets(source)):
             names = [canonical(name) for name in sheet.first]
             if (column := canonical(label)) not in names:
                 listed = ", ".join(sheet.first)
@@ -287,12 +296,12 @@ def _evaluate(flows: LabelledFlows) -> tuple[Evaluation, Evaluation]:
             N3icWarning,
             stacklevel=8,
         )
-    found = predict(network, network.encode(flows.table.features))
-    classes, said = len(network.classes), np.bincount(flows.label).argmax()
-    most = np.full_like(flows.label, said), np.zeros((len(flows.label), classes))
-    own = found.classes, found.scores.astype(np.float64)
-    mine, majority = (
+    inference = predict(network, network.encode(flows.table.features))
+    classes, most_frequent = len(network.classes), np.bincount(flows.label).argmax()
+    most = np.full_like(flows.label, most_frequent), np.zeros((len(flows.label), classes))
+    own = inference.classes, inference.scores.astype(np.float64)
+    network_figures, majority = (
         evaluate(flows.label, predicted.astype(np.int64), scores, classes, positive=flows.positive)
         for predicted, scores in (own, most)
     )
-    return mine, majority
+    return network_figures, majority

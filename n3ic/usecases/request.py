@@ -111,7 +111,7 @@ class TrainRequest:
             )
 
     @cached_property
-    def kept(self) -> Mapping[str, Classifier]:
+    def input_models(self) -> Mapping[str, Classifier]:
         """The models whose input is kept, by name; empty without ``input_of``.
 
         Raises:
@@ -132,20 +132,20 @@ class TrainRequest:
         Raises:
             UsageError: the use case has no such recipe, or a value is invalid.
         """
-        recipe, given = self._with_values(case)
-        if self.kept:
-            given |= set() if self.budget_bytes is None else {"budget_bytes"}
-            kept = [*self.kept.values()]
-            return learner(recipe.family).kept_recipe(recipe, given, kept, n_classes)
+        recipe, fixed = self._with_values(case)
+        if self.input_models:
+            fixed |= set() if self.budget_bytes is None else {"budget_bytes"}
+            models = [*self.input_models.values()]
+            return learner(recipe.family).kept_recipe(recipe, fixed, models, n_classes)
         if self.budget_bytes is None:
-            return sized(recipe, given, n_classes)
+            return sized(recipe, fixed, n_classes)
         own = learner(recipe.family)
         if not own.budgeted:
             raise UsageError(
                 f"a budget of bytes does not choose the size of family {own.name}; take "
                 f"{' or '.join(_budgeted())}"
             )
-        return own.within(recipe, given, self.budget_bytes, n_classes)
+        return own.within(recipe, fixed, self.budget_bytes, n_classes)
 
     def rivals(self, case: UseCase, n_classes: int = 2) -> tuple[Recipe, ...]:
         """Recipes of the other families that fit the budget of bytes; none if one was named.
@@ -154,16 +154,16 @@ class TrainRequest:
             case: the use case.
             n_classes: number of classes.
         """
-        recipe, given = self._with_values(case)
-        found: list[Recipe] = []
-        if self.budget_bytes is None or self.kept or "family" in given:
+        recipe, fixed = self._with_values(case)
+        recipes: list[Recipe] = []
+        if self.budget_bytes is None or self.input_models or "family" in fixed:
             return ()
         for name in _budgeted():
             if name != recipe.family:
                 other = recipe.with_options({"family": name})
                 with suppress(UsageError):  # a family may need more bytes than another
-                    found.append(learner(name).within(other, given, self.budget_bytes, n_classes))
-        return tuple(found)
+                    recipes.append(learner(name).within(other, fixed, self.budget_bytes, n_classes))
+        return tuple(recipes)
 
     def _with_values(self, case: UseCase) -> tuple[Recipe, set[str]]:
         """The recipe with its replaced values, and their names."""
@@ -173,8 +173,8 @@ class TrainRequest:
                 known, hint = ", ".join(case.recipes), did_you_mean(recipe, case.recipes)
                 raise UsageError(f"{case.name} has no recipe {recipe!r}; {hint}it has {known}")
             recipe = case.recipes[recipe]
-        given = {name for name, value in self.overrides.items() if value is not None}
-        return recipe.with_options(self.overrides), given
+        fixed = {name for name, value in self.overrides.items() if value is not None}
+        return recipe.with_options(self.overrides), fixed
 
 
 def _budgeted() -> list[str]:
@@ -215,9 +215,9 @@ def command_words(
     if request.input_of is not None:
         words.append(f"--input-of={request.input_of}")
     base = case.recipes[recipe.name]
-    if request.kept and base.family == recipe.family:
-        kept = [*request.kept.values()]
-        base = learner(base.family).kept_recipe(base, (), kept, n_classes)
+    if request.input_models and base.family == recipe.family:
+        models = [*request.input_models.values()]
+        base = learner(base.family).kept_recipe(base, (), models, n_classes)
     if request.budget_bytes is None:
         changed = dict(_changes(base, recipe, n_classes))
     else:  # the budget chooses size and family again

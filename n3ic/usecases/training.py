@@ -42,51 +42,54 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     """
     target = _target(request.out, request.use_case, request.replace)
     progress = progress or TrainingProgress()
-    given = read_training_data(request, progress)
-    case, options, table, tasks = given.case, given.options, given.table, given.tasks
-    n_classes = given.n_classes
+    data = read_training_data(request, progress)
+    case, options, table, tasks = data.case, data.options, data.table, data.tasks
+    n_classes = data.n_classes
     recipe = request.chosen_recipe(case, n_classes)
-    columns = [asdict(use) for use in given.column_uses(recipe)]
+    columns = [asdict(use) for use in data.column_uses(recipe)]
     progress.columns(columns)
-    main, *further = given.protocols
+    main, *further = data.protocols
     own = recipe.training.hidden
-    others = tuple(shape for shape in case.shapes(options) if shape != own)
+    other_shapes = tuple(shape for shape in case.shapes(options) if shape != own)
     seed, *more_seeds = range(request.seed, request.seed + request.seeds)
-    plan = schedule(tasks, [main, *further], [seed, *more_seeds], own, others)
+    plan = schedule(tasks, [main, *further], [seed, *more_seeds], own, other_shapes)
     rivals = request.rivals(case, n_classes)
-    experiments = given.experiments(recipe, request.budget_bytes, rivals)
+    experiments = data.experiments(recipe, request.budget_bytes, rivals)
     # Only files that n3ic wrote may go with an old run; any other one prevents its replacement.
     written = _written(target) if target.exists() else []
     with (
         new_directory(target, replace=request.replace, written=written) as directory,
         training_checkpoints(target, progress.note) as parts,
     ):
-        found = train_jobs(
+        results_of = train_jobs(
             plan, experiments, progress, jobs=request.jobs, dask=request.dask, parts=parts
         )
         every: dict[str, dict[str, TrainingResult]] = {
-            which: {task: found[task, which, seed][own] for task in tasks}
+            which: {task: results_of[task, which, seed][own] for task in tasks}
             for which in (main, *further)
         }
         results = every[main]
         compared = {
-            shape: {task: found[task, main, seed][shape] for task in tasks} for shape in others
+            shape: {task: results_of[task, main, seed][shape] for task in tasks}
+            for shape in other_shapes
         }
-        repeated = [{task: found[task, main, s][own] for task in tasks} for s in more_seeds]
+        repeated = [{task: results_of[task, main, s][own] for task in tasks} for s in more_seeds]
         progress.stage("measuring the importance of features")
-        held = {
+        samples = {
             task: held_out(r.model, experiments[task].table, positive=r.positive)
             for task, r in results.items()
         }
-        importance = {task: of.importance() for task, of in held.items()}
+        importance = {task: of.importance() for task, of in samples.items()}
         metrics = metrics_of(case.name, case.group, table, seed, every, repeated, importance)
         metrics["columns"] = columns
-        for task, of in held.items():
+        for task, of in samples.items():
             entry = metrics[case.group][task] if task else metrics
             if points := of.by_packet():
                 entry["by_packet"] = points
-            said = {name: one.figures(of, seed) for name, one in evaluations().items()}
-            entry |= {name: figures for name, figures in said.items() if figures}
+            further_figures = {
+                name: evaluation.figures(of, seed) for name, evaluation in evaluations().items()
+            }
+            entry |= {name: figures for name, figures in further_figures.items() if figures}
         models = _write_models(directory, results)
         if request.config is not None:
             write_atomic(directory / request.config.name, request.config.content)
@@ -101,7 +104,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
                     "protocol": main,
                     "seed": request.seed,
                     "seeds": request.seeds,
-                    **({"input_of": _digests(request)} if request.kept else {}),
+                    **({"input_of": _digests(request)} if request.input_models else {}),
                     "tool": f"n3ic {__version__}",
                 }
             ),
@@ -110,7 +113,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         metrics |= case.finish(directory, table, results, options, compared)
         for task, result in results.items():
             pictures = directory / "plots" / (path_component(task) if task else "")
-            write_pictures(pictures, result, held[task], importance[task])
+            write_pictures(pictures, result, samples[task], importance[task])
             progress.task(task)
         page = summary_markdown(metrics, case.group) + _links(directory)
         write_atomic(directory / "report.md", page)
@@ -122,7 +125,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
 
 def _digests(request: TrainRequest) -> dict[str, str]:
     """Digests of the networks whose input is kept, by name."""
-    return {name: model.digest for name, model in request.kept.items()}
+    return {name: model.digest for name, model in request.input_models.items()}
 
 
 def _target(out: str | Path | None, name: str, replace: bool) -> Path:

@@ -32,7 +32,7 @@ class TrainingData:
         table: the whole table.
         tasks: table of each network, by name; the name of a single network is empty.
         protocols: the possible protocols; the networks of the first are kept.
-        kept: the networks whose input is kept, by task; empty if inputs are chosen.
+        input_models: the networks whose input is kept, by task; empty if inputs are chosen.
     """
 
     case: UseCase
@@ -40,7 +40,7 @@ class TrainingData:
     table: FlowTable = field(repr=False)
     tasks: Mapping[str, FlowTable] = field(repr=False)
     protocols: tuple[SplitProtocol, ...]
-    kept: Mapping[str, Classifier] = field(default_factory=dict, repr=False)
+    input_models: Mapping[str, Classifier] = field(default_factory=dict, repr=False)
 
     @property
     def n_classes(self) -> int:
@@ -54,7 +54,7 @@ class TrainingData:
             UsageError: a column does not exist, or every column is left out.
         """
         task, table = next(iter(self.tasks.items()))
-        model = self.kept.get(task)
+        model = self.input_models.get(task)
         chosen = model.input.features if model is not None else candidates(table, recipe)
         return column_uses(table, chosen, [c for c in recipe.columns if c in table.features])
 
@@ -78,7 +78,7 @@ class TrainingData:
                 self.protocols[0],
                 name=f"{self.case.name}-{task}" if task else self.case.name,
                 positive=_positive(self.case, rows),
-                keeps=self.kept.get(task),
+                keeps=self.input_models.get(task),
                 budget=budget or 0,
                 rivals=rivals,
             )
@@ -117,34 +117,34 @@ def read_training_data(request: TrainRequest, progress: TrainingProgress) -> Tra
             f"and '-', got {wrong[0]!r}"
         )
     protocols = _protocols(case, table, request.protocol)
-    return TrainingData(case, options, table, tasks, protocols, _kept(request, tasks))
+    return TrainingData(case, options, table, tasks, protocols, _input_models(request, tasks))
 
 
-def _kept(request: TrainRequest, tasks: Mapping[str, FlowTable]) -> dict[str, Classifier]:
+def _input_models(request: TrainRequest, tasks: Mapping[str, FlowTable]) -> dict[str, Classifier]:
     """The network whose input each task keeps; empty if inputs are chosen.
 
     Raises:
         UsageError: a task has no such network, or its input does not fit the table.
     """
-    if not request.kept:
+    if not request.input_models:
         return {}
     names = {task: path_component(task) if task else "" for task in tasks}
-    if len(request.kept) == 1 and len(names) == 1:  # single networks need no equal names
-        names = dict.fromkeys(names, next(iter(request.kept)))
-    if missing := [task for task, name in names.items() if name not in request.kept]:
-        held = ", ".join(filter(None, request.kept)) or "a single network"
+    if len(request.input_models) == 1 and len(names) == 1:  # single networks need no equal names
+        names = dict.fromkeys(names, next(iter(request.input_models)))
+    if missing := [task for task, name in names.items() if name not in request.input_models]:
+        names_text = ", ".join(filter(None, request.input_models)) or "a single network"
         raise UsageError(
             f"--input-of {request.input_of}: expected a network for each of "
-            f"{', '.join(missing) or 'a single one: name its file'}; it holds {held}"
+            f"{', '.join(missing) or 'a single one: name its file'}; it holds {names_text}"
         )
-    kept = {task: request.kept[name] for task, name in names.items()}
-    for task, model in kept.items():
+    models = {task: request.input_models[name] for task, name in names.items()}
+    for task, model in models.items():
         kept_input(tasks[task], model)
-    return kept
+    return models
 
 
 def _protocols(
-    case: UseCase, table: FlowTable, wanted: SplitProtocol | None
+    case: UseCase, table: FlowTable, protocol: SplitProtocol | None
 ) -> tuple[SplitProtocol, ...]:
     """The protocols that the table allows; the networks of the first are kept.
 
@@ -152,7 +152,7 @@ def _protocols(
         DataError: the table does not allow the wanted protocol.
     """
     allowed = protocols_of(table)
-    main = wanted or (case.protocol if case.protocol in allowed else "random")
+    main = protocol or (case.protocol if case.protocol in allowed else "random")
     if main not in allowed:
         raise DataError(
             f"protocol {main!r} is not possible with {table.name}; it allows {', '.join(allowed)}"

@@ -139,14 +139,14 @@ def parents_of(path: Path) -> Iterator[None]:
 
 @contextmanager
 def report_kept_work(
-    folder: Path, pattern: str, what: str, note: Callable[[str], object]
+    folder: Path, pattern: str, noun: str, note: Callable[[str], object]
 ) -> Iterator[None]:
     """If the block fails, report how much finished work a folder keeps.
 
     Args:
         folder: the folder.
         pattern: glob pattern of the finished files.
-        what: the word for one of them; several get an s.
+        noun: the word for one of them; several get an s.
         note: called with the report.
     """
     try:
@@ -154,7 +154,7 @@ def report_kept_work(
     except BaseException:
         with held(), suppress(OSError):  # after SIGHUP, there may be no terminal
             if count := len(list(folder.glob(pattern))):
-                done = f"a {what} is" if count == 1 else f"{count} {what}s are"
+                done = f"a {noun} is" if count == 1 else f"{count} {noun}s are"
                 note(f"{done} kept in {folder}; the same command resumes from there")
         raise
 
@@ -219,9 +219,9 @@ def _reserve(folder: Path, handle: int, own: re.Pattern[str]) -> None:
         free = True
     if not free:
         raise UsageError(f"{folder} is being written by another n3ic")
-    for found in folder.iterdir():
-        if not own.match(found.name.removeprefix(".")):
-            raise UsageError(f"{folder} holds {found.name}, which n3ic did not write there")
+    for entry in folder.iterdir():
+        if not own.match(entry.name.removeprefix(".")):
+            raise UsageError(f"{folder} holds {entry.name}, which n3ic did not write there")
     _remove(folder.glob(".*"))
 
 
@@ -268,12 +268,12 @@ def _check_free(target: Path, replace: bool, written: Collection[str]) -> None:
         raise UsageError(f"{target} exists: choose another name, or replace it (--replace)")
     if not target.is_dir():
         raise UsageError(f"{target} exists: it is no directory")
-    found = (p for p in target.rglob("*") if p.is_symlink() or not p.is_dir())
-    others = sorted({p.relative_to(target).as_posix() for p in found} - set(written))
-    if others:
-        more = f" and {len(others) - 1} more" if others[1:] else ""
+    files = (p for p in target.rglob("*") if p.is_symlink() or not p.is_dir())
+    foreign = sorted({p.relative_to(target).as_posix() for p in files} - set(written))
+    if foreign:
+        more = f" and {len(foreign) - 1} more" if foreign[1:] else ""
         raise UsageError(
-            f"{target} holds {others[0]}{more}, which n3ic did not write there: move it away first"
+            f"{target} holds {foreign[0]}{more}, which n3ic did not write there: move it away first"
         )
 
 
@@ -386,13 +386,13 @@ def read_regular(path: str | Path, most: int, *, follow: bool = False) -> bytes:
         return stream.read(most)
 
 
-def _check_regular(found: os.stat_result, path: str | Path, most: int) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a special file")
+def _check_regular(status: os.stat_result, path: str | Path, most: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a special file")
         raise OSError(errno.EINVAL, f"it is {kind}, no regular file", str(path))
-    if found.st_size > most:
-        said = f"it has {found.st_size:,} bytes, at most {most:,} are expected"
-        raise OSError(errno.EFBIG, said, str(path))
+    if status.st_size > most:
+        problem = f"it has {status.st_size:,} bytes, at most {most:,} are expected"
+        raise OSError(errno.EFBIG, problem, str(path))
 
 
 def _umask() -> int:

@@ -30,8 +30,8 @@ def prose(name: str) -> str:
     return re.sub(r"[|`*~\[\]\\]|\b_+|_+\b", _entities, text)
 
 
-def _entities(found: re.Match[str]) -> str:
-    return "".join(f"&#{ord(character)};" for character in found[0])
+def _entities(match: re.Match[str]) -> str:
+    return "".join(f"&#{ord(character)};" for character in match[0])
 
 
 def code(name: str) -> str:

@@ -62,9 +62,9 @@ def _on_cores(
         with held():  # workers inherit the blocked signals: only this process ends them
             results = parallel(delayed(_numbered)(i, function, c) for i, c in enumerate(calls))
         try:
-            for found in results:
+            for outcome in results:
                 check()
-                yield found
+                yield outcome
         except TerminatedWorkerError as error:
             raise N3icError(
                 "a worker process was killed, probably because memory ran out: let fewer run at "
@@ -93,9 +93,9 @@ def _on_cluster(
         submit(2 * sum(client.ncores().values()))
         for future in running:
             check()
-            found: tuple[int, T] = future.result()
+            outcome: tuple[int, T] = future.result()
             submit(1)
-            yield found
+            yield outcome
     except (CancelledError, CommClosedError) as error:  # the second if it was lost in a message
         raise N3icError(
             f"the Dask scheduler at {address} was lost; start one again, then the same command"

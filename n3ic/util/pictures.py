@@ -188,11 +188,13 @@ def plain(text: object, most: int = 40) -> str:
             differ only at their ends.
     """
     shown = _drawable(" ".join(visible(str(text)).split()))
-    room, kept = most * _CHARACTER * _POINTS, min(len(shown), 4 * most)
-    cut = shown if kept == len(shown) else f"{shown[:kept]}…"
-    while kept > 1 and (width := _width(cut)) > room:
-        kept = max(1, min(kept - 1, int(kept * room / width)))  # at least one less, so this ends
-        cut = f"{shown[: kept - kept // 3]}…{shown[len(shown) - kept // 3 :]}"
+    room, length = most * _CHARACTER * _POINTS, min(len(shown), 4 * most)
+    cut = shown if length == len(shown) else f"{shown[:length]}…"
+    while length > 1 and (width := _width(cut)) > room:
+        length = max(
+            1, min(length - 1, int(length * room / width))
+        )  # at least one less, so this ends
+        cut = f"{shown[: length - length // 3]}…{shown[len(shown) - length // 3 :]}"
     return cut.replace("$", r"\$")  # a dollar sign would begin a formula
 
 
@@ -202,8 +204,8 @@ def _width(text: str, size: float = _POINTS) -> float:
     from matplotlib.textpath import text_to_path
 
     font = FontProperties(family=list(_families()), size=size)
-    found = text_to_path.get_text_width_height_descent(text, font, False)
-    return float(found[0])
+    extent = text_to_path.get_text_width_height_descent(text, font, False)
+    return float(extent[0])
 
 
 def legend(figure: Figure | SubFigure, *axes: Axes, columns: int = 3, title: str = "") -> None:
@@ -215,18 +217,20 @@ def legend(figure: Figure | SubFigure, *axes: Axes, columns: int = 3, title: str
         columns: largest number of columns; fewer are used if names are long.
         title: its title.
     """
-    found: dict[str, Any] = {}
-    for one in axes or figure.axes:
-        for handle, name in zip(*one.get_legend_handles_labels(), strict=True):
-            found.setdefault(name, handle)
-    if not found:
+    handle_of: dict[str, Any] = {}
+    for axis in axes or figure.axes:
+        for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
+            handle_of.setdefault(name, handle)
+    if not handle_of:
         return
-    names = list(found)
+    names = list(handle_of)
     size = _STYLE["legend.fontsize"]
     widest = max(_width(name, size) for name in names)
     room = 72 * figure.bbox.width / figure.dpi
     fit = max(1, min(columns, len(names), int(room / (widest + _KEY * size))))
-    figure.legend(found.values(), names, loc="outside lower center", ncols=fit, title=title or None)
+    figure.legend(
+        handle_of.values(), names, loc="outside lower center", ncols=fit, title=title or None
+    )
 
 
 def whole_numbers(axis: Axis) -> None:
@@ -244,9 +248,11 @@ def write(figure: Figure, stream: IO[bytes], kind: Literal["png", "svg"] = "png"
         stream: where to write.
         kind: the format.
     """
-    what = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}  # these vary
+    metadata = (
+        {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+    )  # these vary
     with style():
-        figure.savefig(stream, dpi=DPI, format=kind, metadata=what)
+        figure.savefig(stream, dpi=DPI, format=kind, metadata=metadata)
 
 
 def png(figure: Figure) -> bytes:

@@ -28,8 +28,8 @@ def from_plain(kind: type[T], data: Any, *, strict: bool = False) -> T:
     Raises:
         ValueError: a field is missing, of another type or unknown; the message names it.
     """
-    found: T = _read(kind, data, "", strict)
-    return found
+    instance: T = _read(kind, data, "", strict)
+    return instance
 
 
 def shown(value: object) -> str:
@@ -85,8 +85,8 @@ def _dataclass(kind: Any, data: Mapping[Any, Any], where: str, strict: bool) -> 
     for name, field in known.items():
         if name not in data and field.default is MISSING and field.default_factory is MISSING:
             raise ValueError(f"{_at(where, name)}: expected {_expected(types[name])}, got nothing")
-    found = {n: _read(types[n], data[n], _at(where, n), strict) for n in known if n in data}
-    return kind(**found)
+    values = {n: _read(types[n], data[n], _at(where, n), strict) for n in known if n in data}
+    return kind(**values)
 
 
 @cache  # evaluating annotations takes longer than reading the data

@@ -57,22 +57,22 @@ def run_tool(
     """
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(2, "no such program", command[0])
-    with (
+    with (  # files, because the limit of file size ignores pipes
         tempfile.TemporaryDirectory(prefix="n3ic-run-") as scratch,
-        tempfile.TemporaryFile() as given,  # files, because the limit of file size ignores pipes
+        tempfile.TemporaryFile() as input_file,
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
     ):
-        given.write(stdin)
-        given.seek(0)
-        kept = {name: os.environ[name] for name in (*_KEPT, *keep) if name in os.environ}
+        input_file.write(stdin)
+        input_file.seek(0)
+        environment = {name: os.environ[name] for name in (*_KEPT, *keep) if name in os.environ}
         process = subprocess.Popen(
             [*no_network(), *_limits(seconds), *command],
-            stdin=given,
+            stdin=input_file,
             stdout=out,
             stderr=err,
             cwd=scratch if cwd is None else cwd,
-            env={"HOME": scratch, "TMPDIR": scratch, "LC_ALL": "C.UTF-8"} | kept,
+            env={"HOME": scratch, "TMPDIR": scratch, "LC_ALL": "C.UTF-8"} | environment,
             start_new_session=True,  # a process group, so that its children can be killed, too
         )
         try:
@@ -108,11 +108,11 @@ def _wait(process: subprocess.Popen[bytes], seconds: int) -> None:
 @cache
 def no_network() -> tuple[str, ...]:
     """The command prefix that disables the network; empty if unsupported."""
-    found = shutil.which("unshare")
+    program = shutil.which("unshare")
     for options in (("--net",), ("--user", "--map-current-user", "--net")):
-        if found is None:
+        if program is None:
             break
-        command = (found, *options, "--")
+        command = (program, *options, "--")
         done = subprocess.run([*command, "true"], capture_output=True, timeout=30, check=False)
         if done.returncode == 0:
             return command
@@ -120,10 +120,10 @@ def no_network() -> tuple[str, ...]:
 
 
 def _limits(seconds: int) -> tuple[str, ...]:
-    found = shutil.which("prlimit")
-    if found is None:
+    program = shutil.which("prlimit")
+    if program is None:
         return ()
-    wanted = {
+    limit_of = {
         "cpu": seconds * (os.cpu_count() or 1),  # counts the time of all threads
         "as": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),  # the machine's memory
         "fsize": MAX_FILE_BYTES,
@@ -131,8 +131,8 @@ def _limits(seconds: int) -> tuple[str, ...]:
         "core": 0,
     }
     limits = []
-    for name, value in wanted.items():
+    for name, value in limit_of.items():
         hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[1]
         # Keep a lower limit of this process: only root may raise one.
         limits.append(f"--{name}={value if hard == resource.RLIM_INFINITY else min(value, hard)}")
-    return (found, *limits, "--")
+    return (program, *limits, "--")

@@ -110,4 +110,4 @@ def _handler() -> EndingHandler | None:
     if threading.current_thread() is not threading.main_thread():
         return None
     installed = (signal.getsignal(number) for number in ENDING)
-    return next((found for found in installed if isinstance(found, EndingHandler)), None)
+    return next((handler for handler in installed if isinstance(handler, EndingHandler)), None)

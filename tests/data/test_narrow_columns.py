@@ -60,7 +60,7 @@ def test_a_table_is_held_in_a_tenth_of_the_bytes_of_its_int64_columns(path):
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert isinstance(table.features, NarrowColumns)
-    assert sum(v.itemsize for v in table.features.kept.values()) < 8 * len(table.features) / 10
+    assert sum(v.itemsize for v in table.features.arrays.values()) < 8 * len(table.features) / 10
     assert held / ROWS < 8 * len(table.features) / 2.5  # the classes' names and the partition, too
 
 

@@ -17,7 +17,7 @@ def held_of(rows):
     table = SimpleNamespace(flow=flow, point=point)
     found = SimpleNamespace(margins=margin.astype(np.uint32))
     return SimpleNamespace(
-        table=table, rows=np.arange(len(flow)), found=found, right=right.astype(bool)
+        table=table, rows=np.arange(len(flow)), inference=found, right=right.astype(bool)
     )
 
 

@@ -37,7 +37,7 @@ def test_of_the_data_of_its_training_the_test_rows():
     assert not set(held.rows) & {*parts.train, *parts.validation}
     assert held.origin == "the 30 test rows of flows"
     found = model.infer(model.encode({"x": table.features["x"][parts.test]}))
-    assert np.array_equal(held.found.scores, found.scores)
+    assert np.array_equal(held.inference.scores, found.scores)
     assert np.array_equal(held.label, table.label[parts.test])
     assert sum(g.rows for g in held.calibration()) == len(held.right) == 30
 
@@ -74,7 +74,7 @@ def test_figures_of_each_packet_of_a_schedule():
     assert [(of["packet"], of["flows"]) for of in found] == [(5, 100), (10, 100), (0, 100)]
     for of in found:
         rows = point == of["packet"]
-        label, predicted = held.label[rows], held.found.classes[rows]
+        label, predicted = held.label[rows], held.inference.classes[rows]
         assert of["accuracy"] == (label == predicted).mean()
         assert of["macro_f1"] == pytest.approx(f1_score(label, predicted, average="macro"))
 
@@ -146,7 +146,7 @@ def test_margins_are_grouped_in_ten_if_nothing_else_is_said():
     model, table = made(3000)
     held = held_out(model, table)
     margins = np.arange(len(held.rows), dtype=np.int32)
-    spread = replace(held, found=replace(held.found, margins=margins))
+    spread = replace(held, inference=replace(held.inference, margins=margins))
     assert [g.rows for g in spread.calibration()] == [30] * 10
     assert spread.calibration(7) == calibration(held.right, margins, 7)
     columns = {"x": table.features["x"][held.rows]}

@@ -16,7 +16,7 @@ from n3ic.evaluation.prevalence import (
     SHARES,
     at_false_alarms,
     base_rate,
-    counted,
+    confusion_counts,
 )
 from n3ic.families.tables.random_models import random_tables
 from n3ic.model.bits import pack
@@ -27,14 +27,16 @@ from tests.support.small_flows import flows, trained
 
 def ask(held, data=None, **typed):
     given = {name.replace("_", "-"): value for name, value in typed.items()}
-    return EVALUATION.asked(held, parse_options(EVALUATION.options, given, "test"), data, data)
+    return EVALUATION.requested_figures(
+        held, parse_options(EVALUATION.options, given, "test"), data, data
+    )
 
 
 def test_at_the_rows_own_share_it_is_the_precision_of_scikit_learn(model, table):
     held = held_out(model, table)
     share = float(held.label.mean())
     (found,) = ask(held, prevalence=share)["rates"]
-    want = precision_score(held.label, held.found.classes)
+    want = precision_score(held.label, held.inference.classes)
     assert found["precision"] == pytest.approx(want)
     (rare,) = ask(held, prevalence=0.001)["rates"]
     assert rare["precision"] == pytest.approx(_weighted(held, 0.001))
@@ -45,7 +47,7 @@ def _weighted(held, share):
     """scikit-learn's precision of rows that are weighted to a share of attacks."""
     attacks = held.label.mean()
     weight = np.where(held.label == 1, share / attacks, (1 - share) / (1 - attacks))
-    return precision_score(held.label, held.found.classes, sample_weight=weight)
+    return precision_score(held.label, held.inference.classes, sample_weight=weight)
 
 
 def test_the_band_is_of_exact_intervals():
@@ -110,7 +112,7 @@ def test_the_wanted_rate_is_a_bias_chosen_on_validation_rows(model, table, tmp_p
     assert n3ic.load(out).digest == changed.digest
     assert wanted["threshold"] == "2.00 % false alarms" and own["threshold"] == OWN
     tested = changed.infer(changed.encode({n: v[held.rows] for n, v in table.features.items()}))
-    counts = counted(held.label, tested.classes, 1)
+    counts = confusion_counts(held.label, tested.classes, 1)
     assert wanted["false_alarm_rate"] == counts[2] / counts[3] < own["false_alarm_rate"]
 
 

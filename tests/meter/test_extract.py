@@ -142,7 +142,7 @@ def test_labels_of_one_capture_are_not_those_of_another(tmp_path):
 @pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
 def test_progress_counts_captures_bytes_packets_and_flows(folder, tmp_path):
     told = []
-    found = extract([folder], tmp_path / "f.parquet", SPEC, tell=told.append)
+    found = extract([folder], tmp_path / "f.parquet", SPEC, progress=told.append)
     assert [t.captures for t in told] == [0, 1, 2, 3, 4, 5]
     assert {t.of for t in told} == {5}
     assert (told[0].share, told[0].packets, told[0].flows) == (0, 0, 0)
@@ -156,7 +156,7 @@ def test_progress_of_one_stream_counts_its_captures(tmp_path):
     pieces[0].write_bytes(questions(0, 1))
     pieces[1].write_bytes(questions(2, port=9))
     told = []
-    extract(pieces, tmp_path / "f.parquet", SPEC, one_stream=True, tell=told.append)
+    extract(pieces, tmp_path / "f.parquet", SPEC, one_stream=True, progress=told.append)
     assert all((t.of, t.share) == (2, 0) and t.captures <= 2 for t in told)
     assert (told[-1].packets, told[-1].flows) == (3, 2)
 
@@ -275,7 +275,7 @@ def test_captures_of_no_bytes_are_no_share_of_the_work(tmp_path):
     for name in ("a.pcap", "b.pcap"):
         (tmp_path / name).write_bytes(b"")
     with pytest.raises(DataError, match="none of the captures can be read"):
-        extract([tmp_path], tmp_path / "f.csv", SPEC, tell=told.append)
+        extract([tmp_path], tmp_path / "f.csv", SPEC, progress=told.append)
     assert [(t.captures, t.share) for t in told] == [(0, 0), (1, 0), (2, 0)]
 
 
@@ -400,7 +400,7 @@ def test_each_counter_is_told_by_its_name():
     names = ("packets", "late", "evicted", "back", "ahead", "steps", "tunnelled", *module.ASIDE)
     counters = {name: 10 + i for i, name in enumerate(names)} | {"not IP": 0}
     with pytest.warns(N3icWarning) as warned:
-        found = module._extracted(9, counters, {"matched": 4}, 3, ["a.pcap ends early"], kept=2)
+        found = module._extracted(9, counters, {"matched": 4}, 3, ["a.pcap ends early"], reused=2)
     assert (found.flows, found.packets, found.late, found.evicted) == (9, 10, 11, 12)
     assert (found.back, found.ahead, found.steps, found.captures, found.kept) == (13, 14, 15, 3, 2)
     assert found.tunnelled == 16

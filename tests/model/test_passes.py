@@ -113,7 +113,7 @@ def test_input_bits_that_nothing_reads_go_and_their_features():
     model = small([[1, 0, 1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0]], thresholds=(2, 1))
     found = simplify(model)
     # A cut goes alone; of a binary field all bits stay as long as one is read.
-    assert found.kept == (0, 2, 3, 4)
+    assert found.source_bits == (0, 2, 3, 4)
     assert found.findings.bits == (1, 5, 6, 7)
     assert found.findings.features == ("gap", "port")
     assert found.model.input.features == ("size", "flags")

@@ -74,7 +74,7 @@ def test_only_training_rows_have_copies():
     said = []
     plain, twice = (prepare(experiment(BINARY, augment=m), said.append) for m in (1.0, 10.0))
     count = len(plain.train.label)
-    assert len(twice.train.label) == len(twice.taught) == 2 * count
+    assert len(twice.train.label) == len(twice.training_table) == 2 * count
     assert np.array_equal(twice.train.columns[:count], plain.train.columns)
     assert "copying the training rows on time scales of 1/10 to 10" in said
     for part in ("validation", "test"):
@@ -82,7 +82,7 @@ def test_only_training_rows_have_copies():
         assert np.array_equal(one.columns, other.columns)
         assert np.array_equal(one.label, other.label)
     again = on_bits(twice, plain.spec, said.append)
-    assert np.array_equal(again.train.bits, plain.spec.encode(twice.taught.features))
+    assert np.array_equal(again.train.bits, plain.spec.encode(twice.training_table.features))
     assert np.array_equal(again.train.bits[:count], plain.train.bits)
 
 

@@ -91,7 +91,7 @@ def test_the_family_that_is_right_on_more_validation_rows_is_kept(stairs, toy, t
     }  # fmt: skip
     assert experiment_digest(both) != experiment_digest(alone)
     with training_checkpoints(tmp_path / "run", lambda text: None) as parts:
-        parts.keep(both, ((2,),), {(2,): result})
+        parts.write(both, ((2,),), {(2,): result})
         read = parts.find(both, ((2,),))[2,]
     assert (read.candidates, read.recipe) == (result.candidates, result.recipe)
 

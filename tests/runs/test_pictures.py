@@ -147,7 +147,7 @@ def test_margins_count_every_row_once():
 
 
 def test_calibration_has_its_intervals_and_counts():
-    groups = calibration(held().right, held().found.margins, 4)
+    groups = calibration(held().right, held().inference.margins, 4)
     upper, lower = calibration_figure(groups, "rows").axes
     assert [b.get_height() for b in bars(lower)] == [g.rows for g in groups]
     _, _, (across, up) = upper.containers[0]

@@ -41,7 +41,7 @@ def test_an_export_that_is_there_is_not_made_again(tmp_path, only_toy, model, mo
     done = export(model, "toy", tmp_path / "exports" / "m-toy")
     monkeypatch.setattr(batch, "export_item", None)
     (outcome,) = report_all({"": model}, None, [tmp_path / "exports"])
-    assert outcome.kept and outcome.exported.path == done.path
+    assert outcome.permanent and outcome.exported.path == done.path
     assert outcome.exported.report == done.report
     assert outcome.exported.fit == done.fit
     (row,) = overview([outcome])
@@ -131,7 +131,7 @@ def test_an_export_of_another_model_tool_or_report_is_not_taken(tmp_path, only_t
     assert found is None and "report.json is not what was written" in why
     said = []
     (outcome,) = report_all({"": model}, None, [root], note=said.append)
-    assert not outcome.kept and outcome.details()["path"] is None and said[:1] == [why]
+    assert not outcome.permanent and outcome.details()["path"] is None and said[:1] == [why]
 
 
 @pytest.mark.first_case
@@ -236,10 +236,10 @@ def test_exports_beside_the_folder_of_runs_are_found_from_anywhere(
     monkeypatch.chdir(tmp_path / "elsewhere")
     said = []
     (outcome,) = report_all({"": model}, None, exports_near(run), note=said.append)
-    assert outcome.kept and outcome.exported.verification.ok and said == []
+    assert outcome.permanent and outcome.exported.verification.ok and said == []
     other = random_model((40, 9, 5, 3), np.random.default_rng(2))
     (outcome,) = report_all({"": other}, None, exports_near(run), note=said.append)
-    assert not outcome.kept
+    assert not outcome.permanent
     (line,) = said
     assert (
         str(tmp_path / "work" / "exports") in line

@@ -50,10 +50,10 @@ def test_bits_that_are_not_read_are_random_and_the_same_for_ever():
     hidden = HiddenLayer(first.weights, mask=mask, thresholds=np.minimum(first.thresholds, 12))
     spec = InputSpec((Field.thermometer("a", range(1, 41)),))
     network = simplify(replace(model, input=spec, hidden=(hidden,)))
-    assert network.kept == (*range(1, 40, 2),)
+    assert network.source_bits == (*range(1, 40, 2),)
     words = inputs_to_run(network, 60, 5)
     assert hashlib.sha256(words.astype("<u4").tobytes()).hexdigest()[:8] == "46c5cb62"
-    idle = np.delete(unpack(words, 40), list(network.kept), axis=1)
+    idle = np.delete(unpack(words, 40), list(network.source_bits), axis=1)
     assert idle.any(axis=0).all() and not idle.all(axis=0).any()
 
 
@@ -61,7 +61,7 @@ def test_the_first_decide_what_can_be_decided():
     network = simplify(MODEL)
     words = inputs_to_run(network, 300, 5)
     deciding = deciding_vectors(network.model, 5)
-    kept = unpack(words[: len(deciding)], 40)[:, list(network.kept)]
+    kept = unpack(words[: len(deciding)], 40)[:, list(network.source_bits)]
     assert np.array_equal(kept, unpack(deciding, network.model.input.n_bits))
     found = decided_by(network.model, network.inputs(words), network.model.infer(words[:0]))
     assert found.parameters == "weight bits"

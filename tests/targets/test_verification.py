@@ -179,7 +179,7 @@ def test_of_several_wrong_bits_the_first_is_named(tmp_path):
             return words
 
     tool = Wrong()
-    network = replace(NETWORK, model=MODEL, source=MODEL, kept=tuple(range(34)))
+    network = replace(NETWORK, model=MODEL, source=MODEL, source_bits=tuple(range(34)))
     (said,) = verify(tool, tmp_path, network).failures
     assert said.startswith(f"input stage: a = {tool.asked}, {SPEC.explain(2)}: ")
 
@@ -197,7 +197,7 @@ def test_a_wrong_bit_of_the_input_stage_is_named(tmp_path, bit, expected):
             return words
 
     tool = Wrong()
-    network = replace(NETWORK, model=MODEL, source=MODEL, kept=tuple(range(34)))
+    network = replace(NETWORK, model=MODEL, source=MODEL, source_bits=tuple(range(34)))
     found = verify(tool, tmp_path, network)
     (said,) = found.failures
     assert found.edges == len(boundary_features(SPEC)["a"])

@@ -318,7 +318,7 @@ def test_a_set_has_a_part_for_each_network(run, monkeypatch):
 def test_the_flows_are_those_that_they_are_said_to_be():
     flows = make_flows(make_model())
     of = held_out(flows.model, flows.table, positive=flows.positive)
-    right, margin = of.found.classes == of.label, of.found.margins
+    right, margin = of.inference.classes == of.label, of.inference.margins
     shown = explained_flows(of, 10)
     assert len(shown) == 4
     assert f"by a margin of {margin[~right].max()}" in shown[0].title and "but is" in shown[0].title

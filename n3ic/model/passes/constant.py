@@ -23,20 +23,23 @@ def fold(draft: Draft) -> Draft:
     """
     for i in range(len(draft.model.hidden)):
         layer, reader = draft.model.layers[i], draft.model.layers[i + 1]
-        found = values(draft.model.hidden[i])
-        if len(found) == layer.n_outputs:  # a layer must keep a neuron
-            found.pop(next(iter(found)))
-        if not found:
+        constants = values(draft.model.hidden[i])
+        if len(constants) == layer.n_outputs:  # a layer must keep a neuron
+            constants.pop(next(iter(constants)))
+        if not constants:
             continue
-        gone, value = list(found), np.array(list(found.values()), dtype=np.bool_)
+        constant_neurons, value = (
+            list(constants),
+            np.array(list(constants.values()), dtype=np.bool_),
+        )
         # A constant input adds 1 to the popcount where the weight agrees with it, else 0.
-        agree = reader.weights[:, gone] == value
+        agree = reader.weights[:, constant_neurons] == value
         if reader.mask is not None:
-            agree &= reader.mask[:, gone]
-        kept = np.setdiff1d(np.arange(layer.n_outputs), gone)
+            agree &= reader.mask[:, constant_neurons]
+        remaining = np.setdiff1d(np.arange(layer.n_outputs), constant_neurons)
         draft = draft.without(
             i,
-            {j: ("constant", given) for j, given in found.items()},
-            narrowed(reader, kept, agree.sum(axis=1)),
+            {j: ("constant", constant) for j, constant in constants.items()},
+            narrowed(reader, remaining, agree.sum(axis=1)),
         )
     return draft

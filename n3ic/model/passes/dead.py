@@ -24,12 +24,12 @@ def read_neurons(model: BinaryModel, *, scores: bool = True) -> list[Bits]:
     """
     last = signs(model.output)
     needed = (last != 0 if scores else last != last[0]).any(axis=0)
-    found = [needed]
+    used = [needed]
     for layer in reversed(model.hidden):
-        rows = found[0].copy()
+        rows = used[0].copy()
         rows[list(constant.values(layer))] = False  # whatever they read, their output is the same
-        found.insert(0, (signs(layer)[rows] != 0).any(axis=0))
-    return found[1:]
+        used.insert(0, (signs(layer)[rows] != 0).any(axis=0))
+    return used[1:]
 
 
 def drop(draft: Draft) -> Draft:
@@ -46,7 +46,7 @@ def drop(draft: Draft) -> Draft:
         if len(dead) == reader.n_inputs:
             dead = dead[1:]
         if len(dead):
-            kept = np.setdiff1d(np.arange(reader.n_inputs), dead)
-            gone: dict[int, tuple[Cause, int | None]] = {int(j): ("dead", None) for j in dead}
-            draft = draft.without(i, gone, narrowed(reader, kept, 0))
+            remaining = np.setdiff1d(np.arange(reader.n_inputs), dead)
+            causes: dict[int, tuple[Cause, int | None]] = {int(j): ("dead", None) for j in dead}
+            draft = draft.without(i, causes, narrowed(reader, remaining, 0))
     return draft

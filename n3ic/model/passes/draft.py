@@ -47,24 +47,24 @@ class Draft:
             neurons: cause and ``other`` of :class:`Removed` by index of the neuron.
             reader: the next layer, which reads only the other neurons.
         """
-        kept = [j for j in range(self.model.layers[layer].n_outputs) if j not in neurons]
+        remaining = [j for j in range(self.model.layers[layer].n_outputs) if j not in neurons]
         layers = list(self.model.layers)
-        layers[layer] = with_outputs(self.model.hidden[layer], kept)
+        layers[layer] = with_outputs(self.model.hidden[layer], remaining)
         layers[layer + 1] = reader
         old = self.neurons[layer]
-        gone = tuple(
+        removed_neurons = tuple(
             Removed(layer, int(old[j]), cause, other) for j, (cause, other) in neurons.items()
         )
         return Draft(
             _rebuilt(self.model, self.model.input, layers),
             self.bits,
-            (*self.neurons[:layer], old[kept], *self.neurons[layer + 1 :]),
-            (*self.removed, *gone),
+            (*self.neurons[:layer], old[remaining], *self.neurons[layer + 1 :]),
+            (*self.removed, *removed_neurons),
         )
 
-    def without_bits(self, spec: InputSpec, kept: ArrayLike) -> Draft:
-        """The draft with another input, whose bits are the bits ``kept`` of the present one."""
-        columns = np.asarray(kept, dtype=np.int64)
+    def without_bits(self, spec: InputSpec, remaining: ArrayLike) -> Draft:
+        """The draft with another input, whose bits are the ``remaining`` ones of the present."""
+        columns = np.asarray(remaining, dtype=np.int64)
         first = narrowed(self.model.layers[0], columns, 0)
         layers = [first, *self.model.layers[1:]]
         return replace(self, model=_rebuilt(self.model, spec, layers), bits=self.bits[columns])

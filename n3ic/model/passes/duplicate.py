@@ -25,7 +25,7 @@ def groups(layer: HiddenLayer) -> list[Group]:
     """Neurons of a layer that are equal or complementary on every input, without constant ones."""
     constants = constant.values(layer)
     connected = np.ones_like(layer.weights) if layer.mask is None else layer.mask
-    found: defaultdict[tuple[bytes, bytes, int], list[tuple[int, bool]]] = defaultdict(list)
+    members: defaultdict[tuple[bytes, bytes, int], list[tuple[int, bool]]] = defaultdict(list)
     for j in range(layer.n_outputs):
         if j in constants:
             continue
@@ -36,10 +36,10 @@ def groups(layer: HiddenLayer) -> list[Group]:
             weights, threshold = ~weights, int(layer.fan_in[j]) + 1 - threshold
         # Weights without a connection have no effect, so they are not part of the key.
         key = (mask.tobytes(), (weights & mask).tobytes(), threshold)
-        found[key].append((j, flipped))
+        members[key].append((j, flipped))
     return [
         tuple((j, flipped != same[0][1]) for j, flipped in same)
-        for same in found.values()
+        for same in members.values()
         if len(same) > 1
     ]
 
@@ -47,32 +47,32 @@ def groups(layer: HiddenLayer) -> list[Group]:
 def merge(draft: Draft) -> Draft:
     """Remove the copies that no reader needs; a layer keeps at least one neuron."""
     for i in range(len(draft.model.hidden)):
-        gone: dict[int, tuple[Cause, int | None]] = {}
+        causes: dict[int, tuple[Cause, int | None]] = {}
         reader = draft.model.layers[i + 1]
-        wanted = signs(reader)
+        reader_signs = signs(reader)
         counted = np.zeros(reader.n_outputs, dtype=np.int64)
         for group in groups(draft.model.hidden[i]):
             copies = np.array([j for j, _ in group])
             turned = np.where([opposite for _, opposite in group], -1, 1)
-            own = wanted[:, copies] * turned
+            own = reader_signs[:, copies] * turned
             needed = own.sum(axis=1, dtype=np.int64)  # copies of the first, with their sign
             count = int(np.abs(needed).max())
-            if count == 0 and len(gone) + len(copies) == reader.n_inputs:
+            if count == 0 and len(causes) + len(copies) == reader.n_inputs:
                 count = 2 if reader.mask is None else 1  # a layer keeps one, or two that cancel
             if count >= len(copies):
                 continue
             fresh = _spread(needed, count, dense=reader.mask is None)
             # Of two copies with opposite signs, exactly one agrees: each removed pair adds 1.
             counted += (np.abs(own).sum(axis=1) - np.abs(fresh).sum(axis=1)) // 2
-            wanted[:, copies[:count]] = fresh * turned[:count]
+            reader_signs[:, copies[:count]] = fresh * turned[:count]
             first = int(draft.neurons[i][copies[0]])
             for j, opposite in group[count:]:
-                gone[j] = ("complementary" if opposite else "equal", first)
-        if gone:
-            kept = np.setdiff1d(np.arange(reader.n_inputs), list(gone))
-            left = wanted[:, kept]
+                causes[j] = ("complementary" if opposite else "equal", first)
+        if causes:
+            remaining = np.setdiff1d(np.arange(reader.n_inputs), list(causes))
+            left = reader_signs[:, remaining]
             mask = None if reader.mask is None else left != 0
-            draft = draft.without(i, gone, rewired(reader, left > 0, mask, counted))
+            draft = draft.without(i, causes, rewired(reader, left > 0, mask, counted))
     return draft
 
 

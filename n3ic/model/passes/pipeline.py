@@ -41,8 +41,8 @@ def _network(model: BinaryModel) -> Simplified[BinaryModel]:
             draft = each(draft)
         if draft.model is before:
             break
-    kept = tuple(draft.bits.tolist())
-    gone = tuple(sorted(set(range(model.input.n_bits)) - set(kept)))
+    source_bits = tuple(draft.bits.tolist())
+    removed_bits = tuple(sorted(set(range(model.input.n_bits)) - set(source_bits)))
     still = set(draft.model.input.features)
     shared = tuple(
         (i, tuple(int(draft.neurons[i][j]) for j, _ in group))
@@ -51,11 +51,11 @@ def _network(model: BinaryModel) -> Simplified[BinaryModel]:
     )
     findings = Findings(
         tuple(sorted(draft.removed, key=lambda r: (r.layer, r.neuron))),
-        gone,
+        removed_bits,
         tuple(name for name in model.input.features if name not in still),
         shared,
     )
     result = draft.model
     if findings.removes:
         result = replace(result, provenance={**model.provenance, "simplified from": model.digest})
-    return Simplified(model, result, kept, findings)
+    return Simplified(model, result, source_bits, findings)

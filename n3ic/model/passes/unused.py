@@ -23,8 +23,10 @@ def drop(draft: Draft) -> Draft:
     A thermometer field loses single cuts. A binary field is removed as a whole or not at all,
     because its bits are those of one clamped integer.
     """
-    spec, kept = narrowed(draft.model.input, set(bits(draft.model.layers[0])))
-    return draft if len(kept) == draft.model.input.n_bits else draft.without_bits(spec, kept)
+    spec, remaining = narrowed(draft.model.input, set(bits(draft.model.layers[0])))
+    return (
+        draft if len(remaining) == draft.model.input.n_bits else draft.without_bits(spec, remaining)
+    )
 
 
 def narrowed(spec: InputSpec, idle: set[int]) -> tuple[InputSpec, list[int]]:
@@ -35,7 +37,7 @@ def narrowed(spec: InputSpec, idle: set[int]) -> tuple[InputSpec, list[int]]:
         idle: bits that nothing reads.
     """
     fields: list[Field] = []
-    kept: list[int] = []
+    remaining: list[int] = []
     for start, field in zip(spec.offsets, spec.fields, strict=True):
         read = [k for k in range(field.width) if start + k not in idle]
         if field.kind == "binary" and read:
@@ -45,5 +47,5 @@ def narrowed(spec: InputSpec, idle: set[int]) -> tuple[InputSpec, list[int]]:
             rates = tuple(field.rates[k] for k in read) if field.rates else ()
             of = tuple(tuple(r[k] for k in read) for r in field.class_rates)
             fields.append(replace(field, width=len(read), cuts=cuts, rates=rates, class_rates=of))
-            kept.extend(start + k for k in read)
-    return (InputSpec(tuple(fields)), kept) if fields else (spec, list(range(spec.n_bits)))
+            remaining.extend(start + k for k in read)
+    return (InputSpec(tuple(fields)), remaining) if fields else (spec, list(range(spec.n_bits)))

@@ -5,11 +5,11 @@ Each function takes figures and returns a matplotlib figure, which a notebook sh
 :func:`n3ic.util.pictures.save` writes. Only answers on held-out rows are drawn;
 :func:`n3ic.evaluation.held_out.held_out` selects the rows::
 
-    held = held_out(model, table)  # the test rows of its training
-    margins_figure(held)
-    calibration_figure(held.calibration(), held.origin)
-    importance_figure(held.importance(), held.origin)
-    roc_figure({"binary network": held.roc}, held.origin)
+    sample = held_out(model, table)  # the test rows of its training
+    margins_figure(sample)
+    calibration_figure(sample.calibration(), sample.origin)
+    importance_figure(sample.importance(), sample.origin)
+    roc_figure({"binary network": sample.roc}, sample.origin)
 """
 
 from n3ic.runs.pictures.accuracy import SizePoint, accuracy_against, draw_accuracy

@@ -106,25 +106,27 @@ def draw_accuracy(
     Raises:
         ValueError: no point has that size.
     """
-    there = [p for p in points if x in p.size]
-    if not there:
+    points_drawn = [p for p in points if x in p.size]
+    if not points_drawn:
         raise ValueError(f"no point has a size {x!r}")
-    names = list(dict.fromkeys([*order, *(p.series for p in there), *(levels or {})]))
-    for name in dict.fromkeys(p.series for p in there):
-        mine = sorted((p for p in there if p.series == name), key=lambda p: p.size[x])
+    names = list(dict.fromkeys([*order, *(p.series for p in points_drawn), *(levels or {})]))
+    for name in dict.fromkeys(p.series for p in points_drawn):
+        series_points = sorted(
+            (p for p in points_drawn if p.series == name), key=lambda p: p.size[x]
+        )
         axes.errorbar(
-            [p.size[x] for p in mine], [100 * p.mean for p in mine],
-            [100 * p.deviation for p in mine], capsize=3, label=plain(name) or None,
+            [p.size[x] for p in series_points], [100 * p.mean for p in series_points],
+            [100 * p.deviation for p in series_points], capsize=3, label=plain(name) or None,
             **look(names.index(name)).curve,
         )  # fmt: skip
-        for p in mine:
+        for p in series_points:
             if p.label:
                 axes.annotate(
                     plain(p.label, 24), (p.size[x], 100 * p.mean), (5, -11),
                     textcoords="offset points", fontsize=10, annotation_clip=True,
                 )  # fmt: skip
     if front:
-        best = pareto_front(there, x)
+        best = pareto_front(points_drawn, x)
         axes.step(
             [p.size[x] for p in best], [100 * p.mean for p in best], where="post", color=INK,
             linewidth=1.2, linestyle=(0, (1, 1)), label="Pareto front",

@@ -30,15 +30,15 @@ _BARS = 40
 
 
 @styled
-def margins_figure(held: HeldOut) -> Figure:
+def margins_figure(sample: HeldOut) -> Figure:
     """Held-out rows by margin, correct ones and wrong ones.
 
     Args:
-        held: a network's answers on rows that it was not trained on (margins on training rows are
+        sample: a network's answers on rows that it was not trained on (margins on training rows are
             larger); see :func:`~n3ic.evaluation.held_out.held_out`.
     """
     figure, axes = new_figure()
-    margins, right = held.found.margins, held.right
+    margins, right = sample.inference.margins, sample.right
     largest = int(margins.max(initial=0))
     width = -(-(largest + 1) // _BARS)  # rounded up, so that there are at most _BARS
     edges = np.arange(0, largest + width + 1, width) - 0.5
@@ -48,17 +48,17 @@ def margins_figure(held: HeldOut) -> Figure:
         share = f"{name}: {int(rows.sum()):,} rows"
         axes.bar(middles, counts, width, bottom, **look(number).area, linewidth=0.4, label=share)
         bottom = bottom + counts
-    if held.model.shunt:
-        axes.axvline(held.model.shunt - 0.5, color=INK, linewidth=1.5)
+    if sample.model.shunt:
+        axes.axvline(sample.model.shunt - 0.5, color=INK, linewidth=1.5)
         axes.annotate(
-            f" decided from {held.model.shunt} on", (held.model.shunt - 0.5, 0.97),
+            f" decided from {sample.model.shunt} on", (sample.model.shunt - 0.5, 0.97),
             xycoords=("data", "axes fraction"), va="top",
         )  # fmt: skip
     whole_numbers(axes.xaxis)
     axes.grid(axis="y", color=PALE)
     axes.set_xlabel("margin (best score less second best)")
     axes.set_ylabel("rows")
-    axes.set_title(f"Margins\n{plain(held.origin, 60)}")
+    axes.set_title(f"Margins\n{plain(sample.origin, 60)}")
     legend(figure)
     return figure
 

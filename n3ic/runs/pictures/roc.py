@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @styled
-def roc_figure(curves: Mapping[str, RocCurve], rows: str, found: str = "") -> Figure:
+def roc_figure(curves: Mapping[str, RocCurve], rows: str, positive: str = "") -> Figure:
     """ROC curves on a logarithmic axis of false positives that begins at 1/negatives.
 
     With N negatives, no rate between 0 and 1/N can be observed. A curve is a staircase: its value
@@ -25,7 +25,7 @@ def roc_figure(curves: Mapping[str, RocCurve], rows: str, found: str = "") -> Fi
     Args:
         curves: curves of the same rows by name, the network's first.
         rows: description of the held-out rows.
-        found: name of the positive class.
+        positive: name of the positive class.
 
     Raises:
         ValueError: there is no curve.
@@ -60,7 +60,7 @@ def roc_figure(curves: Mapping[str, RocCurve], rows: str, found: str = "") -> Fi
     )
     axes.set_ylabel("true positive rate, %")
     axes.grid(color=PALE)
-    what = f"ROC of class {plain(found, 24)}" if found else "ROC"
-    axes.set_title(f"{what}\n{plain(rows, 60)}")
+    title = f"ROC of class {plain(positive, 24)}" if positive else "ROC"
+    axes.set_title(f"{title}\n{plain(rows, 60)}")
     legend(figure, columns=2, title="area under each curve")
     return figure

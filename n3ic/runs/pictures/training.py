@@ -25,13 +25,15 @@ def training_figure(history: Sequence[Epoch], title: str = "") -> Figure:
     figure = new_page(6.4, 5.6)
     upper, lower = figure.subplots(2, 1, sharex=True)
     epochs = [e.number for e in history]
-    few: dict[str, Any] = {"markersize": 4.0, "markevery": max(1, len(epochs) // 20)}
-    upper.plot(epochs, [e.loss for e in history], **look(0).curve, **few, label="training rows")
-    held = [e.validation_loss for e in history]
-    upper.plot(epochs, held, **look(1).curve, **few, label="validation rows")
+    sparse_marks: dict[str, Any] = {"markersize": 4.0, "markevery": max(1, len(epochs) // 20)}
+    upper.plot(
+        epochs, [e.loss for e in history], **look(0).curve, **sparse_marks, label="training rows"
+    )
+    validation_losses = [e.validation_loss for e in history]
+    upper.plot(epochs, validation_losses, **look(1).curve, **sparse_marks, label="validation rows")
     upper.set_ylabel("loss")
     accuracy = [100 * e.validation_accuracy for e in history]
-    lower.plot(epochs, accuracy, **look(1).curve, **few, label="validation rows")
+    lower.plot(epochs, accuracy, **look(1).curve, **sparse_marks, label="validation rows")
     lower.set_ylabel("accuracy, %")
     lower.set_xlabel("epoch")
     whole_numbers(lower.xaxis)

@@ -21,26 +21,29 @@ from n3ic.util.pictures import save
 
 
 def write_pictures(
-    directory: Path, result: TrainingResult, held: HeldOut, importance: Sequence[FeatureImportance]
+    directory: Path,
+    result: TrainingResult,
+    sample: HeldOut,
+    importance: Sequence[FeatureImportance],
 ) -> None:
     """Draw a result's pictures as PNG files into a folder.
 
     Args:
         directory: the folder, made if missing.
         result: a trained network and its figures.
-        held: the network's answers on its test rows.
+        sample: the network's answers on its test rows.
         importance: importance of its features on these rows.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    save(confusion_figure(result.test.confusion, result.model.classes, held.origin), directory,
+    save(confusion_figure(result.test.confusion, result.model.classes, sample.origin), directory,
          "confusion")  # fmt: skip
     if curves := roc_curves(result):
-        found = "" if result.positive is None else result.model.classes[result.positive]
-        save(roc_figure(curves, held.origin, found), directory, "roc")
+        positive = "" if result.positive is None else result.model.classes[result.positive]
+        save(roc_figure(curves, sample.origin, positive), directory, "roc")
     if result.history:  # families without epochs, such as prototypes, have none
-        save(training_figure(result.history, held.table.name), directory, "training")
-    save(calibration_figure(held.calibration(), held.origin), directory, "calibration")
-    save(importance_figure(importance, held.origin), directory, "features")
+        save(training_figure(result.history, sample.table.name), directory, "training")
+    save(calibration_figure(sample.calibration(), sample.origin), directory, "calibration")
+    save(importance_figure(importance, sample.origin), directory, "features")
 
 
 def roc_curves(result: TrainingResult) -> dict[str, RocCurve]:
@@ -50,13 +53,13 @@ def roc_curves(result: TrainingResult) -> dict[str, RocCurve]:
     """
     if result.positive is None:
         return {}
-    found = result.test_label == result.positive
-    if found.all() or not found.any():
+    is_positive = result.test_label == result.positive
+    if is_positive.all() or not is_positive.any():
         return {}
-    ours = family_text(result.model.family)
+    own_name = family_text(result.model.family)
     return {
-        ours if name == "model" else name.replace("_", " "): roc_curve(
-            found, against_rest(scores, result.positive)
+        own_name if name == "model" else name.replace("_", " "): roc_curve(
+            is_positive, against_rest(scores, result.positive)
         )
         for name, scores in result.test_scores.items()
     }

@@ -57,16 +57,18 @@ def losses(
         columns: all columns.
         left_out: groups of columns to leave out, one group at a time.
     """
-    asked = [one for one in left_out if set(columns) - set(one)]
-    if not asked:
+    column_sets = [column_set for column_set in left_out if set(columns) - set(column_set)]
+    if not column_sets:
         return ()
     every = right(tuple(columns))
     out = []
-    for one in asked:
-        without = right(tuple(c for c in columns if c not in one))
+    for column_set in column_sets:
+        without = right(tuple(c for c in columns if c not in column_set))
         change = every.astype(np.float64) - without
         error = float(change.std() / np.sqrt(len(change)))
-        out.append(Loss(one, kind, len(every), float(every.mean()), float(change.mean()), error))
+        out.append(
+            Loss(column_set, kind, len(every), float(every.mean()), float(change.mean()), error)
+        )
     return tuple(out)
 
 
@@ -84,16 +86,16 @@ def boosted(table: FlowTable, seed: int) -> Right:
     def right(columns: tuple[str, ...]) -> NDArray[np.bool_]:
         out = np.zeros(len(part), dtype=np.bool_)
         for fold in range(_FOLDS):
-            held = np.arange(len(part)) % _FOLDS == fold
-            own = {name: part.features[name][~held] for name in columns}
-            trees = boosted_trees(own, part.label[~held], rounds=_ROUNDS, seed=seed)
-            out[held] = trees.predict(part.rows(held).matrix(columns)) == part.label[held]
+            in_fold = np.arange(len(part)) % _FOLDS == fold
+            own = {name: part.features[name][~in_fold] for name in columns}
+            trees = boosted_trees(own, part.label[~in_fold], rounds=_ROUNDS, seed=seed)
+            out[in_fold] = trees.predict(part.rows(in_fold).matrix(columns)) == part.label[in_fold]
         return out
 
     return right
 
 
-def network(table: FlowTable, recipe: Recipe, seed: int, tell: Callable[[str], object]) -> Right:
+def network(table: FlowTable, recipe: Recipe, seed: int, notify: Callable[[str], object]) -> Right:
     """Return a function that trains a network and tests it on validation rows, never on test rows.
 
     Raises:
@@ -104,15 +106,15 @@ def network(table: FlowTable, recipe: Recipe, seed: int, tell: Callable[[str], o
     from n3ic.runs.experiment import Experiment, train
     from n3ic.runs.progress import TrainingProgress
 
-    held = table.rows(split(table, "random", seed).validation)
+    validation = table.rows(split(table, "random", seed).validation)
 
     def right(columns: tuple[str, ...]) -> NDArray[np.bool_]:
         own = replace(recipe, columns=columns)
-        tell(f"training a network on {len(columns)} columns")
-        found = train(Experiment(table, own, seed=seed, with_baselines=False), TrainingProgress())
-        model = found.model
-        asked = {name: held.features[name] for name in model.input.features}
-        verdicts = predict(model, model.encode(asked)).classes
-        return np.asarray(verdicts == held.label, dtype=np.bool_)
+        notify(f"training a network on {len(columns)} columns")
+        result = train(Experiment(table, own, seed=seed, with_baselines=False), TrainingProgress())
+        model = result.model
+        columns_read = {name: validation.features[name] for name in model.input.features}
+        verdicts = predict(model, model.encode(columns_read)).classes
+        return np.asarray(verdicts == validation.label, dtype=np.bool_)
 
     return right

@@ -90,7 +90,7 @@ def audit(
     table: FlowTable,
     source: DataSet,
     request: AuditRequest = AuditRequest(),
-    tell: Callable[[str], object] = lambda _: None,
+    notify: Callable[[str], object] = lambda _: None,
 ) -> Audit:
     """Find the columns that reveal the marks of a table.
 
@@ -98,7 +98,7 @@ def audit(
         table: labelled flows.
         source: their data set.
         request: the settings.
-        tell: called with a line about each step.
+        notify: called with a line about each step.
 
     Raises:
         UsageError: the table lacks a named column, or no column is left to audit.
@@ -106,7 +106,7 @@ def audit(
             training leaves out or doubts.
     """
     marks = marks_of(table, source, request.marks)
-    uses = tuple(one for one in column_uses(table, table.usable) if one.use != "used")
+    uses = tuple(finding for finding in column_uses(table, table.usable) if finding.use != "used")
     if uses and not any(mark.counts for mark in marks):
         return Audit(
             name=table.name,
@@ -132,9 +132,9 @@ def audit(
             f"{table.name}: ports alone are marked, and they only divide the rows; use --mark"
         )
     columns = _audited(table, request, [*(mark.name for mark in marks), *dividing])
-    kept = _sample(len(table), request)
-    table = table.rows(kept)
-    marks = tuple(replace(m, codes=m.codes[kept], whole=m.whole[kept]) for m in marks)
+    sample = _sample(len(table), request)
+    table = table.rows(sample)
+    marks = tuple(replace(m, codes=m.codes[sample], whole=m.whole[sample]) for m in marks)
     fold = np.random.default_rng((request.seed, 1)).permutation(len(table)) % FOLDS
     ports = [] if request.within else [mark.codes for mark in marks if not mark.counts]
     parts = np.stack([table.label, *(table.features[c] for c in dividing), *ports])
@@ -146,13 +146,13 @@ def audit(
         part = table.rows(mask)
         coded = {c: bins(v) for c, v in _varied(part, (own,) if own else columns).items()}
         for mark in (m for m in marks if m.counts):
-            tell(f"columns that tell {mark.name}, {where}")
+            notify(f"columns that tell {mark.name}, {where}")
             rows = _rows(mark, part, group, fold, mask)
-            found = _findings(_singles(coded, rows), part, mark, rows, where, request)
-            for one in _tested(found, partial(_singles, coded), rows, request):
-                key = (one.columns[0], one.mark)
-                if key not in singles or _better(one, singles[key]):
-                    singles[key] = _with_cut(one, part, rows, mark)
+            findings = _findings(_singles(coded, rows), part, mark, rows, where, request)
+            for finding in _tested(findings, partial(_singles, coded), rows, request):
+                key = (finding.columns[0], finding.mark)
+                if key not in singles or _better(finding, singles[key]):
+                    singles[key] = _with_cut(finding, part, rows, mark)
     # A pair that contains a leaking column reveals nothing new.
     alone = {f.columns[0] for f in singles.values() if f.leaks}
     paired = _most_telling(singles, [c for c in columns if c not in alone], request.pairs)
@@ -160,15 +160,15 @@ def audit(
         if own:
             continue
         part = table.rows(mask)
-        made = _made_pairs(_varied(part, paired))
+        column_pairs = _made_pairs(_varied(part, paired))
         for mark in (m for m in marks if m.counts):
-            tell(f"pairs that tell {mark.name}, {where}")
+            notify(f"pairs that tell {mark.name}, {where}")
             rows = _rows(mark, part, group, fold, mask)
-            found = _findings(_pairs(made, rows), part, mark, rows, where, request)
-            more = [f for f in found if _adds(f, singles)]
-            for one in _tested(more, partial(_pairs, made), rows, request):
-                if one.columns not in pairs or _better(one, pairs[one.columns]):
-                    pairs[one.columns] = one
+            findings = _findings(_pairs(column_pairs, rows), part, mark, rows, where, request)
+            more = [f for f in findings if _adds(f, singles)]
+            for finding in _tested(more, partial(_pairs, column_pairs), rows, request):
+                if finding.columns not in pairs or _better(finding, pairs[finding.columns]):
+                    pairs[finding.columns] = finding
     return Audit(
         name=table.name,
         rows=len(table),
@@ -190,19 +190,19 @@ def _audited(table: FlowTable, request: AuditRequest, marks: Sequence[str]) -> t
     Raises:
         UsageError: the table has no such column, or none is left.
     """
-    asked = request.columns
-    if asked == ("all",):
-        asked = tuple(f.name for f in table.catalogue)
-    elif not asked:
-        asked = tuple(f.name for f in table.catalogue if f.usable or (f.nic and f.leaks))
-    if unknown := [c for c in asked if c not in table.features]:
+    columns = request.columns
+    if columns == ("all",):
+        columns = tuple(f.name for f in table.catalogue)
+    elif not columns:
+        columns = tuple(f.name for f in table.catalogue if f.usable or (f.nic and f.leaks))
+    if unknown := [c for c in columns if c not in table.features]:
         raise UsageError(
             f"{table.name} has no column {unknown[0]!r}; it has {', '.join(table.features)}"
         )
-    left = tuple(c for c in asked if c not in marks)
-    if not left:
+    audited = tuple(c for c in columns if c not in marks)
+    if not audited:
         raise UsageError(f"{table.name}: no column is left beside the marks {', '.join(marks)}")
-    return left
+    return audited
 
 
 def _sample(rows: int, request: AuditRequest) -> NDArray[np.intp]:
@@ -220,10 +220,10 @@ def _dividing(table: FlowTable, within: Sequence[str]) -> tuple[str, ...]:
     """
     if unknown := [c for c in within if c not in table.features]:
         raise UsageError(f"{table.name} has no column {unknown[0]!r} to divide the rows by")
-    found = within or [
+    columns = within or [
         c for c in table.features if PROTOCOLS.has(c) or first_row((_STATES,), c) is not None
     ]
-    return tuple(c for c in found if len(np.unique(table.features[c])) > 1)
+    return tuple(c for c in columns if len(np.unique(table.features[c])) > 1)
 
 
 def _strata(
@@ -277,25 +277,27 @@ def _made_pairs(
     columns: Mapping[str, NDArray[np.int64]],
 ) -> list[tuple[tuple[str, ...], str, Codes]]:
     """Combine each two columns: their joint bins, their difference and their quotient."""
-    few = {name: bins(values, _PAIR_BINS) for name, values in columns.items()}
+    coarse_bins = {name: bins(values, _PAIR_BINS) for name, values in columns.items()}
     out: list[tuple[tuple[str, ...], str, Codes]] = []
     for a, b in combinations(columns, 2):
         x, y = columns[a], columns[b]
-        out.append(((a, b), "pair", few[a] * (int(few[b].max()) + 1) + few[b]))
+        out.append(
+            ((a, b), "pair", coarse_bins[a] * (int(coarse_bins[b].max()) + 1) + coarse_bins[b])
+        )
         out.append(((a, b), "difference", bins(x - y)))
         out.append(((a, b), "quotient", bins(np.log1p(x) - np.log1p(y))))
     return out
 
 
 def _pairs(
-    made: Sequence[tuple[tuple[str, ...], str, Codes]], rows: CodedRows
+    column_pairs: Sequence[tuple[tuple[str, ...], str, Codes]], rows: CodedRows
 ) -> Iterator[tuple[tuple[str, ...], str, Separability]]:
-    for names, how, codes in made:
+    for names, how, codes in column_pairs:
         yield names, how, separability_by(codes, rows)[1]
 
 
 def _findings(
-    told: Iterator[tuple[tuple[str, ...], str, Separability]],
+    measured: Iterator[tuple[tuple[str, ...], str, Separability]],
     part: FlowTable,
     mark: Mark,
     rows: CodedRows,
@@ -306,13 +308,13 @@ def _findings(
     gaps, of_class = _gaps(rows)
     shares = np.bincount(rows.mark, minlength=rows.values) / len(rows.mark)
     out: dict[tuple[str, ...], Finding] = {}
-    for names, how, figures in told:
+    for names, how, figures in measured:
         # The last value stands for all rare ones. Values that reveal a class come first.
         alarms = (figures.sure >= 2 * request.bar - 1) & (gaps >= request.gap)
         order = np.where(alarms, 2.0, 0.0)[:-1] + figures.sure[:-1]
         i = int(order.argmax())
         within = figures.within[i]
-        one = Finding(
+        finding = Finding(
             columns=names,
             how=how,
             mark=mark.name,
@@ -326,8 +328,8 @@ def _findings(
             label_gap=float(gaps[i]),
             leaks=bool(alarms[i]) and mark.counts,
         )
-        if names not in out or _better(one, out[names]):
-            out[names] = one
+        if names not in out or _better(finding, out[names]):
+            out[names] = finding
     return [*out.values()]
 
 
@@ -342,17 +344,17 @@ def _gaps(rows: CodedRows) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     counts = np.zeros((rows.values, int(rows.label.max()) + 1))
     np.add.at(counts, (rows.mark, rows.label), 1)
     sizes = counts.sum(axis=0)
-    rest = counts.sum(axis=1, keepdims=True) - counts
-    gaps = counts / np.maximum(sizes, 1) - rest / np.maximum(sizes.sum() - sizes, 1)
+    others = counts.sum(axis=1, keepdims=True) - counts
+    gaps = counts / np.maximum(sizes, 1) - others / np.maximum(sizes.sum() - sizes, 1)
     least = max(LEAST, len(rows.label) // 20)
     gaps[:, (sizes < least) | (sizes.sum() - sizes < least)] = 0
     best = np.abs(gaps).argmax(axis=1)
     return np.abs(gaps)[np.arange(rows.values), best], best.astype(np.int64)
 
 
-def _better(one: Finding, other: Finding) -> bool:
+def _better(finding: Finding, other: Finding) -> bool:
     """Whether a finding ranks above another: leaks first, then accuracy to 1 %, then rows."""
-    return (one.leaks, round(one.sure, 2), one.rows) > (
+    return (finding.leaks, round(finding.sure, 2), finding.rows) > (
         other.leaks,
         round(other.sure, 2),
         other.rows,
@@ -360,7 +362,7 @@ def _better(one: Finding, other: Finding) -> bool:
 
 
 def _tested(
-    found: list[Finding],
+    findings: list[Finding],
     again: Callable[[CodedRows], Iterator[tuple[tuple[str, ...], str, Separability]]],
     rows: CodedRows,
     request: AuditRequest,
@@ -370,43 +372,50 @@ def _tested(
     The marks are permuted within the groups. Each finding is compared with the best of all columns
     and values, so that many columns raise no more false alarms than one.
     """
-    if not any(f.leaks for f in found):
-        return found
+    if not any(f.leaks for f in findings):
+        return findings
     rng = np.random.default_rng((request.seed, 2))
     permuted = (rows.permuted(rng) for _ in range(request.permutations))
-    best = np.array([max(told.sure[:-1].max() for _, _, told in again(one)) for one in permuted])
+    best = np.array(
+        [
+            max(separability.sure[:-1].max() for _, _, separability in again(finding))
+            for finding in permuted
+        ]
+    )
     out = []
-    for one in found:
-        chance = float((1 + (best >= 2 * one.sure - 1).sum()) / (1 + len(best)))
-        out.append(replace(one, chance=chance, leaks=one.leaks and chance <= 0.05))
+    for finding in findings:
+        chance = float((1 + (best >= 2 * finding.sure - 1).sum()) / (1 + len(best)))
+        out.append(replace(finding, chance=chance, leaks=finding.leaks and chance <= 0.05))
     return out
 
 
-def _with_cut(one: Finding, part: FlowTable, rows: CodedRows, mark: Mark) -> Finding:
+def _with_cut(finding: Finding, part: FlowTable, rows: CodedRows, mark: Mark) -> Finding:
     """Return the finding with its best cut in words."""
-    positive = rows.mark == mark.values.index(one.value)
+    positive = rows.mark == mark.values.index(finding.value)
     if not positive.any() or positive.all():
-        return one
-    name = one.columns[0]
+        return finding
+    name = finding.columns[0]
     cut = best_cut(part.features[name], positive)
     unit = part.feature(name).unit
     sign = "<" if cut.below else ">="
-    return replace(one, cut=f"{name} {sign} {cut.at:,} {unit}".rstrip(), agree=cut.agree)
+    return replace(finding, cut=f"{name} {sign} {cut.at:,} {unit}".rstrip(), agree=cut.agree)
 
 
 def _adds(pair: Finding, singles: Mapping[tuple[str, str], Finding]) -> bool:
     """Whether a pair reveals clearly more than either of its columns does anywhere."""
     return all(
-        pair.sure - one.sure >= _MORE
+        pair.sure - single.sure >= _MORE
         for c in pair.columns
-        if (one := singles.get((c, pair.mark))) is not None
+        if (single := singles.get((c, pair.mark))) is not None
     )
 
 
 def _most_telling(
-    found: Mapping[tuple[str, str], Finding], columns: Sequence[str], most: int
+    findings: Mapping[tuple[str, str], Finding], columns: Sequence[str], most: int
 ) -> list[str]:
-    best = {c: max((f.sure for (n, _), f in found.items() if n == c), default=0.0) for c in columns}
+    best = {
+        c: max((f.sure for (n, _), f in findings.items() if n == c), default=0.0) for c in columns
+    }
     chosen = sorted(columns, key=lambda c: -best[c])[:most]
     return [c for c in columns if c in chosen]
 
@@ -416,5 +425,5 @@ def _facts(mark: Mark, table: FlowTable) -> MarkFacts:
     fold = np.random.default_rng(0).permutation(len(table)) % FOLDS
     every = np.zeros_like(table.label)
     rows = CodedRows(table.label, len(table.classes), every, every, fold)
-    told = separability_by(bins(mark.whole), rows)[1]
-    return MarkFacts(mark.name, mark.kind, mark.values[:-1], float(told.overall.max()))
+    separability = separability_by(bins(mark.whole), rows)[1]
+    return MarkFacts(mark.name, mark.kind, mark.values[:-1], float(separability.overall.max()))

@@ -91,10 +91,10 @@ def audit(
         seed=seed,
     )
     table, source = audited_table(path, name, label, print_note)
-    with spinner("auditing") as tell:
-        found = audit_with_losses(table, source, request, losses, network, tell)
-    written = write_result(found, out, picture)
-    show_result(found, json=json)
+    with spinner("auditing") as notify:
+        result = audit_with_losses(table, source, request, losses, network, notify)
+    written = write_result(result, out, picture)
+    show_result(result, json=json)
     for file in written:
         print_note(f"wrote {file}")
 

@@ -56,8 +56,8 @@ class Finding:
         """The rule that reveals the value, in words."""
         if self.how == "cut":
             return self.cut
-        both = {"pair": "{} with {}", "difference": "{} less {}", "quotient": "{} over {}"}
-        return both.get(self.how, "{}").format(*self.columns) + (
+        patterns = {"pair": "{} with {}", "difference": "{} less {}", "quotient": "{} over {}"}
+        return patterns.get(self.how, "{}").format(*self.columns) + (
             " in bins" if self.how == "bins" else ""
         )
 

@@ -75,7 +75,7 @@ def kind_of(name: str, reason: str = "") -> str:
 
 
 def marks_of(table: FlowTable, source: DataSet, named: Sequence[str] = ()) -> tuple[Mark, ...]:
-    """Return the marks of a table: the named columns, or all whose name or note says so.
+    """Return the marks of a table: the named columns, or all whose name or note marks them.
 
     Args:
         table: the flows.
@@ -88,19 +88,19 @@ def marks_of(table: FlowTable, source: DataSet, named: Sequence[str] = ()) -> tu
     """
     kinds = {f.name: kind_of(f.name, f.nic_reason) for f in table.catalogue if not f.usable}
     texts = _of_text(table, source, named)
-    found: list[Mark] = []
+    marks: list[Mark] = []
     for name in named or dict.fromkeys([*(n for n, kind in kinds.items() if kind), *texts]):
         kind = (kinds.get(name) or kind_of(name) or "named") if not named else "named"
         if name in texts:
-            found.append(_of_texts(name, kind, texts[name]))
+            marks.append(_of_texts(name, kind, texts[name]))
         elif name in table.features:
-            found.append(_of_numbers(name, kind, table.features[name]))
+            marks.append(_of_numbers(name, kind, table.features[name]))
             if kind_of(name) == "address":
-                found.append(_of_numbers(f"{name} /24", "network", table.features[name] >> 8, 8))
+                marks.append(_of_numbers(f"{name} /24", "network", table.features[name] >> 8, 8))
         else:
             known = [*table.features, *texts]
             raise UsageError(f"{table.name} has no column {name!r}; {did_you_mean(name, known)}")
-    return tuple(mark for mark in found if len(mark.values) > 1)
+    return tuple(mark for mark in marks if len(mark.values) > 1)
 
 
 def _of_text(
@@ -115,13 +115,13 @@ def _of_text(
     for path in dict.fromkeys(file.path for file in table.sources):
         # An embedded file is named without its folder.
         inside = source.embedded if source.embedded and source.embedded.name == path else path
-        for one in open_sheets(inside):
-            names = source.names_of(one.sheet)
-            wanted = [n for n in names if n not in numbers and (n in named or kind_of(n))]
-            if not wanted:
+        for content in open_sheets(inside):
+            names = source.names_of(content.sheet)
+            mark_columns = [n for n in names if n not in numbers and (n in named or kind_of(n))]
+            if not mark_columns:
                 continue
-            cells = parse_sheet(one.sheet, names, header=True, numeric=(), text=wanted)
-            for name in wanted:
+            cells = parse_sheet(content.sheet, names, header=True, numeric=(), text=mark_columns)
+            for name in mark_columns:
                 column = cells.texts[name]
                 parts.setdefault(name, []).append(np.array(column.texts)[column.codes])
     joined = {name: np.concatenate(columns) for name, columns in parts.items()}
@@ -161,7 +161,7 @@ def _most_frequent(name: str, kind: str, whole: NDArray[np.int64], texts: Sequen
     counts = np.bincount(whole, minlength=len(texts))
     least = max(LEAST_ROWS, LEAST_SHARE * len(whole))
     order = np.argsort(-counts, kind="stable")[:MOST_VALUES]
-    kept = [int(i) for i in order if counts[i] >= least]
-    code = np.full(len(texts), len(kept), dtype=np.int64)
-    code[kept] = np.arange(len(kept))
-    return Mark(name, kind, code[whole], (*(texts[i] for i in kept), "other"), whole)
+    frequent = [int(i) for i in order if counts[i] >= least]
+    code = np.full(len(texts), len(frequent), dtype=np.int64)
+    code[frequent] = np.arange(len(frequent))
+    return Mark(name, kind, code[whole], (*(texts[i] for i in frequent), "other"), whole)

@@ -37,36 +37,36 @@ def audit_figure(
     """
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
-    columns = [one.columns[0] for one in best[:_MOST]]
+    columns = [entry.columns[0] for entry in best[:_MOST]]
     marks = [m.name for m in facts if any(f.mark == m.name for f in singles)]
-    lost = {one.columns[0]: one for one in losses if len(one.columns) == 1}
-    known = {(one.columns[0], one.mark): one for one in singles}
+    lost = {entry.columns[0]: entry for entry in losses if len(entry.columns) == 1}
+    known = {(entry.columns[0], entry.mark): entry for entry in singles}
     figure = new_page(max(7.0, 0.8 * len(marks) + 5.6), max(3.6, 0.36 * len(columns) + 2.4))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(max(2, len(marks)), 2.4))
-    told = np.full((len(columns), len(marks)), np.nan)
+    accuracy = np.full((len(columns), len(marks)), np.nan)
     for row, name in enumerate(columns):
         for place, mark in enumerate(marks):
-            if one := known.get((name, mark)):
-                told[row, place] = 100 * one.sure
-                figures = f"{told[row, place]:.0f}{'*' * one.leaks}"
+            if entry := known.get((name, mark)):
+                accuracy[row, place] = 100 * entry.sure
+                figures = f"{accuracy[row, place]:.0f}{'*' * entry.leaks}"
                 left.text(
-                    place, row, "-" if one.within is None else figures, ha="center",
-                    va="center", fontsize=9, color="white" if told[row, place] > 92 else INK,
+                    place, row, "-" if entry.within is None else figures, ha="center",
+                    va="center", fontsize=9, color="white" if accuracy[row, place] > 92 else INK,
                 )  # fmt: skip
     pale = LinearSegmentedColormap.from_list("told", ["#ffffff", LOOKS[0].colour])
-    left.imshow(told, cmap=pale, norm=PowerNorm(3, 50, 100), aspect="auto")
+    left.imshow(accuracy, cmap=pale, norm=PowerNorm(3, 50, 100), aspect="auto")
     left.set_xticks(range(len(marks)), [plain(m, 18) for m in marks], rotation=35, ha="right")
     left.set_yticks(range(len(columns)), [plain(c, 26) for c in columns])
     left.set_title("mark told, balanced, %")
     if lost:
         at = [columns.index(name) for name in lost if name in columns]
-        shown = [one for name, one in lost.items() if name in columns]
+        drawn = [entry for name, entry in lost.items() if name in columns]
         right.barh(
-            at, [100 * one.lost for one in shown], xerr=[200 * one.error for one in shown],
+            at, [100 * entry.lost for entry in drawn], xerr=[200 * entry.error for entry in drawn],
             **LOOKS[1].area, error_kw={"ecolor": INK, "capsize": 2, "elinewidth": 1.2},
         )  # fmt: skip
         right.axvline(0, color=INK, linewidth=1)
-        right.set_title(f"points lost without it,\n{shown[0].kind}" if shown else "")
+        right.set_title(f"points lost without it,\n{drawn[0].kind}" if drawn else "")
     else:
         right.set_axis_off()
     right.tick_params(left=False)

@@ -79,10 +79,10 @@ class Audit(StudyResult):
 
     def best(self) -> tuple[Finding, ...]:
         """The strongest finding for each column: leaks first, then the most revealing."""
-        found: dict[str, Finding] = {}
-        for one in sorted(self.singles, key=lambda f: (not f.leaks, -f.sure)):
-            found.setdefault(one.columns[0], one)
-        return tuple(found.values())
+        strongest: dict[str, Finding] = {}
+        for finding in sorted(self.singles, key=lambda f: (not f.leaks, -f.sure)):
+            strongest.setdefault(finding.columns[0], finding)
+        return tuple(strongest.values())
 
     @property
     def title(self) -> str:
@@ -92,7 +92,7 @@ class Audit(StudyResult):
     @property
     def tables(self) -> tuple[TextTable, ...]:
         """What training leaves out or doubts, marks, columns, pairs and losses."""
-        uses = columns_table([asdict(one) for one in self.uses])
+        uses = columns_table([asdict(use) for use in self.uses])
         known = () if uses is None else (uses,)
         if not self.marks:
             return known
@@ -128,8 +128,11 @@ class Audit(StudyResult):
     def records(self) -> list[dict[str, object]]:
         """Every finding, single columns before pairs."""
         return [
-            {"columns": " ".join(one.columns), **{key: getattr(one, key) for key in _RECORD}}
-            for one in (*self.singles, *self.pairs)
+            {
+                "columns": " ".join(finding.columns),
+                **{key: getattr(finding, key) for key in _RECORD},
+            }
+            for finding in (*self.singles, *self.pairs)
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,59 +145,59 @@ class Audit(StudyResult):
         }
 
 
-def _cells(one: Finding) -> tuple[str, ...]:
+def _cells(finding: Finding) -> tuple[str, ...]:
     by = (
-        one.rule
-        if one.agree is None or one.how != "cut"
-        else f"{one.rule}: {percent(one.agree, 2)}"
+        finding.rule
+        if finding.agree is None or finding.how != "cut"
+        else f"{finding.rule}: {percent(finding.agree, 2)}"
     )
     return (
-        " and ".join(one.columns),
-        f"{one.mark} = {one.value}",
-        f"{one.where} ({one.rows:,})",
+        " and ".join(finding.columns),
+        f"{finding.mark} = {finding.value}",
+        f"{finding.where} ({finding.rows:,})",
         by,
-        percent(one.told),
-        percent(one.within) or "-",
-        "" if one.chance is None else f"{one.chance:.2f}",
-        f"{one.label_class} {100 * one.label_gap:.0f}",
-        "yes" if one.leaks else "",
+        percent(finding.told),
+        percent(finding.within) or "-",
+        "" if finding.chance is None else f"{finding.chance:.2f}",
+        f"{finding.label_class} {100 * finding.label_gap:.0f}",
+        "yes" if finding.leaks else "",
     )
 
 
-def _loss_cells(one: Loss) -> tuple[str, ...]:
-    lost = f"{100 * one.lost:.2f} +- {100 * one.error:.2f}"
-    return ", ".join(one.columns), one.kind, f"{one.rows:,}", percent(one.before, 2), lost
+def _loss_cells(loss: Loss) -> tuple[str, ...]:
+    lost = f"{100 * loss.lost:.2f} +- {100 * loss.error:.2f}"
+    return ", ".join(loss.columns), loss.kind, f"{loss.rows:,}", percent(loss.before, 2), lost
 
 
-def _conclusions(found: Audit) -> list[str]:
+def _conclusions(result: Audit) -> list[str]:
     """What was audited and what leaks, a line each."""
-    kind = "synthetic rows" if found.synthetic else "rows"
-    marks = ", ".join(mark.name for mark in found.marks)
+    kind = "synthetic rows" if result.synthetic else "rows"
+    marks = ", ".join(mark.name for mark in result.marks)
     lines = []
     for use in ("left out", "in doubt"):
-        names = [one.name for one in found.uses if one.use == use]
+        names = [item.name for item in result.uses if item.use == use]
         lines += [f"{use} by training: {', '.join(names)}"] if names else []
     if not marks:
-        return [f"{found.name}: {found.rows:,} {kind}, no marks that columns could tell", *lines]
+        return [f"{result.name}: {result.rows:,} {kind}, no marks that columns could tell", *lines]
     lines = [
-        f"{found.name}: {found.rows:,} {kind}, {len(found.columns)} columns, marks {marks}",
+        f"{result.name}: {result.rows:,} {kind}, {len(result.columns)} columns, marks {marks}",
         *lines,
     ]
-    if len(found.paired) < len(found.columns):
+    if len(result.paired) < len(result.columns):
         lines.append(
-            f"pairs: those of {len(found.paired)} of {len(found.columns)} columns were tried"
+            f"pairs: those of {len(result.paired)} of {len(result.columns)} columns were tried"
         )
-    if not found.leaking and not found.leaking_pairs:
+    if not result.leaking and not result.leaking_pairs:
         return [*lines, "no column and no pair leaks"]
-    if found.leaking:
-        lines.append(f"leaking: {', '.join(found.leaking)}")
-    if found.leaking_pairs:
-        pairs = ", ".join(" and ".join(f.columns) for f in found.leaking_pairs)
+    if result.leaking:
+        lines.append(f"leaking: {', '.join(result.leaking)}")
+    if result.leaking_pairs:
+        pairs = ", ".join(" and ".join(f.columns) for f in result.leaking_pairs)
         lines.append(f"leaking together: {pairs}")
-    every = [one for one in found.losses if {*one.columns} == {*found.suspects}]
-    for one in every:
-        free = "nothing beyond the error" if one.free else f"{100 * one.lost:.2f} points"
+    every = [item for item in result.losses if {*item.columns} == {*result.suspects}]
+    for item in every:
+        free = "nothing beyond the error" if item.free else f"{100 * item.lost:.2f} points"
         lines.append(
-            f"without {'it' if len(one.columns) == 1 else 'them'}, the {one.kind} lose {free}"
+            f"without {'it' if len(item.columns) == 1 else 'them'}, the {item.kind} lose {free}"
         )
     return lines

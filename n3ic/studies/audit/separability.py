@@ -59,12 +59,12 @@ class CodedRows:
 
         The array is float64 of shape ``(groups, values)``.
         """
-        there = np.zeros((int(self.group.max()) + 1, self.values))
-        np.add.at(there, (self.group, self.mark), 1)
-        others = there.sum(axis=1, keepdims=True) - there
-        enough = (there >= LEAST) & (others >= LEAST)
-        every = np.maximum(there.sum(axis=1, keepdims=True), 1)
-        return np.where(enough, there * others / every, 0.0)
+        present = np.zeros((int(self.group.max()) + 1, self.values))
+        np.add.at(present, (self.group, self.mark), 1)
+        absent = present.sum(axis=1, keepdims=True) - present
+        enough = (present >= LEAST) & (absent >= LEAST)
+        every = np.maximum(present.sum(axis=1, keepdims=True), 1)
+        return np.where(enough, present * absent / every, 0.0)
 
     @cached_property
     def _numbers(self) -> Codes:
@@ -135,7 +135,7 @@ def separability_by(codes: Codes, rows: CodedRows) -> tuple[Separability, Separa
     place = (rows.place * n + codes) * rows.values + rows.mark
     counts = np.bincount(place, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
     overall, total = _j(counts.sum(axis=0)), weights.sum(axis=0)
-    of_groups = [_j(one) for one in counts[:-1]]
+    of_groups = [_j(group_counts) for group_counts in counts[:-1]]
     out = []
     for way in (0, 1):
         parts = [weight * j[way] for weight, j in zip(weights, of_groups, strict=True)]
@@ -154,11 +154,11 @@ def _j(counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.flo
     Returns:
         Two arrays, float64 of shape ``(values,)``.
     """
-    others = counts.sum(axis=2, keepdims=True) - counts
+    training = counts.sum(axis=2, keepdims=True) - counts
     own = counts.sum(axis=0) - counts
-    rest = others.sum(axis=0) - others
-    sizes = own.sum(axis=1, keepdims=True), rest.sum(axis=1, keepdims=True)
-    excess = own / np.maximum(sizes[0], 1) - rest / np.maximum(sizes[1], 1)
+    training_others = training.sum(axis=0) - training
+    sizes = own.sum(axis=1, keepdims=True), training_others.sum(axis=1, keepdims=True)
+    excess = own / np.maximum(sizes[0], 1) - training_others / np.maximum(sizes[1], 1)
     below = np.cumsum(excess, axis=1)
     at = np.abs(below).argmax(axis=1)[:, None]
     side = np.sign(np.take_along_axis(below, at, axis=1))
@@ -166,10 +166,10 @@ def _j(counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.flo
         np.where(np.arange(counts.shape[1])[:, None] <= at, side, -side),
         np.sign(excess),
     )
-    every, left = counts.sum(axis=(0, 1)), others.sum(axis=(0, 1))
-    found, false = counts / np.maximum(every, 1), others / np.maximum(left, 1)
+    every, left = counts.sum(axis=(0, 1)), training.sum(axis=(0, 1))
+    true_shares, false = counts / np.maximum(every, 1), training / np.maximum(left, 1)
     # A bin without training rows has rule 0 and counts half, like a coin toss.
-    a, b = (((found - false) * (1 + rule) / 2).sum(axis=(0, 1)) for rule in rules)
+    a, b = (((true_shares - false) * (1 + rule) / 2).sum(axis=(0, 1)) for rule in rules)
     return a, b
 
 
@@ -198,8 +198,8 @@ def best_cut(values: NDArray[np.int64], positive: NDArray[np.bool_]) -> Cut:
     distinct, places = np.unique(values, return_inverse=True)
     own = np.bincount(places.reshape(-1), weights=positive, minlength=len(distinct))
     every = np.bincount(places.reshape(-1), minlength=len(distinct))
-    rest = every - own
-    below = np.cumsum(own / own.sum() - rest / rest.sum())[:-1]
+    negatives = every - own
+    below = np.cumsum(own / own.sum() - negatives / negatives.sum())[:-1]
     at = int(np.abs(below).argmax())
     threshold, is_below = int(distinct[at + 1]), bool(below[at] > 0)
     says = (values < threshold) == is_below

@@ -38,8 +38,8 @@ def audited_table(
         return source.load(), source
     if name == OWN or label or (name is None and description_beside(path)):
         if label:  # as training on this table reads it, with a layout's derived columns
-            said = {"label": label, "positive": "", "description": ""}
-            table = use_case(OWN).load(path, name, said, lambda line: None)
+            options = {"label": label, "positive": "", "description": ""}
+            table = use_case(OWN).load(path, name, options, lambda line: None)
             if table.rules is None:
                 note(f"read by the data set {table.name}; --dataset {OWN} infers the columns")
                 return table, data_set(table.name)
@@ -56,7 +56,7 @@ def audit_with_losses(
     request: AuditRequest,
     most: int,
     recipe: str,
-    tell: Callable[[str], object] = lambda _: None,
+    notify: Callable[[str], object] = lambda _: None,
 ) -> Audit:
     """Audit a table, and measure the loss of accuracy without the columns that reveal most.
 
@@ -66,42 +66,42 @@ def audit_with_losses(
         request: the settings.
         most: number of columns whose loss is measured, one by one; 0 for none.
         recipe: recipe of the networks that measure it; empty for boosted trees.
-        tell: called with progress messages.
+        notify: called with progress messages.
 
     Raises:
         UsageError: a column or the recipe is unknown.
         DataError: the table cannot be audited.
         MissingDependencyError: scikit-learn or PyTorch is missing.
     """
-    found = audit(table, source, request, tell)
+    result = audit(table, source, request, notify)
     if not most:
-        return found
-    return _with_losses(found, table, source, most, recipe, request.seed, tell)
+        return result
+    return _with_losses(result, table, source, most, recipe, request.seed, notify)
 
 
 def _with_losses(
-    found: Audit,
+    result: Audit,
     table: FlowTable,
     source: DataSet,
     most: int,
     recipe: str,
     seed: int,
-    tell: Callable[[str], object],
+    notify: Callable[[str], object],
 ) -> Audit:
     """Return the audit with the loss for each revealing column, and for all that leak together."""
-    used = [c for c in found.columns if c in {*table.usable, *found.suspects}]
-    base = tuple(dict.fromkeys([*(c for c in table.usable if c not in found.columns), *used]))
-    first = dict.fromkeys([*found.suspects, *(f.columns[0] for f in found.best())])
+    used = [c for c in result.columns if c in {*table.usable, *result.suspects}]
+    base = tuple(dict.fromkeys([*(c for c in table.usable if c not in result.columns), *used]))
+    first = dict.fromkeys([*result.suspects, *(f.columns[0] for f in result.best())])
     alone = [name for name in first if name in used][:most]
-    asked: list[tuple[str, ...]] = [(name,) for name in alone]
-    if len(found.suspects) > 1:
-        asked.append(found.suspects)
+    column_sets: list[tuple[str, ...]] = [(name,) for name in alone]
+    if len(result.suspects) > 1:
+        column_sets.append(result.suspects)
     if recipe:
-        kind, right = "networks", network(table, recipe_for(recipe, source), seed, tell)
+        kind, right = "networks", network(table, recipe_for(recipe, source), seed, notify)
     else:
-        tell("boosted trees with and without columns")
+        notify("boosted trees with and without columns")
         kind, right = "boosted trees", boosted(table, seed)
-    return replace(found, losses=losses(right, kind, base, asked))
+    return replace(result, losses=losses(right, kind, base, column_sets))
 
 
 def recipe_for(name: str, source: DataSet) -> Recipe:

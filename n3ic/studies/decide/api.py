@@ -46,7 +46,7 @@ def decide(
         captures: pcap and pcapng files, plain or packed, and folders of them.
         labels: labels of the flows, or a CSV file of them.
         packets: packets to decide at, from 1; ``"end"`` for the end of the flow.
-        spec: what the meter keeps of a flow, or a file that says so; None for the standard meter.
+        spec: the meter's specification, or a file that holds it; None for the standard meter.
         positive: a class to tell from all others; empty to tell all classes apart.
         least: classes of fewer flows are left out.
         recipe: a recipe of the use case ``flows``.
@@ -56,7 +56,7 @@ def decide(
         jobs: number of captures metered at once; None for all cores.
         out: the folder to write.
         replace: replace an earlier folder of the same kind.
-        progress: callbacks that are told how far the training is.
+        progress: callbacks that get the progress of the training.
         **values: any value of the recipe, such as ``epochs=3``; see :func:`n3ic.train`.
 
     Returns:
@@ -77,13 +77,13 @@ def decide(
     from n3ic.usecases.base import use_case
     from n3ic.usecases.request import TrainRequest
 
-    named = TrainRequest(**request_of({"use_case": OWN, "recipe": recipe}, values))
+    training = TrainRequest(**request_of({"use_case": OWN, "recipe": recipe}, values))
     request = DecisionRequest(
         captures=[captures] if isinstance(captures, str | Path) else captures,
         labels=read_labels(labels, "table") if isinstance(labels, str | Path) else labels,
         spec=read_spec(spec) if isinstance(spec, str | Path) else spec or standard_spec(),
         packets=tuple(AT_END if n == "end" else n for n in packets),
-        recipe=named.chosen_recipe(use_case(OWN)),
+        recipe=training.chosen_recipe(use_case(OWN)),
         out=Path(out),
         positive=positive,
         least=least,

@@ -108,13 +108,13 @@ def decide(
         cache_flows=cache_flows,
         tunnels=tunnels_of(tunnels),
     )
-    asked = TrainRequest(OWN, recipe=recipe, overrides=recipe_overrides(given or {}))
+    training = TrainRequest(OWN, recipe=recipe, overrides=recipe_overrides(given or {}))
     request = DecisionRequest(
         captures=captures,
         labels=read_labels(labels, labels_format, label_column),
         spec=with_sequence(spec, sequence) if sequence else spec,
         packets=packets_of(packets),
-        recipe=asked.chosen_recipe(use_case(OWN)),
+        recipe=training.chosen_recipe(use_case(OWN)),
         out=out,
         positive=positive,
         least=least,
@@ -125,8 +125,8 @@ def decide(
         jobs=jobs,
     )
     with training_bar(quiet=json) as progress:
-        found = compare_decisions(request, progress)
-    show_result(found, json=json, beside={"path": str(out)})
+        result = compare_decisions(request, progress)
+    show_result(result, json=json, beside={"path": str(out)})
     print_note(f"{out}: {REPORT}, {PLOT}, {FIGURES}, a model for each line and for all")
 
 

@@ -184,8 +184,8 @@ class Decisions(StudyResult):
                 _time(point.wait_us),
                 _spread([e.accuracy for e in point.test]),
                 _spread([e.macro_f1 for e in point.test]),
-                _both(point.one),
-                *(_both(point.baselines.get(name, ())) for name in _BASELINES),
+                _accuracy_and_f1(point.one),
+                *(_accuracy_and_f1(point.baselines.get(name, ())) for name in _BASELINES),
             )
             for point in self.points
         )
@@ -253,15 +253,15 @@ def compare_decisions(
                     points = [_with_one(request, point, table, results) for point in points]
                     continue
                 test, names = tuple(r.test for r in results), results[0].baselines
-                others = {name: tuple(r.baselines[name] for r in results) for name in names}
-                points.append(DecisionPoint(n, reached, wait, test, others))
+                baselines = {name: tuple(r.baselines[name] for r in results) for name in names}
+                points.append(DecisionPoint(n, reached, wait, test, baselines))
         first = next(iter(tables.values()))[0]
-        found = Decisions(
+        decisions = Decisions(
             tuple(points), first.classes, len(first), left_out, request, first.synthetic
         )
-        write_result(found, directory / FIGURES)
-        write_result(found, directory / REPORT, directory / PLOT)
-    return found
+        write_result(decisions, directory / FIGURES)
+        write_result(decisions, directory / REPORT, directory / PLOT)
+    return decisions
 
 
 def _metered(
@@ -276,19 +276,19 @@ def _metered(
     import pyarrow.parquet as pq
 
     read: dict[int, pa.Table] = {}
-    wanted = sorted(request.packets, key=lambda n: (n == AT_END, n))
+    packet_counts = sorted(request.packets, key=lambda n: (n == AT_END, n))
     if request.decision(ALL).schedule:
-        wanted.append(ALL)
-    for n in wanted:
+        packet_counts.append(ALL)
+    for n in packet_counts:
         where = {AT_END: "its end", ALL: "each of them"}
         progress.stage(f"metering, decided at {where.get(n, f'packet {n}')}")
         spec = replace(request.spec, decision=request.decision(n))
         path = scratch / f"{n}.parquet"
         extract(request.captures, path, spec, labels=request.labels, jobs=request.jobs)
         read[n] = pq.read_table(path)
-    kept, left_out = _same_flows(read, request.least)
+    shared, left_out = _same_flows(read, request.least)
     out = {}
-    for n, table in kept.items():
+    for n, table in shared.items():
         path = scratch / f"{n}.parquet"
         pq.write_table(table, path)
         flows = with_positive(load_flows(path), request.positive)
@@ -333,12 +333,14 @@ def _same_flows(
     }
     number = keys.sort_by([(name, "ascending") for name in _KEY])
     number = number.append_column("n3ic_row", pa.array(np.arange(len(number))))
-    kept = {}
+    tables_of = {}
     for n, table in tables.items():
         order = [(x, "ascending") for x in ("n3ic_row", *("packets", "decided")[: 2 * (n == ALL)])]
         joined = table.join(number, list(_KEY), join_type="inner").sort_by(order)
-        kept[n] = joined.drop_columns("n3ic_row").replace_schema_metadata(table.schema.metadata)
-    return kept, {reason: count for reason, count in left_out.items() if count}
+        tables_of[n] = joined.drop_columns("n3ic_row").replace_schema_metadata(
+            table.schema.metadata
+        )
+    return tables_of, {reason: count for reason, count in left_out.items() if count}
 
 
 def _with_one(
@@ -351,16 +353,16 @@ def _with_one(
 
     Every test flow counts; one that does not reach the point counts with the decision at its end.
     """
-    one = []
+    figures = []
     for seed, result in enumerate(results, request.seed):
         test = table.rows(split(table, request.protocol, seed).test)
         assert test.flow is not None and test.point is not None  # noqa: S101 - it has a schedule
-        here = test.point == point.packets
-        here |= (test.point == AT_END) & ~np.isin(test.flow, test.flow[here])
-        scores = result.test_scores["model"][here]
-        said = scores.argmax(axis=1).astype(np.int64)
-        one.append(evaluate(test.label[here], said, scores, len(table.classes)))
-    return replace(point, one=tuple(one))
+        at_point = test.point == point.packets
+        at_point |= (test.point == AT_END) & ~np.isin(test.flow, test.flow[at_point])
+        scores = result.test_scores["model"][at_point]
+        classes = scores.argmax(axis=1).astype(np.int64)
+        figures.append(evaluate(test.label[at_point], classes, scores, len(table.classes)))
+    return replace(point, one=tuple(figures))
 
 
 def _model_name(packets: int) -> str:
@@ -369,17 +371,17 @@ def _model_name(packets: int) -> str:
 
 
 @styled
-def decision_figure(found: Decisions) -> Figure:
+def decision_figure(decisions: Decisions) -> Figure:
     """Accuracy on the test flows over the packet at which a flow is decided."""
     figure, axes = new_figure(7.0, 5.4)
-    places = np.arange(len(found.points))
-    named: list[tuple[str, Callable[[DecisionPoint], Sequence[Evaluation]]]] = [
+    places = np.arange(len(decisions.points))
+    curves: list[tuple[str, Callable[[DecisionPoint], Sequence[Evaluation]]]] = [
         ("binary network", lambda point: point.test),
         ("one network for all points", lambda point: point.one),
         *((b.replace("_", " "), lambda p, b=b: p.baselines.get(b, ())) for b in _BASELINES),
     ]
-    for i, (name, of) in enumerate(named):
-        accuracy = [np.array([e.accuracy for e in of(point)]) for point in found.points]
+    for i, (name, of) in enumerate(curves):
+        accuracy = [np.array([e.accuracy for e in of(point)]) for point in decisions.points]
         if not all(len(a) for a in accuracy):
             continue
         mean, deviation = ([100 * float(f(a)) for a in accuracy] for f in (np.mean, np.std))
@@ -387,11 +389,11 @@ def decision_figure(found: Decisions) -> Figure:
         axes.errorbar(
             places, mean, deviation, label=name, capsize=3, linewidth=width, **look(i).curve
         )
-    axes.set_xticks(places, [point.name for point in found.points])
+    axes.set_xticks(places, [point.name for point in decisions.points])
     axes.set_xlabel("packet at which a flow is decided")
     axes.set_ylabel("accuracy on test flows, %")
     axes.grid(color=PALE)
-    axes.set_title(plain(found.subject, 60))
+    axes.set_title(plain(decisions.subject, 60))
     legend(figure)
     return figure
 
@@ -401,7 +403,7 @@ def _spread(values: Sequence[float]) -> str:
     return f"{mean:.1f} +- {deviation:.1f} %" if len(values) > 1 else f"{mean:.1f} %"
 
 
-def _both(figures: Sequence[Evaluation]) -> str:
+def _accuracy_and_f1(figures: Sequence[Evaluation]) -> str:
     if not figures:
         return ""
     means = (np.mean([getattr(e, key) for e in figures]) for key in ("accuracy", "macro_f1"))

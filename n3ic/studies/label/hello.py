@@ -85,14 +85,14 @@ def _hello(
 ) -> Hello:
     ciphers = [code for code in ciphers if not _grease(code)]
     extensions = [(kind, data) for kind, data in extensions if not _grease(kind)]
-    found = dict(extensions)
-    name = _server_name(found.get(_SERVER_NAME, b""))
-    protocol = _protocol(found.get(_ALPN, b""))
-    offered = [v for v in _numbers(found.get(_VERSIONS, b""), 1) if not _grease(v)]
-    signatures = [n for n in _numbers(found.get(_GROUPS_OF_JA4, b""), 2) if not _grease(n)]
+    extension_of = dict(extensions)
+    name = _server_name(extension_of.get(_SERVER_NAME, b""))
+    protocol = _protocol(extension_of.get(_ALPN, b""))
+    offered = [v for v in _numbers(extension_of.get(_VERSIONS, b""), 1) if not _grease(v)]
+    signatures = [n for n in _numbers(extension_of.get(_GROUPS_OF_JA4, b""), 2) if not _grease(n)]
     head = (
         f"{'q' if quic else 't'}{_SHORT.get(max(offered, default=version), '00')}"
-        f"{'d' if _SERVER_NAME in found else 'i'}"
+        f"{'d' if _SERVER_NAME in extension_of else 'i'}"
         f"{min(len(ciphers), 99):02d}{min(len(extensions), 99):02d}{_ends(protocol)}"
     )
     kinds = sorted(kind for kind, _ in extensions if kind not in (_SERVER_NAME, _ALPN))

@@ -59,7 +59,7 @@ class NamedFlow:
         """The server's name from the hello, otherwise from DNS; empty if neither has one."""
         return (self.hello.server_name if self.hello else "") or self.dns
 
-    def take(self, packet: Packet, payload: bytes) -> None:
+    def add_packet(self, packet: Packet, payload: bytes) -> None:
         """Look for a hello in a packet that the source sent."""
         if self.hello or self._left <= 0:
             return
@@ -116,7 +116,7 @@ def named_flows(captures: Iterable[str]) -> Iterator[NamedFlow]:
 
 def _flows(capture: Capture) -> Iterator[NamedFlow]:
     flows: OrderedDict[tuple[object, ...], NamedFlow] = OrderedDict()
-    asked: OrderedDict[tuple[bytes, bytes], str] = OrderedDict()  # asker and address: name
+    queried: OrderedDict[tuple[bytes, bytes], str] = OrderedDict()  # asker and address: name
     for frame, length, time in _until_damage(capture):
         now = time // 1000
         packet, at = locate(capture.link, frame, length, now)
@@ -124,10 +124,10 @@ def _flows(capture: Capture) -> Iterator[NamedFlow]:
             continue
         payload = _payload(packet, frame, at)
         if packet.protocol == UDP and packet.source_port in _DNS_PORTS:
-            _remember(asked, packet, payload)
-        here = (packet.source, packet.source_port), (packet.destination, packet.destination_port)
-        key = (*here, packet.protocol)
-        back = (*here[::-1], packet.protocol)
+            _remember(queried, packet, payload)
+        ends = (packet.source, packet.source_port), (packet.destination, packet.destination_port)
+        key = (*ends, packet.protocol)
+        back = (*ends[::-1], packet.protocol)
         known = key if key in flows else back
         flow = flows.get(known)
         if flow is not None and now - flow.last > _IDLE_US:
@@ -136,13 +136,13 @@ def _flows(capture: Capture) -> Iterator[NamedFlow]:
         if flow is None:
             if len(flows) >= _MAX_FLOWS:
                 yield flows.popitem(last=False)[1]
-            name = asked.get((packet.source, packet.destination), "")
+            name = queried.get((packet.source, packet.destination), "")
             known = key
-            flow = flows[key] = NamedFlow(*here, packet.protocol, now, now, dns=name)
+            flow = flows[key] = NamedFlow(*ends, packet.protocol, now, now, dns=name)
         flow.last = max(flow.last, now)
         flows.move_to_end(known)
-        if here[0] == flow.source:
-            flow.take(packet, payload)
+        if ends[0] == flow.source:
+            flow.add_packet(packet, payload)
     yield from flows.values()
 
 
@@ -164,23 +164,25 @@ def _payload(packet: Packet, frame: bytes, at: int) -> bytes:
     return frame[at + header : at + header + packet.payload_length]
 
 
-def _remember(asked: OrderedDict[tuple[bytes, bytes], str], packet: Packet, payload: bytes) -> None:
+def _remember(
+    queried: OrderedDict[tuple[bytes, bytes], str], packet: Packet, payload: bytes
+) -> None:
     """Keep the queried name for each address in a DNS answer."""
     try:
         answer = dpkt.dns.DNS(payload)
         if answer.qr != dpkt.dns.DNS_R or not answer.qd:
             return
         name = str(answer.qd[0].name).lower()
-        found = [getattr(rr, _ADDRESSES[rr.type]) for rr in answer.an if rr.type in _ADDRESSES]
+        addresses = [getattr(rr, _ADDRESSES[rr.type]) for rr in answer.an if rr.type in _ADDRESSES]
     except (dpkt.Error, struct.error, IndexError, ValueError, AttributeError, RecursionError):
         return  # damaged, or not DNS: nothing to remember
     if not name.isascii() or not name.isprintable() or len(name) > 253:
         return
-    for address in found:
-        asked[packet.destination, bytes(address)] = name
-        asked.move_to_end((packet.destination, bytes(address)))
-    while len(asked) > _MAX_NAMES:
-        asked.popitem(last=False)
+    for address in addresses:
+        queried[packet.destination, bytes(address)] = name
+        queried.move_to_end((packet.destination, bytes(address)))
+    while len(queried) > _MAX_NAMES:
+        queried.popitem(last=False)
 
 
 def text_of(address: bytes) -> str:

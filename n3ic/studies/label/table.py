@@ -118,7 +118,7 @@ def write_labels(flows: Iterable[NamedFlow], out: Path, patterns: Patterns | Non
     """
     from n3ic.studies.label.names import text_of
 
-    found: Counter[str] = Counter()
+    label_counts: Counter[str] = Counter()
     counts = {"flows": 0, "hellos": 0, "quic": 0, "dns": 0}
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -132,7 +132,7 @@ def write_labels(flows: Iterable[NamedFlow], out: Path, patterns: Patterns | Non
         if not name and hello is None:
             continue
         label = patterns.of(name) if patterns else name
-        found.update([label] if label else [])
+        label_counts.update([label] if label else [])
         writer.writerow(
             [
                 text_of(flow.source[0]), flow.source[1],
@@ -143,4 +143,4 @@ def write_labels(flows: Iterable[NamedFlow], out: Path, patterns: Patterns | Non
             ]
         )  # fmt: skip
     write_atomic(out, text.getvalue())
-    return LabelCounts(out, **counts, labels=dict(found.most_common()))
+    return LabelCounts(out, **counts, labels=dict(label_counts.most_common()))

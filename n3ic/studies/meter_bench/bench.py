@@ -77,9 +77,9 @@ def bench_meter(capture: str | Path | None = None, packets: int = PACKETS) -> Me
     rates["compiled, frames in memory"] = count / median_seconds(
         partial(_count, spec, link, frames)
     )
-    for kept in SEQUENCES:
-        rates[f"compiled, with {kept} packets of a sequence"] = count / median_seconds(
-            partial(_count, with_sequence(spec, kept), link, frames)
+    for sequence in SEQUENCES:
+        rates[f"compiled, with {sequence} packets of a sequence"] = count / median_seconds(
+            partial(_count, with_sequence(spec, sequence), link, frames)
         )
     with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as name:
         file = Path(name) / "packets.pcap"
@@ -109,19 +109,19 @@ def bench_meter(capture: str | Path | None = None, packets: int = PACKETS) -> Me
 
 def _read(capture: str | Path, packets: int) -> tuple[int, Frames]:
     with Capture(capture) as opened:
-        found = [(f, n, t // 1000) for f, n, t in islice(opened.packets(), packets)]
+        frames = [(f, n, t // 1000) for f, n, t in islice(opened.packets(), packets)]
         link = opened.link
-    if not found:
+    if not frames:
         raise DataError(f"{capture}: the capture holds no packet")
-    return link, Frames.of(found)
+    return link, Frames.of(frames)
 
 
 def _check(spec: MeterSpec, link: int, frames: Frames) -> None:
     """Compare the features of both meters' flows."""
     with CompiledMeter(spec, link) as meter:
         meter.count_frames(frames)
-        got = meter.finish()["features"].tolist()
-    if got != [list(f.features.values()) for f in _reference_flows(spec, link, frames)]:
+        features = meter.finish()["features"].tolist()
+    if features != [list(f.features.values()) for f in _reference_flows(spec, link, frames)]:
         raise N3icError("the compiled meter differs from the reference meter")
 
 
@@ -159,12 +159,12 @@ def _argus(program: str, file: Path) -> None:
 
 def bench(capture: str | Path | None = None) -> Bench:
     """Tables and figures of :func:`bench_meter`."""
-    found = bench_meter(capture)
-    fastest = next(iter(found.rates.values()))
+    result = bench_meter(capture)
+    fastest = next(iter(result.rates.values()))
     rows = tuple(
         (name, f"{rate:,.0f}", f"{1e9 / rate:,.0f}", f"{rate / fastest:.4f}")
-        for name, rate in found.rates.items()
+        for name, rate in result.rates.items()
     )
-    title = f"meters on one core: {found.packets:,} packets, {found.flows:,} flows"
+    title = f"meters on one core: {result.packets:,} packets, {result.flows:,} flows"
     columns = ("meter", "packets/s", "ns a packet", "ratio")
-    return Bench(((title, columns, rows),), found.notes, asdict(found))
+    return Bench(((title, columns, rows),), result.notes, asdict(result))

@@ -45,19 +45,19 @@ class DomainMatrix(EvaluationPlugin):
         from n3ic.studies.robustness.retrained import recipe_of
         from n3ic.training.recipes import KILOBYTE
 
-        said = {name: _listed(options[name]) for name in ("domains", "positive", "benign")}
+        lists = {name: _listed(options[name]) for name in ("domains", "positive", "benign")}
         counts = _counts(str(options["new-labels"]))
-        tables = read_sites(said["domains"], str(options["label"]))
-        sites = shared_sites(tables, said["positive"], said["benign"])
+        tables = read_sites(lists["domains"], str(options["label"]))
+        sites = shared_sites(tables, lists["positive"], lists["benign"])
         recipe = KILOBYTE if source is None else recipe_of(source, len(sites.classes))
         most = recipe.augment if recipe.augment > 1 else AUGMENT
         request = DomainRequest(recipe, (1.0, most), counts, tuple(range(int(options["seeds"]))))
         return across_domains(sites, request).to_dict()
 
-    def asked(
-        self, held: HeldOut, options: Options, source: Path, data: Path | None
+    def requested_figures(
+        self, sample: HeldOut, options: Options, source: Path, data: Path | None
     ) -> Mapping[str, Any]:
-        """Refuse options that are of no use without ``--domains``."""
+        """Refuse options that have no effect without ``--domains``."""
         raise UsageError("--label, --positive, --benign, --new-labels and --seeds: expected beside "
                          "--domains")  # fmt: skip
 
@@ -68,17 +68,17 @@ class DomainMatrix(EvaluationPlugin):
         return from_plain(DomainStudy, figures).tables
 
 
-def _listed(said: object) -> list[str]:
-    return [name.strip() for name in str(said).split(",") if name.strip()]
+def _listed(text: object) -> list[str]:
+    return [name.strip() for name in str(text).split(",") if name.strip()]
 
 
-def _counts(said: str) -> tuple[int, ...]:
-    if not all(part.isdecimal() and int(part) for part in _listed(said)):
+def _counts(text: str) -> tuple[int, ...]:
+    if not all(part.isdecimal() and int(part) for part in _listed(text)):
         raise UsageError(
-            f"--new-labels {said}: expected numbers from 1 on separated by commas, such as "
+            f"--new-labels {text}: expected numbers from 1 on separated by commas, such as "
             "50,200,1000"
         )
-    return tuple(int(part) for part in _listed(said))
+    return tuple(int(part) for part in _listed(text))
 
 
 EVALUATION = DomainMatrix()

@@ -43,11 +43,11 @@ class Sites:
     notes: tuple[str, ...] = ()
 
 
-def read_sites(said: Sequence[str], label: str = "") -> dict[str, FlowTable]:
+def read_sites(sources: Sequence[str], label: str = "") -> dict[str, FlowTable]:
     """Read the table of each site.
 
     Args:
-        said: files, folders, names of data sets with a sample, or ``DATASET:PATH``.
+        sources: files, folders, names of data sets with a sample, or ``DATASET:PATH``.
         label: the column of the class in files and folders; without it, the data set that
             recognises a file reads it.
 
@@ -55,40 +55,42 @@ def read_sites(said: Sequence[str], label: str = "") -> dict[str, FlowTable]:
         UsageError: a name is no file, no folder and no data set, or the class is not known.
         DataError: a table cannot be read.
     """
-    if repeated := [name for name in said if said.count(name) > 1]:
+    if repeated := [name for name in sources if sources.count(name) > 1]:
         raise UsageError(f"--domains: {repeated[0]} is named twice; expected different sites")
-    return {name: _read(one, label) for name, one in zip(_names(said), said, strict=True)}
+    return {
+        name: _read(source, label) for name, source in zip(_names(sources), sources, strict=True)
+    }
 
 
-def _names(said: Sequence[str]) -> list[str]:
+def _names(sources: Sequence[str]) -> list[str]:
     """Different names, as short as may be: of a file, with its folder, or as they are."""
-    paths = [Path(name.partition(":")[2] or name) for name in said]
+    paths = [Path(name.partition(":")[2] or name) for name in sources]
     stems = [path.name.partition(".")[0] for path in paths]
     placed = [str(Path(p.parent.name, s)) for p, s in zip(paths, stems, strict=True)]
-    return next(names for names in (stems, placed, [*said]) if len({*names}) == len(names))
+    return next(names for names in (stems, placed, [*sources]) if len({*names}) == len(names))
 
 
-def _read(said: str, label: str) -> FlowTable:
+def _read(source: str, label: str) -> FlowTable:
     known = plugins.names(_SETS)
-    if said in known:
-        return data_set(said).load()
-    name, _, rest = said.partition(":")
-    if rest and name in known:
-        return data_set(name).load(rest)
-    if not Path(said).exists():
+    if source in known:
+        return data_set(source).load()
+    name, _, path = source.partition(":")
+    if path and name in known:
+        return data_set(name).load(path)
+    if not Path(source).exists():
         raise UsageError(
-            f"--domains {said}: expected a file, a folder, DATASET:PATH or the name of a data set: "
-            f"{', '.join(known)}"
+            f"--domains {source}: expected a file, a folder, DATASET:PATH or the name of a data "
+            f"set: {', '.join(known)}"
         )
-    found = None
+    recognised = None
     if not label:
         with suppress(UsageError):  # a table of the user's own, whose columns.toml has the label
-            found = data_set_of(said)
-    if found is not None:
-        return found.load(said)
+            recognised = data_set_of(source)
+    if recognised is not None:
+        return recognised.load(source)
     case = use_case(OWN)
     options = parse_options(case.options, {"label": label}, case.name)
-    return case.load(said, None, options, lambda _: None)
+    return case.load(source, None, options, lambda _: None)
 
 
 def shared_sites(
@@ -116,10 +118,12 @@ def shared_sites(
         )
     columns, dropped = _shared_columns(tables)
     if not columns:
-        said = "; ".join(f"{name} has {listed(table.usable)}" for name, table in tables.items())
+        columns_text = "; ".join(
+            f"{name} has {listed(table.usable)}" for name, table in tables.items()
+        )
         raise UsageError(
             "--domains: the sites share no usable column of the same unit and meter: "
-            f"{said}; meter their captures alike (n3ic data extract)"
+            f"{columns_text}; meter their captures alike (n3ic data extract)"
         )
     alike = _same_texts({name: table.only(columns) for name, table in tables.items()})
     classes, notes = _same_classes(alike, positive, benign)
@@ -130,25 +134,25 @@ def shared_sites(
 
 def _shared_columns(tables: Mapping[str, FlowTable]) -> tuple[tuple[str, ...], list[str]]:
     """The usable columns that all tables have alike, and the other usable ones."""
-    first, *others = tables.values()
-    shared = tuple(n for n in first.usable if all(_alike(first, other, n) for other in others))
+    first, *further = tables.values()
+    shared = tuple(n for n in first.usable if all(_alike(first, other, n) for other in further))
     usable = dict.fromkeys(n for table in tables.values() for n in table.usable)
     return shared, [name for name in usable if name not in shared]
 
 
-def _alike(one: FlowTable, other: FlowTable, name: str) -> bool:
+def _alike(table: FlowTable, other: FlowTable, name: str) -> bool:
     """Whether two tables have a column in the same unit, from no two different meters."""
     if name not in other.usable:
         return False
-    mine, theirs = one.feature(name), other.feature(name)
-    if (mine.unit, mine.scale) != (theirs.unit, theirs.scale):
+    feature, other_feature = table.feature(name), other.feature(name)
+    if (feature.unit, feature.scale) != (other_feature.unit, other_feature.scale):
         return False
-    meters = [meter for meter in (one.meter, other.meter) if meter is not None]
+    meters = [meter for meter in (table.meter, other.meter) if meter is not None]
     metered = len(meters) == 2 and any(name in meter.feature_names for meter in meters)
     if metered and not meters[0].agrees(meters[1], (name,)):
         return False
-    own, others = _rule(one, name), _rule(other, name)
-    return own is None or others is None or read_alike(own, others, values=False)
+    own, other_rule = _rule(table, name), _rule(other, name)
+    return own is None or other_rule is None or read_alike(own, other_rule, values=False)
 
 
 def _rule(table: FlowTable, name: str) -> ColumnRule | None:
@@ -164,10 +168,10 @@ def _same_texts(tables: Mapping[str, FlowTable]) -> dict[str, FlowTable]:
     for site, table in tables.items():
         features = dict(table.features)
         for name in features:
-            mine, own = _rule(first, name), _rule(table, name)
-            if mine is not None and own is not None and mine.values != own.values:
-                number = {text: i for i, text in enumerate(mine.values)}
-                other = len(mine.values)
+            first_rule, own = _rule(first, name), _rule(table, name)
+            if first_rule is not None and own is not None and first_rule.values != own.values:
+                number = {text: i for i, text in enumerate(first_rule.values)}
+                other = len(first_rule.values)
                 of = np.array([*(number.get(text, other) for text in own.values), other])
                 features[name] = of[features[name]]
         out[site] = replace(table, features=features, rules=None)
@@ -184,13 +188,13 @@ def _same_classes(
         option, patterns = ("positive", positive) if positive else ("benign", benign)
         _check_patterns(tables, option, patterns)
         return {n: _two_classes(t, patterns, bool(positive)) for n, t in tables.items()}, []
-    first, *others = tables.values()
-    shared = tuple(c for c in first.classes if all(c in other.classes for other in others))
+    first, *further = tables.values()
+    shared = tuple(c for c in first.classes if all(c in other.classes for other in further))
     if len(shared) < 2:
-        said = "; ".join(f"{name} has {listed(t.classes)}" for name, t in tables.items())
+        classes_text = "; ".join(f"{name} has {listed(t.classes)}" for name, t in tables.items())
         raise UsageError(
             f"--domains: expected two classes or more that every site has, got {len(shared)}: "
-            f"{said}; say with --benign or --positive which classes are which"
+            f"{classes_text}; say with --benign or --positive which classes are which"
         )
     out, notes = {}, []
     for name, table in tables.items():
@@ -206,8 +210,8 @@ def _same_classes(
 
 def _two_classes(table: FlowTable, patterns: Sequence[str], positive: bool) -> FlowTable:
     """The table with the classes benign and attack."""
-    named = np.array([_named(c, patterns) for c in table.classes])
-    attack = named if positive else ~named
+    matches = np.array([_named(c, patterns) for c in table.classes])
+    attack = matches if positive else ~matches
     return replace(table, label=attack[table.label].astype(np.int64), classes=(BENIGN, ATTACK))
 
 

@@ -98,7 +98,7 @@ class DomainCell:
         accuracy: share of the verdicts that are right.
         macro_f1: mean of the F1 of the classes; None if the rows are of one class.
         found: share of the rows of the class to detect that are found; None without such rows.
-        false_alarms: share of the others that are called so; None without such a class.
+        false_alarms: share of the other rows that get that class; None without such a class.
         traffic: whether the domain warning calls the rows other traffic than the training's.
         outside: share of the rows outside the range of the training rows; None if unknown.
         moved: number of the model's features that have moved.
@@ -190,7 +190,7 @@ def _mean(cells: Sequence[DomainCell], name: str) -> float | None:
 
 
 def across_domains(
-    sites: Sites, request: DomainRequest, tell: Callable[[str], object] = lambda _: None
+    sites: Sites, request: DomainRequest, notify: Callable[[str], object] = lambda _: None
 ) -> DomainStudy:
     """Train on each site and test on every site.
 
@@ -202,7 +202,7 @@ def across_domains(
     Args:
         sites: the sites' tables, see :func:`~n3ic.studies.robustness.domain_tables.shared_sites`.
         request: what to measure.
-        tell: called with a line about each training.
+        notify: called with a line about each training.
 
     Raises:
         UsageError: no site has two classes, the recipe does not fit the columns, or models of its
@@ -224,14 +224,18 @@ def across_domains(
         for augment in factors:
             recipe = request.recipe.with_options({"augment": augment})
             for name in trainable:
-                tell(f"training on {name}, augment {augment:g}, seed {seed}")
+                notify(f"training on {name}, augment {augment:g}, seed {seed}")
                 cells += _of_site(name, parts, recipe, request.new_labels, seed)
             for name, (pool, tested) in parts.items():
-                tell(f"training on labels of {name} alone, augment {augment:g}, seed {seed}")
+                notify(f"training on labels of {name} alone, augment {augment:g}, seed {seed}")
                 for labels in request.new_labels:
-                    few = _labelled(pool, labels, seed)
-                    if few is not None and labels >= MIN_ROWS and len(np.unique(few.label)) > 1:
-                        alone = _trained(few, recipe, seed)
+                    labelled_rows = _labelled(pool, labels, seed)
+                    if (
+                        labelled_rows is not None
+                        and labels >= MIN_ROWS
+                        and len(np.unique(labelled_rows.label)) > 1
+                    ):
+                        alone = _trained(labelled_rows, recipe, seed)
                         cells.append(_cell(("", name, augment), labels, seed, alone, tested))
     facts = tuple(
         DomainFacts(name, len(table), dict(zip(sites.classes, _counts(table), strict=True)))
@@ -267,9 +271,9 @@ def _of_site(
         at = name, new, recipe.augment
         yield _cell(at, 0, seed, model, tested)
         for labels in new_labels if new != name else ():
-            few = _labelled(pool, labels, seed)
-            if few is not None:
-                yield _cell(at, labels, seed, _taught(model, own, few, seed), tested)
+            labelled_rows = _labelled(pool, labels, seed)
+            if labelled_rows is not None:
+                yield _cell(at, labels, seed, _fine_tuned(model, own, labelled_rows, seed), tested)
 
 
 def _trained(table: FlowTable, recipe: Recipe, seed: int) -> Classifier:
@@ -281,11 +285,11 @@ def _counts(table: FlowTable) -> list[int]:
     return counted
 
 
-def _factors(sites: Sites, asked: Sequence[float]) -> tuple[list[float], list[str]]:
+def _factors(sites: Sites, requested: Sequence[float]) -> tuple[list[float], list[str]]:
     """The factors that make a difference, and a sentence about the others."""
     first = next(iter(sites.tables.values()))
-    if powers(first, sites.columns) or {*asked} == {1.0}:
-        return [*dict.fromkeys(asked)], []
+    if powers(first, sites.columns) or {*requested} == {1.0}:
+        return [*dict.fromkeys(requested)], []
     why = "no shared column has a unit of time or rate, so there are no copies on other time scales"
     return [1.0], [why]
 
@@ -309,13 +313,13 @@ def _labelled(pool: FlowTable, labels: int, seed: int) -> FlowTable | None:
     return pool.rows(order[:labels]) if labels <= len(pool) else None
 
 
-def _taught(model: Classifier, old: FlowTable, new: FlowTable, seed: int) -> Classifier:
+def _fine_tuned(model: Classifier, old: FlowTable, new: FlowTable, seed: int) -> Classifier:
     """The model with its input bits and shape, trained further on labelled flows of a new site.
 
     As many rows of the old site are rehearsed, as a stream's learner does with its anchors.
     """
-    kept = _labelled(old, min(len(new), len(old)), seed)
-    rows = [part for part in (new, kept) if part is not None]
+    old_rows = _labelled(old, min(len(new), len(old)), seed)
+    rows = [part for part in (new, old_rows) if part is not None]
     features = np.concatenate([part.matrix(model.input.features) for part in rows])
     label = np.concatenate([part.label for part in rows])
     clipped = np.clip(features, 0, UINT32_MAX).astype(np.uint32)
@@ -327,10 +331,10 @@ def _cell(
 ) -> DomainCell:
     """The figures of a model on held-out rows."""
     columns = {name: tested.features[name] for name in model.input.features}
-    said: NDArray[np.int64] = predict(model, model.encode(columns)).classes.astype(np.int64)
+    verdicts: NDArray[np.int64] = predict(model, model.encode(columns)).classes.astype(np.int64)
     classes = len(model.classes)
-    figures = evaluate(tested.label, said, None, classes)
-    row = shift_row("", tested.label, said, 1 if classes == 2 else None)
+    figures = evaluate(tested.label, verdicts, None, classes)
+    row = shift_row("", tested.label, verdicts, 1 if classes == 2 else None)
     monitor = OodMonitor(model.input)
     monitor.add(columns)
     report = monitor.report()

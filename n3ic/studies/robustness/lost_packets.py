@@ -89,22 +89,30 @@ def _verdicts(model: Classifier, records: Records) -> Mapping[_Key, list[int]]:
     assert model.meter is not None  # noqa: S101 - it metered the records
     classes = predict(model, model.encode(features_of(records, model.meter))).classes
     out: dict[_Key, list[int]] = defaultdict(list)
-    for record, said in zip(records, classes.tolist(), strict=True):
+    for record, class_index in zip(records, classes.tolist(), strict=True):
         ends = [
             (record[end].tobytes(), int(record[f"{end}_port"])) for end in ("source", "destination")
         ]
-        out[(*sorted(ends), int(record["protocol"]))].append(said)
+        out[(*sorted(ends), int(record["protocol"]))].append(class_index)
     return out
 
 
 def _row(
     name: str,
     whole: Mapping[_Key, list[int]],
-    seen: Mapping[_Key, list[int]],
+    verdicts_of: Mapping[_Key, list[int]],
     positive: int | None,
 ) -> ShiftRow:
-    pairs = [p for key, said in seen.items() for p in zip(whole.get(key, ()), said, strict=False)]
-    every: NDArray[np.int64] = np.array([c for said in seen.values() for c in said], np.int64)
+    pairs = [
+        p
+        for key, classes in verdicts_of.items()
+        for p in zip(whole.get(key, ()), classes, strict=False)
+    ]
+    every: NDArray[np.int64] = np.array(
+        [c for classes in verdicts_of.values() for c in classes], np.int64
+    )
     same = float(np.mean([a == b for a, b in pairs])) if pairs else None
-    called = None if positive is None or not len(every) else float((every == positive).mean())
-    return ShiftRow(name, len(every), None, called=called, same=same)
+    positive_share = (
+        None if positive is None or not len(every) else float((every == positive).mean())
+    )
+    return ShiftRow(name, len(every), None, called=positive_share, same=same)

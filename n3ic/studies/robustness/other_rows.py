@@ -11,18 +11,18 @@ from n3ic.studies.robustness.shift_row import ShiftRow, shift_row
 from n3ic.usecases.evaluation import labelled_flows
 
 
-def rows_of(held: HeldOut, path: Path) -> Iterator[ShiftRow]:
+def rows_of(sample: HeldOut, path: Path) -> Iterator[ShiftRow]:
     """Yield a row of figures on other labelled flows.
 
     Args:
-        held: the model.
+        sample: the model.
         path: files in the format of the data set that the model was trained on.
 
     Raises:
         UsageError: No data set reads the flows.
         DataError: The flows cannot be read, or their classes are not the model's.
     """
-    (flows,) = labelled_flows(held.model, path).values()
-    other = held_out(held.model, flows.table, label=flows.label, positive=held.positive)
+    (flows,) = labelled_flows(sample.model, path).values()
+    other = held_out(sample.model, flows.table, label=flows.label, positive=sample.positive)
     name = f"other rows: {path.name}"
-    yield shift_row(name, other.label, other.found.classes, held.positive)
+    yield shift_row(name, other.label, other.inference.classes, sample.positive)

@@ -41,43 +41,43 @@ def recipe_of(run: Path, n_classes: int) -> Recipe:
     return request.chosen_recipe(use_case(request.use_case), n_classes)
 
 
-def by_time(held: HeldOut, recipe: Recipe) -> Iterator[ShiftRow]:
+def by_time(sample: HeldOut, recipe: Recipe) -> Iterator[ShiftRow]:
     """Train a network on the earlier rows and yield its figures on the last fifth.
 
     Raises:
         UsageError: The table has no order in time.
     """
-    if "time" not in protocols_of(held.table):
+    if "time" not in protocols_of(sample.table):
         raise UsageError(
-            f"--time-order: the rows of {held.table.name} have no order in time; expected a table "
-            "with times, such as UNSW-NB15's raw files or metered captures"
+            f"--time-order: the rows of {sample.table.name} have no order in time; expected a "
+            "table with times, such as UNSW-NB15's raw files or metered captures"
         )
-    model = _trained(held, recipe, held.table, "time")
-    rows = split(held.table, "time", seed_of(held.model)).test
-    yield _row("trained on earlier rows, on later ones", held, model, held.table.rows(rows))
+    model = _trained(sample, recipe, sample.table, "time")
+    rows = split(sample.table, "time", seed_of(sample.model)).test
+    yield _row("trained on earlier rows, on later ones", sample, model, sample.table.rows(rows))
 
 
-def without_category(held: HeldOut, recipe: Recipe, category: str) -> Iterator[ShiftRow]:
+def without_category(sample: HeldOut, recipe: Recipe, category: str) -> Iterator[ShiftRow]:
     """Yield two rows per category of attacks: of the network, and of one trained without it.
 
     The first row counts the network's test rows. The second network has seen no row of the
     category, so all rows of the category test it; its false alarms come from its own test rows.
 
     Args:
-        held: the model and its table.
+        sample: the model and its table.
         recipe: how the network was trained.
         category: name of the category, or ``each``.
 
     Raises:
         UsageError: The table has no categories, lacks this one, or has no other.
     """
-    table, positive = held.table, held.positive
+    table, positive = sample.table, sample.positive
     if table.category is None or positive is None:
         raise UsageError(
             f"--leave-out: {table.name} has no categories of a class to detect; expected a data "
             "set whose catalogue names a category column"
         )
-    is_attack = labels_of(held.model, table) == positive
+    is_attack = labels_of(sample.model, table) == positive
     known = sorted({*table.category[is_attack].tolist()})
     if category != EACH and category not in known:
         raise UsageError(f"--leave-out {category}: expected {EACH} or one of {', '.join(known)}")
@@ -85,43 +85,48 @@ def without_category(held: HeldOut, recipe: Recipe, category: str) -> Iterator[S
         raise UsageError(f"--leave-out {category}: it is the only category to be found")
     for name in known if category == EACH else [category]:
         of = (table.category == name) & is_attack
-        mine = np.flatnonzero(of[held.rows])
-        others = np.flatnonzero(held.label != positive)
-        both = np.concatenate([mine, others])
-        said = held.found.classes[both]
-        yield shift_row(f"{name}, trained on", held.label[both], said, positive)
-        rest = table.rows(~of)
-        model = _trained(held, recipe, rest, "random")
-        tested = rest.rows(split(rest, "random", seed_of(held.model)).test)
-        tested = tested.rows(labels_of(held.model, tested) != positive)
+        of_category = np.flatnonzero(of[sample.rows])
+        of_other_classes = np.flatnonzero(sample.label != positive)
+        compared = np.concatenate([of_category, of_other_classes])
+        verdicts = sample.inference.classes[compared]
+        yield shift_row(f"{name}, trained on", sample.label[compared], verdicts, positive)
+        remainder = table.rows(~of)
+        model = _trained(sample, recipe, remainder, "random")
+        tested = remainder.rows(split(remainder, "random", seed_of(sample.model)).test)
+        tested = tested.rows(labels_of(sample.model, tested) != positive)
         unseen = table.rows(of)
-        label = np.concatenate([labels_of(held.model, unseen), labels_of(held.model, tested)])
+        label = np.concatenate([labels_of(sample.model, unseen), labels_of(sample.model, tested)])
         answers = np.concatenate([_classes(model, part) for part in (unseen, tested)])
         yield shift_row(f"{name}, not trained on", label, answers, positive)
 
 
-def _row(name: str, held: HeldOut, model: Classifier, table: FlowTable) -> ShiftRow:
-    return shift_row(name, labels_of(held.model, table), _classes(model, table), held.positive)
+def _row(name: str, sample: HeldOut, model: Classifier, table: FlowTable) -> ShiftRow:
+    return shift_row(name, labels_of(sample.model, table), _classes(model, table), sample.positive)
 
 
 def _classes(model: Classifier, table: FlowTable) -> NDArray[np.int64]:
-    found = predict(model, model.encode({n: table.features[n] for n in model.input.features}))
-    return found.classes.astype(np.int64)
+    inference = predict(model, model.encode({n: table.features[n] for n in model.input.features}))
+    return inference.classes.astype(np.int64)
 
 
 def seed_of(model: Classifier) -> int:
     """The seed that a model was trained with; 0 if it does not say one."""
-    said = model.provenance.get("seed", "")
-    return int(said) if said.isdecimal() else 0
+    seed_text = model.provenance.get("seed", "")
+    return int(seed_text) if seed_text.isdecimal() else 0
 
 
 def _trained(
-    held: HeldOut, recipe: Recipe, table: FlowTable, protocol: SplitProtocol
+    sample: HeldOut, recipe: Recipe, table: FlowTable, protocol: SplitProtocol
 ) -> Classifier:
     """Train a recipe on a table, with the classes in the order of the model's."""
-    label = labels_of(held.model, table)
-    ordered = replace(table, label=label, classes=held.model.classes)
+    label = labels_of(sample.model, table)
+    ordered = replace(table, label=label, classes=sample.model.classes)
     experiment = Experiment(
-        ordered, recipe, protocol, seed_of(held.model), positive=held.positive, with_baselines=False
+        ordered,
+        recipe,
+        protocol,
+        seed_of(sample.model),
+        positive=sample.positive,
+        with_baselines=False,
     )
     return train(experiment).model

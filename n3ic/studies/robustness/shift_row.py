@@ -36,7 +36,7 @@ class ShiftRow:
 def shift_row(
     name: str,
     label: NDArray[np.int64],
-    said: NDArray[np.integer[Any]],
+    verdicts: NDArray[np.integer[Any]],
     positive: int | None,
     before: NDArray[np.integer[Any]] | None = None,
 ) -> ShiftRow:
@@ -45,7 +45,7 @@ def shift_row(
     Args:
         name: what was changed.
         label: true class of each row, shape ``(rows,)``.
-        said: the model's class of each row, shape ``(rows,)``.
+        verdicts: the model's class of each row, shape ``(rows,)``.
         positive: index of the class to detect; None if there is none.
         before: the model's class of each row before the change, shape ``(rows,)``; None if the
             rows are others.
@@ -53,11 +53,11 @@ def shift_row(
     rates: list[float | None] = [None, None]
     every: float | None = None
     if positive is not None:
-        called = said == positive
-        parts = [called[label == positive], called[label != positive]]
+        is_positive = verdicts == positive
+        parts = [is_positive[label == positive], is_positive[label != positive]]
         rates = [float(part.mean()) if len(part) else None for part in parts]
-        every = float(called.mean())
-    same = None if before is None else float((said == before).mean())
+        every = float(is_positive.mean())
+    same = None if before is None else float((verdicts == before).mean())
     return ShiftRow(
-        name, len(label), float((said == label).mean()), rates[0], rates[1], same, every
+        name, len(label), float((verdicts == label).mean()), rates[0], rates[1], same, every
     )

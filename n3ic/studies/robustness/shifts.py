@@ -45,7 +45,7 @@ class ShiftFigures:
     unscaled: tuple[str, ...]
 
 
-def cheap_rows(held: HeldOut, seed: int) -> Iterator[ShiftRow]:
+def cheap_rows(sample: HeldOut, seed: int) -> Iterator[ShiftRow]:
     """Yield rows of scaled times and of permuted columns; the unchanged rows come first.
 
     A column is permuted among the rows of each class. Its distribution in each class stays the
@@ -53,21 +53,21 @@ def cheap_rows(held: HeldOut, seed: int) -> Iterator[ShiftRow]:
     reported; the last row permutes every column independently.
 
     Args:
-        held: a model, and rows that it was not trained on.
+        sample: a model, and rows that it was not trained on.
         seed: seed of the permutations.
     """
-    names, label = held.model.input.features, held.label
-    columns = {name: held.table.features[name][held.rows] for name in names}
-    before, positive = held.found.classes, held.positive
+    names, label = sample.model.input.features, sample.label
+    columns = {name: sample.table.features[name][sample.rows] for name in names}
+    before, positive = sample.inference.classes, sample.positive
     yield shift_row("none", label, before, positive, before)
-    held_rows = held.table.rows(held.rows)
+    held_rows = sample.table.rows(sample.rows)
     if powers(held_rows, names):
         for factor in FACTORS:
-            words = held.model.encode(scaled(held_rows, names, factor))
+            words = sample.model.encode(scaled(held_rows, names, factor))
             shift = f"times x {factor:g}, rates x {1 / factor:g}"
-            yield shift_row(shift, label, predict(held.model, words).classes, positive, before)
-    spec = held.model.input
-    bits = unpack(held.model.encode(columns), spec.n_bits)
+            yield shift_row(shift, label, predict(sample.model, words).classes, positive, before)
+    spec = sample.model.input
+    bits = unpack(sample.model.encode(columns), spec.n_bits)
     feature_of = np.array([spec.feature_of(i) for i in range(spec.n_bits)])
     worst: ShiftRow | None = None
     every = bits.copy()
@@ -75,10 +75,10 @@ def cheap_rows(held: HeldOut, seed: int) -> Iterator[ShiftRow]:
         places = np.flatnonzero(feature_of == name)
         order = _within_classes(label, np.random.default_rng((seed, number)))
         every[:, places] = bits[order[:, None], places]
-        one = bits.copy()
-        one[:, places] = every[:, places]
+        changed = bits.copy()
+        changed[:, places] = every[:, places]
         row = shift_row(
-            f"{name} permuted within a class", label, _classes(held, one), positive, before
+            f"{name} permuted within a class", label, _classes(sample, changed), positive, before
         )
         if worst is None or (row.accuracy or 0) < (worst.accuracy or 0):
             worst = row
@@ -86,11 +86,11 @@ def cheap_rows(held: HeldOut, seed: int) -> Iterator[ShiftRow]:
         yield worst
     if len(names) > 1:
         shift = "every column permuted within a class"
-        yield shift_row(shift, label, _classes(held, every), positive, before)
+        yield shift_row(shift, label, _classes(sample, every), positive, before)
 
 
-def _classes(held: HeldOut, bits: Bits) -> NDArray[np.int64]:
-    return predict(held.model, pack(bits)).classes.astype(np.int64)
+def _classes(sample: HeldOut, bits: Bits) -> NDArray[np.int64]:
+    return predict(sample.model, pack(bits)).classes.astype(np.int64)
 
 
 def _within_classes(label: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
@@ -119,12 +119,12 @@ class Shifts(EvaluationPlugin):
                "'each' for each of them in turn", ""),
     )  # fmt: skip
 
-    def figures(self, held: HeldOut, seed: int) -> Mapping[str, Any]:
+    def figures(self, sample: HeldOut, seed: int) -> Mapping[str, Any]:
         """Compute the cheap rows, on the test rows."""
-        return _figures(held, list(cheap_rows(held, seed))) if len(held.rows) else {}
+        return _figures(sample, list(cheap_rows(sample, seed))) if len(sample.rows) else {}
 
-    def asked(
-        self, held: HeldOut, options: Options, source: Path, data: Path | None
+    def requested_figures(
+        self, sample: HeldOut, options: Options, source: Path, data: Path | None
     ) -> Mapping[str, Any]:
         """Compute the cheap rows and the requested ones.
 
@@ -138,30 +138,30 @@ class Shifts(EvaluationPlugin):
         from n3ic.studies.robustness.retrained import by_time, recipe_of, seed_of, without_category
 
         further = ("capture", "other-rows", "exchange", "time-order", "leave-out")
-        wanted = [n for n in further if options[n]]
-        if wanted and not options["shift"]:
-            raise UsageError(f"--{wanted[0]}: expected beside --shift")
+        requested = [n for n in further if options[n]]
+        if requested and not options["shift"]:
+            raise UsageError(f"--{requested[0]}: expected beside --shift")
         if not options["shift"]:
             return {}
-        classes = len(held.model.classes)
-        seed = seed_of(held.model)
-        rows = [*cheap_rows(held, seed)]
+        classes = len(sample.model.classes)
+        seed = seed_of(sample.model)
+        rows = [*cheap_rows(sample, seed)]
         if options["exchange"]:
-            rows += exchanged_rows(held, str(options["exchange"]), seed)
+            rows += exchanged_rows(sample, str(options["exchange"]), seed)
         if options["capture"]:
-            rows += capture_rows(held.model, Path(str(options["capture"])), held.positive)
+            rows += capture_rows(sample.model, Path(str(options["capture"])), sample.positive)
         if options["other-rows"]:
-            rows += rows_of(held, Path(str(options["other-rows"])))
+            rows += rows_of(sample, Path(str(options["other-rows"])))
         if options["time-order"]:
-            rows += by_time(held, recipe_of(source, classes))
+            rows += by_time(sample, recipe_of(source, classes))
         if options["leave-out"]:
             recipe = recipe_of(source, classes)
-            rows += without_category(held, recipe, str(options["leave-out"]))
-        return _figures(held, rows)
+            rows += without_category(sample, recipe, str(options["leave-out"]))
+        return _figures(sample, rows)
 
     def tables(self, figures: Mapping[str, Any]) -> Sequence[TextTable]:
         """A table with a row for each shift."""
-        found = from_plain(ShiftFigures, figures)
+        shift_figures = from_plain(ShiftFigures, figures)
         head = ("shift", "rows", "accuracy", "found", "false alarms", "called so", "same verdict")
         rows = tuple(
             (
@@ -169,17 +169,17 @@ class Shifts(EvaluationPlugin):
                 f"{of.rows:,}",
                 *map(percent, (of.accuracy, of.found, of.false_alarms, of.called, of.same)),
             )
-            for of in found.rows
+            for of in shift_figures.rows
         )
-        stay = len(found.unscaled)
-        kept = f"; {stay} columns of mixed units stay as they are" if stay else ""
-        return (TextTable(f"At another site{kept}", head, rows),)
+        stay = len(shift_figures.unscaled)
+        remark = f"; {stay} columns of mixed units stay as they are" if stay else ""
+        return (TextTable(f"At another site{remark}", head, rows),)
 
 
-def _figures(held: HeldOut, rows: Sequence[ShiftRow]) -> dict[str, Any]:
-    names = held.model.input.features
-    scaled_ones = tuple(sorted(powers(held.table, names)))
-    return asdict(ShiftFigures(tuple(rows), scaled_ones, tuple(mixed(held.table, names))))
+def _figures(sample: HeldOut, rows: Sequence[ShiftRow]) -> dict[str, Any]:
+    names = sample.model.input.features
+    scaled_ones = tuple(sorted(powers(sample.table, names)))
+    return asdict(ShiftFigures(tuple(rows), scaled_ones, tuple(mixed(sample.table, names))))
 
 
 EVALUATION = Shifts()

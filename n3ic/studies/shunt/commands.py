@@ -94,13 +94,13 @@ def shunt(
         studies = study_shunting(
             model, data, dataset=dataset, task=task, aim=aim, other_rows=other_rows
         )
-    found = ShuntStudies(str(model), studies)
-    show_result(found, json=json)
+    result = ShuntStudies(str(model), studies)
+    show_result(result, json=json)
     if not json and any(study.chosen is None for study in studies.values()):
         print_result(
             "choose a threshold with --accuracy, --host-load or --margin, and keep it with --write"
         )
-    for path in write_result(found, csv, plot, kind=".csv"):
+    for path in write_result(result, csv, plot, kind=".csv"):
         print_note(f"wrote {path}")
     if write is not None:
         _write(studies, write, replace)
@@ -109,14 +109,14 @@ def shunt(
 def _write(studies: Mapping[str, ShuntStudy], path: Path, replace: bool) -> None:
     from n3ic.studies.shunt.files import write_models
 
-    there = path.exists()
+    exists = path.exists()
     write_models(studies, path, replace=replace)
     chosen = ", ".join(
         (f"{name}: " if name else "")
         + (f"margins below {study.chosen} are shunted" if study.chosen else "nothing is shunted")
         for name, study in studies.items()
     )
-    print_note(f"{'replaced' if there else 'wrote'} {path}: {chosen}")
+    print_note(f"{'replaced' if exists else 'wrote'} {path}: {chosen}")
 
 
 STUDY = Study(register)

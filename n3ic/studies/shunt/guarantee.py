@@ -62,7 +62,9 @@ def at_least(hits: ArrayLike, rows: ArrayLike, confidence: float) -> NDArray[np.
     return share_interval(hits, rows, 2 * confidence - 1)[0]
 
 
-def first_threshold(margins: NDArray[np.int32], rows: int, wanted: float, confidence: float) -> int:
+def first_threshold(
+    margins: NDArray[np.int32], rows: int, accuracy: float, confidence: float
+) -> int:
     """Return the threshold that is tested first: the highest with enough rows to pass.
 
     The rows are enough if a network with half of the allowed errors passes nine times in ten; half
@@ -72,13 +74,13 @@ def first_threshold(margins: NDArray[np.int32], rows: int, wanted: float, confid
     Args:
         margins: margins of rows that the tests do not use, int32 of shape ``(others,)``, not empty.
         rows: number of rows in the tests.
-        wanted: the promised accuracy.
+        accuracy: the promised accuracy.
         confidence: probability that the promise holds.
     """
     from scipy.stats import binom
 
-    errors = binom.ppf(1 - confidence, _ROWS, 1 - wanted) - 1  # the most errors that pass
-    able = _ROWS[binom.cdf(errors, _ROWS, (1 - wanted) / 2) >= _POWER]
+    errors = binom.ppf(1 - confidence, _ROWS, 1 - accuracy) - 1  # the most errors that pass
+    able = _ROWS[binom.cdf(errors, _ROWS, (1 - accuracy) / 2) >= _POWER]
     share = min(able[0] / max(rows, 1) if len(able) else 1.0, 0.5)
     return int(np.sort(margins)[::-1][int(np.ceil(share * len(margins))) - 1])
 
@@ -86,27 +88,27 @@ def first_threshold(margins: NDArray[np.int32], rows: int, wanted: float, confid
 def threshold_for_accuracy(
     right: NDArray[np.bool_],
     margins: NDArray[np.int32],
-    wanted: float,
+    accuracy: float,
     confidence: float,
     first: int,
 ) -> int | None:
     """Return the lowest threshold whose decisions are right often enough, or None.
 
     With a probability of at least ``confidence``, the true accuracy of the card's decisions is at
-    least ``wanted``. This holds if the rows are drawn like later ones, and neither trained the
+    least ``accuracy``. This holds if the rows are drawn like later ones, and neither trained the
     network nor chose ``first``.
 
     Args:
         right: whether the network is right on each row, bool of shape ``(rows,)``.
         margins: the network's margins, int32 of shape ``(rows,)``.
-        wanted: least accuracy of the card's decisions.
+        accuracy: least accuracy of the card's decisions.
         confidence: probability that the promise holds, from 0.5 to 1.
         first: the threshold that is tested first; lower ones follow.
     """
     # All thresholds between two adjacent margins decide the same rows.
     order = np.unique(np.append(margins[margins <= first], [0, first]))[::-1]
     decided, correct = (_at_or_above(m, order) for m in (margins, margins[right]))
-    passed = (at_least(correct, decided, confidence) >= wanted) & (decided > 0)
+    passed = (at_least(correct, decided, confidence) >= accuracy) & (decided > 0)
     count = len(passed) if passed.all() else int(np.argmin(passed))
     return int(order[count - 1]) if count else None
 

@@ -46,12 +46,12 @@ def shunting_figure(points: Sequence[ShuntPoint], rows: str, chosen: int | None 
     )  # fmt: skip
     least = []
     for name, label, number in _SHOWN:
-        found = [(100 * p.share, getattr(p, name)) for p in points]
-        known = [(x, 100 * y) for x, y in found if y is not None]
+        pairs = [(100 * p.share, getattr(p, name)) for p in points]
+        known = [(x, 100 * y) for x, y in pairs if y is not None]
         if known:
             x, y = zip(*known, strict=True)
-            few: dict[str, Any] = {"markevery": max(1, len(x) // 12), "markersize": 5.0}
-            axes.plot(x, y, **look(number).curve, **few, label=label)
+            sparse_marks: dict[str, Any] = {"markevery": max(1, len(x) // 12), "markersize": 5.0}
+            axes.plot(x, y, **look(number).curve, **sparse_marks, label=label)
             least.append(min(y))
     point = next((p for p in points if p.threshold == chosen), None)
     if point is not None:

@@ -57,8 +57,8 @@ class ThresholdObjective:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        given = [v for v in (self.accuracy, self.host_load, self.margin) if v is not None]
-        if len(given) > 1:
+        objectives = [v for v in (self.accuracy, self.host_load, self.margin) if v is not None]
+        if len(objectives) > 1:
             raise UsageError("give an accuracy, a host load or a margin, but only one of them")
         for name, value in (("accuracy", self.accuracy), ("host load", self.host_load)):
             if value is not None and not 0 <= value <= 1:
@@ -139,8 +139,8 @@ class ShuntStudy(StudyResult):
 
     def records(self) -> list[dict[str, object]]:
         """Every threshold on validation rows, then on test rows."""
-        both = (("validation", self.validation), ("test", self.test))
-        return [{"rows": rows, **asdict(point)} for rows, points in both for point in points]
+        parts = (("validation", self.validation), ("test", self.test))
+        return [{"rows": rows, **asdict(point)} for rows, points in parts for point in points]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -186,9 +186,9 @@ class ShuntStudies(StudyResult):
             return (_overview(self.source, studies),)
         out = []
         for name, study in studies.items():
-            first, *others = study.tables
+            first, *further = study.tables
             where = f"{self.source}{f' ({name})' if name else ''}"
-            out += [replace(first, title=f"{where}: {first.title}"), *others]
+            out += [replace(first, title=f"{where}: {first.title}"), *further]
         return tuple(out)
 
     def figure(self) -> Figure | None:

@@ -76,11 +76,11 @@ def study_shunting(
             known = ", ".join(name for name in flows if name) or "a single one"
             raise UsageError(f"{model}: no network {task!r}; it holds {known}")
         flows = {task: flows[task]}
-    others = labelled_flows(model, other_rows, dataset) if other_rows is not None else {}
+    other_flows = labelled_flows(model, other_rows, dataset) if other_rows is not None else {}
     where = "" if other_rows is None else Path(other_rows).name
     return {
-        name: _study(found, aim or ThresholdObjective(), name, others.get(name), where)
-        for name, found in flows.items()
+        name: _study(network_flows, aim or ThresholdObjective(), name, other_flows.get(name), where)
+        for name, network_flows in flows.items()
     }
 
 
@@ -88,7 +88,7 @@ def _study(
     flows: LabelledFlows,
     aim: ThresholdObjective,
     task: str,
-    others: LabelledFlows | None,
+    other_flows: LabelledFlows | None,
     where: str,
 ) -> ShuntStudy:
     from n3ic.training.input_bits import boosted_trees, fault_of
@@ -104,21 +104,21 @@ def _study(
     parts = split(table, protocol, seed)
     columns = Recipe("host", "what a host gets of a flow", columns=flows.columns)
     names = candidates(table, columns)
-    known, held = (
+    known, unseen_rows = (
         ({n: table.features[n][rows] for n in names}, flows.label[rows])
         for rows in (parts.train, parts.validation)
     )
-    trees = boosted_trees(*known, held=held, seed=seed)
+    trees = boosted_trees(*known, held=unseen_rows, seed=seed)
     if fault_of(trees):
         warnings.warn(fault_of(trees), N3icWarning, stacklevel=2)
     columns_of = np.clip(table.matrix(names), 0, UINT32_MAX)
 
     def stages(index: NDArray[np.int64]) -> TwoStageRows:
         rows = table.rows(index)
-        found = predict(model, model.encode(rows.features))
+        inference = predict(model, model.encode(rows.features))
         host = trees.predict(columns_of[index]).astype(np.int64)
         unseen = ~seen_in_training(table, parts.train, index)
-        return TwoStageRows(flows.label[index], found.classes, found.margins, host, unseen)
+        return TwoStageRows(flows.label[index], inference.classes, inference.margins, host, unseen)
 
     validation, test = stages(parts.validation), stages(parts.test)
     thresholds = thresholds_of(validation.margins)
@@ -137,8 +137,8 @@ def _study(
             *_claims("validation", validation, chosen),
             *_claims("test", test, chosen),
         ]
-        if others is not None:
-            claims += _claims(where, _other_rows(flows, parts.train, others), chosen)
+        if other_flows is not None:
+            claims += _claims(where, _other_rows(flows, parts.train, other_flows), chosen)
     return ShuntStudy(
         model,
         aim,
@@ -166,28 +166,28 @@ def _claims(name: str, rows: TwoStageRows, threshold: int) -> tuple[ClaimRow, Cl
 
 
 def _other_rows(
-    flows: LabelledFlows, train: NDArray[np.int64], others: LabelledFlows
+    flows: LabelledFlows, train: NDArray[np.int64], other_flows: LabelledFlows
 ) -> TwoStageRows:
     """Return rows of other files; the second stage is not run, and the card's classes stand in."""
-    table = others.table
-    found = predict(others.model, others.model.encode(table.features))
+    table = other_flows.table
+    inference = predict(other_flows.model, other_flows.model.encode(table.features))
     index = np.arange(len(table), dtype=np.int64)
-    both = _joined(flows.table.rows(train), table)
+    joined = _joined(flows.table.rows(train), table)
     known = np.arange(len(train), dtype=np.int64)
-    unseen = ~seen_in_training(both, known, len(train) + index)
-    classes = found.classes.astype(np.int64)
-    return TwoStageRows(others.label, classes, found.margins, classes, unseen)
+    unseen = ~seen_in_training(joined, known, len(train) + index)
+    classes = inference.classes.astype(np.int64)
+    return TwoStageRows(other_flows.label, classes, inference.margins, classes, unseen)
 
 
-def _joined(one: FlowTable, other: FlowTable) -> FlowTable:
+def _joined(table: FlowTable, other: FlowTable) -> FlowTable:
     """Concatenate two tables' rows over their shared features, to look for duplicates."""
-    shared = [f for f in one.catalogue if f.name in one.features and f.name in other.features]
+    shared = [f for f in table.catalogue if f.name in table.features and f.name in other.features]
     features = {
-        f.name: np.concatenate([one.features[f.name], other.features[f.name]]) for f in shared
+        f.name: np.concatenate([table.features[f.name], other.features[f.name]]) for f in shared
     }
-    label = np.zeros(len(one) + len(other), dtype=np.int64)
+    label = np.zeros(len(table) + len(other), dtype=np.int64)
     return FlowTable(
-        one.name, features, tuple(shared), label, one.classes, one.synthetic, one.sha256
+        table.name, features, tuple(shared), label, table.classes, table.synthetic, table.sha256
     )
 
 
@@ -203,21 +203,21 @@ def _with_threshold(
 
 
 def _chosen(
-    flows: LabelledFlows, parts: Split, held: TwoStageRows, aim: ThresholdObjective, task: str
+    flows: LabelledFlows, parts: Split, rows: TwoStageRows, aim: ThresholdObjective, task: str
 ) -> int | None:
     if aim.margin is not None:
         return aim.margin
     if aim.host_load is not None:
-        return threshold_for_load(held.margins, aim.host_load, aim.confidence)
+        return threshold_for_load(rows.margins, aim.host_load, aim.confidence)
     if aim.accuracy is None:
         return None
     # Rows that duplicate a training row would only test what the network memorized.
-    right, margins = (held.card == held.label)[held.unseen], held.margins[held.unseen]
+    right, margins = (rows.card == rows.label)[rows.unseen], rows.margins[rows.unseen]
     first = first_threshold(
         _other_margins(flows, parts.train), len(margins), aim.accuracy, aim.confidence
     )
-    found = threshold_for_accuracy(right, margins, aim.accuracy, aim.confidence, first)
-    if found is None:
+    threshold = threshold_for_accuracy(right, margins, aim.accuracy, aim.confidence, first)
+    if threshold is None:
         tested = claim_row("", right, margins, first)
         bound = float(at_least(tested.right, tested.decided, aim.confidence))
         raise UsageError(
@@ -225,7 +225,7 @@ def _chosen(
             f"margin of {first}, {tested.decided:,} decided validation rows that duplicate no "
             f"training row show {percent(bound)} at least; ask for less, or give more flows"
         )
-    return found
+    return threshold
 
 
 def _other_margins(flows: LabelledFlows, train: NDArray[np.int64]) -> NDArray[np.int32]:

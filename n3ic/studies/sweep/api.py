@@ -88,7 +88,7 @@ def sweep(
     from n3ic.usecases.request import TrainRequest
 
     own = {"label": label, "positive": positive}
-    given = {
+    arguments = {
         "use_case": OWN,
         **source_of(use_case),
         **({} if data is None else {"table" if isinstance(data, FlowTable) else "data": data}),
@@ -102,7 +102,7 @@ def sweep(
         "overrides": overrides,
         "options": {**(options or {}), **{n: v for n, v in own.items() if v is not None}},
     }
-    base = TrainRequest(**request_of(given, values))
-    tried = {name: tuple(several) for name, several in (axes or {}).items()}
-    request = SweepRequest(base, tried, target, target_options, out, replace)
+    base = TrainRequest(**request_of(arguments, values))
+    grid_axes = {name: tuple(several) for name, several in (axes or {}).items()}
+    request = SweepRequest(base, grid_axes, target, target_options, out, replace)
     return sweep_use_case(request, progress)

@@ -89,7 +89,7 @@ def sweep(
     recipes = _parts(recipe)
     if len(recipes) > 1:
         axes = {"recipe": recipes, **axes}
-    name, _, told = target.partition(":")
+    name, _, options_text = target.partition(":")
     base = TrainRequest(
         case or OWN,
         data=data,
@@ -103,11 +103,11 @@ def sweep(
         jobs=jobs,
         dask=dask,
     )
-    request = SweepRequest(base, axes, name, _options(told), out, replace)
+    request = SweepRequest(base, axes, name, _options(options_text), out, replace)
     with training_bar(quiet=json) as progress:
-        found = sweep_use_case(request, progress)
-    show_result(found, json=json, beside={"path": str(found.path)})
-    print_note(f"{found.path}: report.md, points.csv, front.png")
+        result = sweep_use_case(request, progress)
+    show_result(result, json=json, beside={"path": str(result.path)})
+    print_note(f"{result.path}: report.md, points.csv, front.png")
 
 
 def swept(typed: Mapping[str, OptionValue]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:

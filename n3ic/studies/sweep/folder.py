@@ -40,11 +40,11 @@ class SweepFolder:
 
     Attributes:
         path: the folder.
-        asked: the values that decide the sweep, as plain data.
+        request: the values that decide the sweep, as plain data.
     """
 
     path: Path
-    asked: Mapping[str, Any]
+    request: Mapping[str, Any]
 
     def find(self, digest: str) -> SeedFigures | None:
         """Return the figures of a training; None if it is not done, or if its file is damaged.
@@ -52,30 +52,32 @@ class SweepFolder:
         Args:
             digest: digest of everything that decides the training.
         """
-        said = _read(self._point(digest))
+        record = _read(self._point(digest))
         # The digest is inside as well, so a file that was renamed is not taken for another
         # training.
-        if not isinstance(said, dict) or said.pop("digest", None) != digest:
+        if not isinstance(record, dict) or record.pop("digest", None) != digest:
             return None
         try:
-            beside = {name: (size, share) for name, (size, share) in said["beside"].items()}
-            found = SeedFigures(**{**said, "shape": tuple(said["shape"]), "beside": beside})
+            beside = {name: (size, share) for name, (size, share) in record["beside"].items()}
+            figures = SeedFigures(**{**record, "shape": tuple(record["shape"]), "beside": beside})
         except (TypeError, KeyError, ValueError, AttributeError):
             return None
-        shown = [number for both in found.beside.values() for number in both]
-        numbers = (*found.shape, *found.memory.values()) if _is_sizes(found.memory) else (None,)
-        right = all(isinstance(getattr(found, n), kinds) for n, kinds in _KINDS.items())
+        numbers_beside = [number for pair in figures.beside.values() for number in pair]
+        numbers = (
+            (*figures.shape, *figures.memory.values()) if _is_sizes(figures.memory) else (None,)
+        )
+        right = all(isinstance(getattr(figures, n), kinds) for n, kinds in _KINDS.items())
         # A damaged file is trained again: its figures would otherwise end up in the tables.
-        right = right and all(isinstance(n, int | float) for n in shown)
-        return found if right and all(type(n) is int for n in numbers) else None
+        right = right and all(isinstance(n, int | float) for n in numbers_beside)
+        return figures if right and all(type(n) is int for n in numbers) else None
 
-    def keep(self, digest: str, found: SeedFigures) -> None:
+    def write(self, digest: str, figures: SeedFigures) -> None:
         """Write the figures of a training atomically."""
         # The request is written with the first result, so a sweep that fails at once leaves no
         # folder.
         if not (self.path / SWEEP).exists():
-            write_atomic(self.path / SWEEP, json_text(dict(self.asked)))
-        write_atomic(self._point(digest), json_text({"digest": digest, **asdict(found)}))
+            write_atomic(self.path / SWEEP, json_text(dict(self.request)))
+        write_atomic(self._point(digest), json_text({"digest": digest, **asdict(figures)}))
 
     def _point(self, digest: str) -> Path:
         return self.path / f"point-{digest}.json"
@@ -83,7 +85,7 @@ class SweepFolder:
 
 @contextmanager
 def sweep_folder(
-    path: Path, asked: Mapping[str, Any], replace: bool, note: Callable[[str], object]
+    path: Path, request: Mapping[str, Any], replace: bool, note: Callable[[str], object]
 ) -> Iterator[SweepFolder]:
     """Open the folder of a sweep, which one process at a time may use.
 
@@ -91,7 +93,7 @@ def sweep_folder(
 
     Args:
         path: the folder, made if missing.
-        asked: the values that decide the sweep, as plain data.
+        request: the values that decide the sweep, as plain data.
         replace: whether the results of another sweep may be removed.
         note: called with how to resume if the block fails.
 
@@ -99,13 +101,13 @@ def sweep_folder(
         UsageError: the folder holds another sweep or other files, or another process uses it.
     """
     # Through JSON and back, because the stored request has lists where this one has tuples.
-    full = {"format": FORMAT, "version": VERSION, **json.loads(json.dumps(asked))}
+    full = {"format": FORMAT, "version": VERSION, **json.loads(json.dumps(request))}
     with parents_of(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with reserved_folder(path, _OWN) as place:
-            if (place / SWEEP).exists() and (said := _difference(place / SWEEP, full)):
+            if (place / SWEEP).exists() and (difference := _difference(place / SWEEP, full)):
                 if not replace:
-                    raise UsageError(f"{path} {said}: name another folder, or add --replace")
+                    raise UsageError(f"{path} {difference}: name another folder, or add --replace")
                 # reserved_folder() has checked that the folder holds nothing but files of a sweep.
                 for old in list(place.iterdir()):
                     old.unlink()
@@ -113,15 +115,17 @@ def sweep_folder(
                 yield SweepFolder(place, full)
 
 
-def _difference(path: Path, asked: Mapping[str, Any]) -> str:
+def _difference(path: Path, request: Mapping[str, Any]) -> str:
     """Describe how the sweep in a folder differs from the request; empty if it does not."""
-    said = _read(path)
-    if not isinstance(said, dict) or said.get("format") != FORMAT:
+    record = _read(path)
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
         return f"holds a damaged {SWEEP}"
-    names = [*asked, *sorted(set(said) - set(asked))]
-    differ = [n for n in names if said.get(n) != asked.get(n)]
-    shown = (f"{n} {_short(said.get(n))} there, {_short(asked.get(n))} asked for" for n in differ)
-    return f"holds another sweep ({'; '.join(shown)})" if differ else ""
+    names = [*request, *sorted(set(record) - set(request))]
+    differ = [n for n in names if record.get(n) != request.get(n)]
+    differences = (
+        f"{n} {_short(record.get(n))} there, {_short(request.get(n))} asked for" for n in differ
+    )
+    return f"holds another sweep ({'; '.join(differences)})" if differ else ""
 
 
 def _short(value: Any) -> str:
@@ -139,5 +143,5 @@ def _read(path: Path) -> Any:
         return None
 
 
-def _is_sizes(said: object) -> bool:
-    return isinstance(said, dict) and all(isinstance(name, str) for name in said)
+def _is_sizes(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(name, str) for name in value)

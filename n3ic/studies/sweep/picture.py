@@ -25,7 +25,10 @@ _NARROW = 4  # ratio of the largest to the smallest size below which the axis is
 
 @styled
 def front_figure(
-    subject: str, costs: Sequence[str], sizes: Sequence[SizePoint], others: Sequence[SizePoint]
+    subject: str,
+    costs: Sequence[str],
+    sizes: Sequence[SizePoint],
+    other_families: Sequence[SizePoint],
 ) -> Figure:
     """Draw the accuracy on validation rows against each known cost, with its Pareto front.
 
@@ -33,15 +36,15 @@ def front_figure(
         subject: the sweep in words.
         costs: names of the costs.
         sizes: the sweep's points.
-        others: points of other families, which have bytes alone.
+        other_families: points of other families, which have bytes alone.
     """
     figure = new_page(4.6 * len(costs) + 0.6, 4.8)
     grid = figure.subplots(1, len(costs), squeeze=False, sharey=True)
     for axes, cost in zip(grid[0], costs, strict=True):
-        order = [p.series for p in (*sizes, *others)]
+        order = [p.series for p in (*sizes, *other_families)]
         draw_accuracy(axes, sizes, cost, front=True, order=order)
-        if cost == "bytes" and others:
-            draw_accuracy(axes, others, cost, order=order)
+        if cost == "bytes" and other_families:
+            draw_accuracy(axes, other_families, cost, order=order)
         axes.set_xlabel(_AXES[cost])
         every = [p.size[cost] for p in sizes if cost in p.size]
         if max(every) < _NARROW * min(every):  # a logarithmic axis would have hardly a tick

@@ -71,7 +71,7 @@ class SweepRequest:
             raise UsageError(f"{count:,} networks; expected at most {MOST_POINTS:,}")
 
     @property
-    def told(self) -> Mapping[str, OptionValue]:
+    def target_values(self) -> Mapping[str, OptionValue]:
         """Options of the target that differ from its defaults."""
         if self.target_options is not None:
             return self.target_options
@@ -80,11 +80,11 @@ class SweepRequest:
     @property
     def grid(self) -> Mapping[str, tuple[Any, ...]]:
         """Axes of the sweep, including the default one."""
-        given = {*self.axes, *self.base.overrides}
+        fixed = {*self.axes, *self.base.overrides}
         # Budgets are the default only where the caller has chosen neither a size nor another axis.
         several = any(len(values) > 1 for values in self.axes.values())
         chosen = isinstance(self.base.recipe, Recipe) or self.base.budget_bytes is not None
-        if several or chosen or not given.isdisjoint((*SIZES, "family")):
+        if several or chosen or not fixed.isdisjoint((*SIZES, "family")):
             return self.axes
         return {"budget_bytes": BUDGETS, **self.axes}
 
@@ -118,13 +118,13 @@ def places_text(values: Mapping[str, Any]) -> str:
 
 
 def sweep_networks(
-    request: SweepRequest, given: TrainingData
+    request: SweepRequest, data: TrainingData
 ) -> tuple[list[SweepNetwork], list[str]]:
     """Return the different networks of a sweep, and why others are impossible.
 
     Args:
         request: the sweep.
-        given: training data of the use case.
+        data: training data of the use case.
 
     Returns:
         The networks, and a line about each impossible combination.
@@ -132,12 +132,12 @@ def sweep_networks(
     Raises:
         UsageError: no combination is possible.
     """
-    found: list[SweepNetwork] = []
+    networks: list[SweepNetwork] = []
     refused: list[str] = []
     names = tuple(request.grid)
     for places in product(*request.grid.values()):
         values = dict(zip(names, places, strict=True))
-        one = replace(
+        variant = replace(
             request.base,
             **{n: values[n] for n in _REQUEST_AXES if n in values},
             overrides={
@@ -146,19 +146,21 @@ def sweep_networks(
             },
         )
         try:
-            recipe = one.chosen_recipe(given.case, given.n_classes)
-            rivals = one.rivals(given.case, given.n_classes)
+            recipe = variant.chosen_recipe(data.case, data.n_classes)
+            rivals = variant.rivals(data.case, data.n_classes)
         except UsageError as error:
             # A grid may hold impossible combinations; the others are still worth training.
             refused.append(f"left out {places_text(values)}: {error}")
             continue
-        if any((recipe, one.budget_bytes) == (other.recipe, other.budget) for other in found):
+        if any(
+            (recipe, variant.budget_bytes) == (other.recipe, other.budget) for other in networks
+        ):
             continue  # training it twice would give the same figures
         words = command_words(
-            one, given.case, recipe, given.options, given.protocols[0], given.n_classes
+            variant, data.case, recipe, data.options, data.protocols[0], data.n_classes
         )
         command = None if words is None else tuple(words)
-        found.append(SweepNetwork(values, recipe, command, one.budget_bytes, rivals))
-    if not found:
+        networks.append(SweepNetwork(values, recipe, command, variant.budget_bytes, rivals))
+    if not networks:
         raise UsageError(f"none of these networks is possible; {refused[0]}")
-    return found, refused
+    return networks, refused

@@ -160,10 +160,10 @@ class Sweep(StudyResult):
         names = list(dict.fromkeys(name for p in self.points for name in p.beside))
         rows = []
         for i, point in enumerate(self.points, 1):
-            found = (point.beside.get(name) for name in names)
+            families = (point.beside.get(name) for name in names)
             cells = (
                 f"{p.size['bytes']:,.0f} B: {spread_text(p.accuracies)}" if p else "-"
-                for p in found
+                for p in families
             )
             rows.append((str(i), point.varied, *cells))
         title = "Beside them, within the same budgets, on validation rows (%)"
@@ -230,9 +230,9 @@ class Sweep(StudyResult):
         """Accuracy on validation rows against each known cost."""
         from n3ic.studies.sweep.picture import front_figure
 
-        others = [p for point in self.points for p in point.beside.values()]
+        other_families = [p for point in self.points for p in point.beside.values()]
         costs = [cost for cost, front in self.fronts.items() if front]
-        return front_figure(self.subject, costs, self.sizes(), others)
+        return front_figure(self.subject, costs, self.sizes(), other_families)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; figures on test rows only for points on fronts."""
@@ -273,9 +273,9 @@ class Sweep(StudyResult):
             "front": " ".join(plain["front"]),
             "seeds": len(point.validation),
             **{
-                f"{rows}_{what}": (plain[rows] or {}).get(what)
+                f"{rows}_{statistic}": (plain[rows] or {}).get(statistic)
                 for rows in ("validation", "test")
-                for what in ("mean", "std")
+                for statistic in ("mean", "std")
             },
             "command": point.command_text,
         }
@@ -283,8 +283,8 @@ class Sweep(StudyResult):
 
 def spread_text(shares: Sequence[float]) -> str:
     """Format the mean and, for several seeds, the deviation in per cent."""
-    found = _spread(shares)
-    return f"{100 * found['mean']:.2f}" + f" +- {100 * found['std']:.2f}" * (len(shares) > 1)
+    spread = _spread(shares)
+    return f"{100 * spread['mean']:.2f}" + f" +- {100 * spread['std']:.2f}" * (len(shares) > 1)
 
 
 def _spread(shares: Sequence[float]) -> dict[str, Any]:
@@ -294,18 +294,18 @@ def _spread(shares: Sequence[float]) -> dict[str, Any]:
 
 
 def points_of(
-    done: Sequence[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]],
+    trained: Sequence[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]],
 ) -> tuple[SweepPoint, ...]:
     """Make points in the order of their bytes.
 
     Args:
-        done: networks, and figures of their trainings by task.
+        trained: networks, and figures of their trainings by task.
     """
-    first = done[0][0].values
-    differ = [n for n in first if any(asked.values[n] != first[n] for asked, _ in done)]
-    found = []
-    for asked, runs in done:
-        varied = places_text({n: asked.values[n] for n in differ or first}) or "as asked"
-        series = places_text({n: asked.values[n] for n in differ if n not in SIZES})
-        found.append(SweepPoint(asked.values, varied, series, asked.command, runs))
-    return tuple(sorted(found, key=lambda p: p.costs["bytes"]))
+    first = trained[0][0].values
+    differ = [n for n in first if any(network.values[n] != first[n] for network, _ in trained)]
+    points = []
+    for network, runs in trained:
+        varied = places_text({n: network.values[n] for n in differ or first}) or "as asked"
+        series = places_text({n: network.values[n] for n in differ if n not in SIZES})
+        points.append(SweepPoint(network.values, varied, series, network.command, runs))
+    return tuple(sorted(points, key=lambda p: p.costs["bytes"]))

@@ -49,34 +49,37 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
     """
     progress = progress or TrainingProgress()
     base, tool = request.base, exporter(request.target)
-    options = tool.parse_options(request.told)
+    options = tool.parse_options(request.target_values)
     # The base class estimates nothing, and without estimates there is no front to find.
     if type(tool).estimate is Exporter.estimate:
         raise UsageError(f"target {tool.name} cannot estimate a model before its export")
-    given = read_training_data(base, progress)
-    asked, left_out = sweep_networks(request, given)
-    out = Path(request.out or Path("sweeps") / path_component(given.case.name))
-    identity = _identity(request, given, options)
+    data = read_training_data(base, progress)
+    networks, left_out = sweep_networks(request, data)
+    out = Path(request.out or Path("sweeps") / path_component(data.case.name))
+    identity = _identity(request, data, options)
     seeds = range(base.seed, base.seed + base.seeds)
     with sweep_folder(out, identity, request.replace, progress.note) as folder:
         trainings = {
-            (i, task, seed): replace(one, seed=seed, with_baselines=False)
-            for i, network in enumerate(asked)
-            for task, one in given.experiments(
+            (i, task, seed): replace(experiment, seed=seed, with_baselines=False)
+            for i, network in enumerate(networks)
+            for task, experiment in data.experiments(
                 network.recipe, network.budget, network.rivals
             ).items()
             for seed in seeds
         }
         digests = {
-            key: experiment_digest(one, rows=identity["data"][key[1]])
-            for key, one in trainings.items()
+            key: experiment_digest(experiment, rows=identity["data"][key[1]])
+            for key, experiment in trainings.items()
         }
         # By digest: networks that share a task, a recipe and a seed are trained once.
-        calls = {digests[key]: (one, tool.name, request.told) for key, one in trainings.items()}
-        found = _measured(calls, folder, progress, base.jobs, base.dask)
-        done: list[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]] = []
-        for i, network in enumerate(asked):
-            every = {task: [found[digests[i, task, s]] for s in seeds] for task in given.tasks}
+        calls = {
+            digests[key]: (experiment, tool.name, request.target_values)
+            for key, experiment in trainings.items()
+        }
+        figures = _measured(calls, folder, progress, base.jobs, base.dask)
+        trained: list[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]] = []
+        for i, network in enumerate(networks):
+            every = {task: [figures[digests[i, task, s]] for s in seeds] for task in data.tasks}
             why = [f for runs in every.values() for f in runs if isinstance(f, str)]
             if why:
                 # One refused training makes the point incomparable, so the whole network is left
@@ -84,39 +87,39 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
                 left_out.append(f"left out {places_text(network.values)}: {why[0]}")
                 continue
             runs = {t: tuple(f for f in e if isinstance(f, SeedFigures)) for t, e in every.items()}
-            done.append((network, runs))
+            trained.append((network, runs))
         for line in left_out:
             progress.note(line)
-        if not done:
+        if not trained:
             raise UsageError(f"none of these networks can be trained; {left_out[-1]}")
         title = (
-            f"{given.case.name}, {given.protocols[0]} split of {len(given.table):,} rows "
-            f"({given.table.name}), {base.seeds} seed{'s' if base.seeds > 1 else ''}"
+            f"{data.case.name}, {data.protocols[0]} split of {len(data.table):,} rows "
+            f"({data.table.name}), {base.seeds} seed{'s' if base.seeds > 1 else ''}"
         )
-        by = (f"target {tool.name}", places_text(request.told), tool.device.name)
+        by = (f"target {tool.name}", places_text(request.target_values), tool.device.name)
         source = ", ".join(filter(None, by))
-        sweep = Sweep(out, title, points_of(done), source, tuple(left_out))
+        sweep = Sweep(out, title, points_of(trained), source, tuple(left_out))
         progress.stage("drawing")
         write_result(sweep, out / POINTS)
         write_result(sweep, out / PAGE, out / PICTURE)
     return sweep
 
 
-def _identity(request: SweepRequest, given: TrainingData, options: Options) -> dict[str, Any]:
+def _identity(request: SweepRequest, data: TrainingData, options: Options) -> dict[str, Any]:
     """Return the values that decide a sweep, as plain data; paths do not decide it."""
     base = request.base
     recipe = base.recipe.to_dict() if isinstance(base.recipe, Recipe) else base.recipe
     return {
         "tool": f"n3ic {__version__}",
-        "use case": given.case.name,
+        "use case": data.case.name,
         # The rows count, not their path: a file that was moved resumes, one that was edited does
         # not.
-        "data": {task: table_digest(rows) for task, rows in given.tasks.items()},
+        "data": {task: table_digest(rows) for task, rows in data.tasks.items()},
         "recipe": recipe,
-        "protocol": given.protocols[0],
+        "protocol": data.protocols[0],
         "seed": base.seed,
         "seeds": base.seeds,
-        "options": dict(given.options),
+        "options": dict(data.options),
         "budget": base.budget_bytes,
         "fixed": dict(base.overrides),
         "swept": {name: list(values) for name, values in request.grid.items()},
@@ -145,24 +148,24 @@ def _measured(
         Figures by digest, or the reason why a training is impossible.
     """
     before = {digest: folder.find(digest) for digest in calls}
-    found: dict[str, SeedFigures | str] = {
+    figures_of: dict[str, SeedFigures | str] = {
         digest: f for digest, f in before.items() if f is not None
     }
-    if found:
-        progress.note(f"{len(found)} of {len(calls)} networks were trained before; going on")
-    left = [digest for digest in calls if digest not in found]
+    if figures_of:
+        progress.note(f"{len(figures_of)} of {len(calls)} networks were trained before; going on")
+    left = [digest for digest in calls if digest not in figures_of]
     if left:
         progress.begin(f"training {len(left)} networks", len(left))
     for i, figures in (
         parallel_map(measure, [calls[d] for d in left], jobs=jobs, dask=dask) if left else ()
     ):
-        found[left[i]] = figures
+        figures_of[left[i]] = figures
         if isinstance(figures, SeedFigures):
             # Kept at once, so an interruption loses only the trainings under way.
-            folder.keep(left[i], figures)
-        one = calls[left[i]][0]
-        progress.task(f"{one.name}, seed {one.seed}")
-    return found
+            folder.write(left[i], figures)
+        experiment = calls[left[i]][0]
+        progress.task(f"{experiment.name}, seed {experiment.seed}")
+    return figures_of
 
 
 def measure(experiment: Experiment, target: str, options: Options) -> SeedFigures | str:

@@ -113,23 +113,27 @@ def _no_better(
     trees: HistGradientBoostingClassifier,
     matrix: NDArray[np.int64],
     label: NDArray[np.int64],
-    held: NDArray[np.int64],
+    validation_matrix: NDArray[np.int64],
     held_label: NDArray[np.int64],
 ) -> str:
     """A sentence if a simpler classifier is clearly better on validation rows; else empty."""
     from sklearn.tree import DecisionTreeClassifier
 
-    one = DecisionTreeClassifier(max_depth=_DEPTH, random_state=trees.random_state)
+    tree = DecisionTreeClassifier(max_depth=_DEPTH, random_state=trees.random_state)
     right = {
-        "boosted trees": trees.predict(held) == held_label,
-        f"one tree of depth {_DEPTH}": one.fit(matrix, label).predict(held) == held_label,
+        "boosted trees": trees.predict(validation_matrix) == held_label,
+        f"one tree of depth {_DEPTH}": tree.fit(matrix, label).predict(validation_matrix)
+        == held_label,
         "always saying the most frequent class": held_label == np.bincount(label).argmax(),
     }
-    mine, *smaller = right
+    own_name, *smaller = right
     for other in smaller:
-        if clearly_better(right[other], right[mine]):
-            share, more = (percent(float(right[name].mean())) for name in (mine, other))
-            return f"{mine} are right on {share} of the validation rows, {other} on {more}: {_THEY}"
+        if clearly_better(right[other], right[own_name]):
+            share, more = (percent(float(right[name].mean())) for name in (own_name, other))
+            return (
+                f"{own_name} are right on {share} of the validation rows, {other} on {more}: "
+                f"{_THEY}"
+            )
     return ""
 
 

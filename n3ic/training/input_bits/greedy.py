@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _BOOSTED, _TREE = 256, 128  # candidates of either kind
 _MOST_ROWS = 1 << 17  # sampled if there are more: the candidates' bits are kept in memory
-_SWAPS = 3  # passes over the chosen bits
+_SWAPS = 3  # rounds over the chosen bits
 _PART = 64  # candidates evaluated at once, which bounds the memory
 
 
@@ -59,8 +59,8 @@ def greedy_fields(
     trees = trees or boosted_trees(columns, label, seed=seed)
     gains = {} if fault_of(trees) else boosted_cuts(tuple(columns), trees)
     best = sorted(gains, key=lambda cut: (-gains[cut], cut))[: max(_BOOSTED, 2 * bits)]
-    grown = tree_cuts(columns, label, max(_TREE, bits), seed=seed)
-    pool = list(dict.fromkeys([*grown, *best]))
+    cuts_of_tree = tree_cuts(columns, label, max(_TREE, bits), seed=seed)
+    pool = list(dict.fromkeys([*cuts_of_tree, *best]))
     if len(pool) < bits:
         pool += spare_cuts(columns, pool, bits - len(pool))
     if len(label) > _MOST_ROWS:
@@ -69,7 +69,7 @@ def greedy_fields(
     encoded = np.empty((len(label), len(pool)), dtype=np.bool_)
     for j, (name, cut) in enumerate(pool):
         encoded[:, j] = np.clip(columns[name], 0, UINT32_MAX) >= cut
-    start = range(min(bits, len(grown)))
+    start = range(min(bits, len(cuts_of_tree)))
     chosen = [pool[j] for j in joint_choice(encoded, label, bits, start)]
     return thermometer_fields(chosen, tuple(columns), catalogue=catalogue)
 
@@ -95,17 +95,17 @@ def joint_choice(
     if count >= bits.shape[1]:
         return list(range(bits.shape[1]))
     table = _CellTable(bits, label)
-    grown: list[int] = []
-    while len(grown) < count:
-        grown.append(table.best(grown)[1])
+    chosen_bits: list[int] = []
+    while len(chosen_bits) < count:
+        chosen_bits.append(table.best(chosen_bits)[1])
         # Exchanges cost most of the time: only at powers of two, and at the end.
-        if len(grown).bit_count() == 1 or len(grown) == count:
-            grown = table.exchanged(grown)
-    found = [grown]
+        if len(chosen_bits).bit_count() == 1 or len(chosen_bits) == count:
+            chosen_bits = table.exchanged(chosen_bits)
+    choices = [chosen_bits]
     if len(start) == count:
-        found.append(table.exchanged(list(start)))
-    losses = [table.loss(one) for one in found]
-    return sorted(found[losses.index(min(losses))])
+        choices.append(table.exchanged(list(start)))
+    losses = [table.loss(choice) for choice in choices]
+    return sorted(choices[losses.index(min(losses))])
 
 
 class _CellTable:
@@ -151,9 +151,9 @@ class _CellTable:
         for _ in range(_SWAPS):
             before = loss
             for place in range(len(chosen)):
-                found, other = self.best(chosen[:place] + chosen[place + 1 :])
-                if found < loss - 1e-6 * abs(loss):  # a smaller gain may be a rounding error
-                    chosen[place], loss = other, found
+                new_loss, other = self.best(chosen[:place] + chosen[place + 1 :])
+                if new_loss < loss - 1e-6 * abs(loss):  # a smaller gain may be a rounding error
+                    chosen[place], loss = other, new_loss
             if loss == before:
                 break
         return chosen
@@ -176,9 +176,9 @@ class _CellTable:
     def _losses(self, counts: NDArray[np.float32]) -> NDArray[np.float64]:
         """Sum over cells and classes: counts of shape ``(cells, classes, candidates)``."""
         # Leave one out: a row's odds are (own - 1 + prior) / (cell - 1 + 1), counts without it.
-        rest = np.maximum(counts.sum(axis=1, keepdims=True) - 1, 0)
+        remainder = np.maximum(counts.sum(axis=1, keepdims=True) - 1, 0)
         own = np.maximum(counts - 1, 0) + self.prior[:, None]
-        terms = counts * (np.log(rest + 1) - np.log(own))
+        terms = counts * (np.log(remainder + 1) - np.log(own))
         return np.asarray(terms.sum(axis=(0, 1), dtype=np.float64))
 
 

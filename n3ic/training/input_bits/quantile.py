@@ -69,11 +69,11 @@ def _quantile_cuts(column: NDArray[np.int64], count: int) -> list[int]:
     return sorted(chosen)
 
 
-def spare_cuts(columns: Columns, taken: Sequence[Cut], count: int) -> list[Cut]:
+def spare_cuts(columns: Columns, used_cuts: Sequence[Cut], count: int) -> list[Cut]:
     """Up to ``count`` quantile cuts that are not taken yet."""
-    used = set(taken)
+    used = set(used_cuts)
     # First with few bits; if they leave too few cuts, with all values, which give every cut.
-    for bits in (count + len(taken), sum(len(np.unique(c)) for c in columns.values())):
+    for bits in (count + len(used_cuts), sum(len(np.unique(c)) for c in columns.values())):
         fields = quantile_fields(columns, max(1, bits))
         spare = [(f.feature, c) for f in fields for c in f.cuts if (f.feature, c) not in used]
         if len(spare) >= count:

@@ -61,9 +61,9 @@ def calibration_chart(groups: Sequence[MarginGroup], words: str) -> Chart:
     return Chart("Calibration of the margin", words, png_url(calibration_figure(groups)))
 
 
-def importance_chart(found: Sequence[FeatureImportance], words: str) -> Chart:
+def importance_chart(importance: Sequence[FeatureImportance], words: str) -> Chart:
     """Bars of the most important features: accuracy lost, and chi-squared of the best bit."""
-    return Chart("What the accuracy rests on", words, png_url(importance_figure(found)))
+    return Chart("What the accuracy rests on", words, png_url(importance_figure(importance)))
 
 
 @styled
@@ -114,23 +114,23 @@ def calibration_figure(groups: Sequence[MarginGroup]) -> Figure:
 
 
 @styled
-def importance_figure(found: Sequence[FeatureImportance]) -> Figure:
+def importance_figure(importance: Sequence[FeatureImportance]) -> Figure:
     """The picture of :func:`importance_chart`."""
     from matplotlib.ticker import MaxNLocator
 
-    shown = found[:_BARS]
-    figure = new_page(_WIDTH, 1.2 + 0.27 * len(shown))
+    features = importance[:_BARS]
+    figure = new_page(_WIDTH, 1.2 + 0.27 * len(features))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(5, 3))
-    at = range(len(shown))
-    left.barh(at, [100 * f.accuracy for f in shown], **look(0).area)
-    right.barh(at, [f.phi2 for f in shown], **look(1).area)
-    left.set_yticks(at, [plain(f.feature, _NAME) for f in shown])
-    left.set_ylim(len(shown) - 0.4, -0.6)
+    at = range(len(features))
+    left.barh(at, [100 * f.accuracy for f in features], **look(0).area)
+    right.barh(at, [f.phi2 for f in features], **look(1).area)
+    left.set_yticks(at, [plain(f.feature, _NAME) for f in features])
+    left.set_ylim(len(features) - 0.4, -0.6)
     left.axvline(0, color=INK, linewidth=1)
     left.set_xlabel("points lost\nif permuted")
     right.set_xlabel("best bit\n(chi²/rows)")
     left.xaxis.set_major_locator(MaxNLocator(2))
-    most = max((f.phi2 for f in shown), default=0.0)
+    most = max((f.phi2 for f in features), default=0.0)
     right.set_xticks([0, most] if most > 0 else [0], ["0", f"{most:.2g}"][: 1 + (most > 0)])
     for axes in (left, right):
         axes.grid(axis="x", color=PALE)

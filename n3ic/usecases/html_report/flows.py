@@ -50,33 +50,33 @@ def _charts(
     of: HeldOut, importance: Sequence[FeatureImportance], groups: Sequence[MarginGroup]
 ) -> tuple[Chart, ...]:
     """ROC (if there is a positive class), calibration and importance."""
-    found: list[Chart] = []
+    charts: list[Chart] = []
     curve = of.roc
     if curve is not None and of.positive is not None:
         name = of.model.classes[of.positive]
-        said = (
+        caption = (
             f"ROC of class {name} on {of.origin}: area {curve.area:.4f}; "
             f"{percent(curve.found_at(0.01))} of it is found where at most 1 % of the "
             f"{curve.negatives:,} others are taken for it. The band holds what each threshold "
             f"truly gives with {LEVEL:.0%}; rates below 1 of {curve.negatives:,} cannot be seen."
         )
-        found.append(roc_chart(curve, said))
+        charts.append(roc_chart(curve, caption))
     first, last = groups[0], groups[-1]
-    said = (
+    caption = (
         f"On {of.origin}: of the {first.rows:,} with margins of {first.name}, "
         f"{percent(first.accuracy)} are right, of the {last.rows:,} with {last.name} "
         f"{percent(last.accuracy)}. Upright lines are {LEVEL:.0%} intervals."
     )
-    found.append(calibration_chart(groups, said))
+    charts.append(calibration_chart(groups, caption))
     best = importance[0]
-    said = (
+    caption = (
         f"Where the values of {best.feature} are permuted among {of.origin}, "
         f"{abs(100 * best.accuracy):.1f} points of accuracy are "
         f"{'lost' if best.accuracy >= 0 else 'won'}. Beside it, what the best bit of "
         "each feature tells by itself: chi-squared over the rows, 1 where it tells the class."
     )
-    found.append(importance_chart(importance, said))
-    return tuple(found)
+    charts.append(importance_chart(importance, caption))
+    return tuple(charts)
 
 
 def importance_table(of: HeldOut, importance: Sequence[FeatureImportance]) -> TextTable:
@@ -102,13 +102,13 @@ def importance_table(of: HeldOut, importance: Sequence[FeatureImportance]) -> Te
 def margins(of: HeldOut) -> TextTable:
     """Number and accuracy of the rows with at least each of some margins."""
     right = of.right
-    values = np.unique(of.found.margins)
+    values = np.unique(of.inference.margins)
     chosen = values[np.unique(np.linspace(0, len(values) - 1, _MARGINS).astype(int))]
     rows = []
     for value in chosen.tolist():
-        kept = of.found.margins >= value
-        share, good = percent(float(kept.mean())), percent(float(right[kept].mean()))
-        rows.append((str(value), f"{int(kept.sum()):,}", share, good))
+        decided = of.inference.margins >= value
+        share, good = percent(float(decided.mean())), percent(float(right[decided].mean()))
+        rows.append((str(value), f"{int(decided.sum()):,}", share, good))
     head = ("margin at least", "rows", "share decided", "right of them")
     return TextTable(f"How sure it is, on {of.origin}", head, tuple(rows))
 
@@ -121,38 +121,40 @@ def explained_flows(of: HeldOut, most: int) -> tuple[ExplainedFlow, ...]:
         most: the largest number of flows.
     """
     right = of.right
-    margin = of.found.margins
-    wanted: dict[int, str] = {}
+    margin = of.inference.margins
+    reason_of: dict[int, str] = {}
 
     def pick(able: NDArray[np.bool_], sign: int, why: str) -> None:
         index = np.flatnonzero(able)
         if len(index):
-            wanted.setdefault(int(index[np.argmax(sign * margin[index])]), why)  # once each
+            reason_of.setdefault(int(index[np.argmax(sign * margin[index])]), why)  # once each
 
     pick(~right, 1, "the surest error")
     pick(right, -1, "the least sure that is right")
     for c, name in enumerate(of.model.classes):
         pick(right & (of.label == c), 1, f"the surest {name}")
-    return tuple(_decision(of, at, why) for at, why in list(wanted.items())[:most])
+    return tuple(_decision(of, at, why) for at, why in list(reason_of.items())[:most])
 
 
 def _decision(of: HeldOut, at: int, why: str) -> ExplainedFlow:
     model, table = of.model, of.table
     row = int(of.rows[at])
     values = {name: table.features[name][row : row + 1] for name in model.input.features}
-    found = flips(model, model.encode(values)[0])
-    true, called = model.classes[int(of.label[at])], model.classes[found.winner]
-    verdict = "rightly" if true == called else f"but is {true}"
+    bit_flips = flips(model, model.encode(values)[0])
+    true, predicted = model.classes[int(of.label[at])], model.classes[bit_flips.winner]
+    verdict = "rightly" if true == predicted else f"but is {true}"
     return ExplainedFlow(
-        f"Row {row:,}, {why}: called {called} {verdict}, by a margin of {found.margin}",
+        f"Row {row:,}, {why}: called {predicted} {verdict}, by a margin of {bit_flips.margin}",
         TextTable(
             "Scores",
             ("class", "score"),
-            tuple((n, str(s)) for n, s in zip(model.classes, found.scores.tolist(), strict=True)),
+            tuple(
+                (n, str(s)) for n, s in zip(model.classes, bit_flips.scores.tolist(), strict=True)
+            ),
         ),
         TextTable(
             "Its features, each changed by itself",
-            ("feature", "of this flow", "least lead", f"not {called} if it were"),
+            ("feature", "of this flow", "least lead", f"not {predicted} if it were"),
             tuple(
                 _change(model, change)
                 for change in feature_changes(model, {n: int(v[0]) for n, v in values.items()})
@@ -160,9 +162,9 @@ def _decision(of: HeldOut, at: int, why: str) -> ExplainedFlow:
             left=1,
         ),
         TextTable(
-            f"The input bits that matter most for {called}",
+            f"The input bits that matter most for {predicted}",
             ("input bit", "of this flow", "speaks", "flipped", "first-layer neurons"),
-            tuple(_bit(model, values, found, int(i)) for i in found.strongest(_BITS)),
+            tuple(_bit(model, values, bit_flips, int(i)) for i in bit_flips.strongest(_BITS)),
             left=4,
         ),
     )
@@ -176,18 +178,18 @@ def _change(model: Classifier, change: FeatureChange) -> tuple[str, ...]:
 
 
 def _bit(
-    model: Classifier, values: Mapping[str, NDArray[np.int64]], found: Flips, bit: int
+    model: Classifier, values: Mapping[str, NDArray[np.int64]], bit_flips: Flips, bit: int
 ) -> tuple[str, ...]:
-    effect = int(found.support[bit])
-    changed = int(found.classes[bit])
+    effect = int(bit_flips.support[bit])
+    changed = int(bit_flips.classes[bit])
     feature = model.input.feature_of(bit)
     counted = ""
-    if found.counted is not None and isinstance(model, BinaryModel):
-        counted = f"{int(found.counted[bit])} of {model.layers[0].n_outputs} count it"
+    if bit_flips.counted is not None and isinstance(model, BinaryModel):
+        counted = f"{int(bit_flips.counted[bit])} of {model.layers[0].n_outputs} count it"
     return (
         model.input.explain(bit),
-        f"{'set' if found.bits[bit] else 'not set'}: {feature} is {int(values[feature][0]):,}",
+        f"{'set' if bit_flips.bits[bit] else 'not set'}: {feature} is {int(values[feature][0]):,}",
         f"for it by {effect}" if effect > 0 else f"against it by {-effect}",
-        "the same class" if changed == found.winner else f"{model.classes[changed]}",
+        "the same class" if changed == bit_flips.winner else f"{model.classes[changed]}",
         counted,
     )

@@ -57,7 +57,7 @@ class NetworkSection:
         picture: the run's ROC beside its baselines as a data URL.
         sureness: the charts' figures as tables.
         flows: explained decisions.
-        no_flows: why there are none.
+        no_flows: the reason for missing flows.
     """
 
     task: str
@@ -149,7 +149,7 @@ def html_report(
         _network(source, task, model, run.metrics, flows.get(task), why)
         for task, model in models.items()
     )
-    shown = next(iter(flows.values())).table.view() if flows else None
+    table_view = next(iter(flows.values())).table.view() if flows else None
     view = run.view()
     bars, verdicts = accuracy_bars(run.metrics), tuple(map(verdict, rows))
     page = HtmlReport(
@@ -159,7 +159,7 @@ def html_report(
         verdicts=verdicts,
         line=view.line.removeprefix(f"{source}: "),
         warnings=_warnings(run.metrics),
-        data=(*view.tables[1:], *_columns(run.metrics), *(shown.tables if shown else ())),
+        data=(*view.tables[1:], *_columns(run.metrics), *(table_view.tables if table_view else ())),
         notes=_texts(_part(run.metrics, "data").get("notes")),
         figures=tuple(
             table
@@ -177,10 +177,12 @@ def html_report(
 
 def _columns(metrics: Mapping[str, Any]) -> tuple[TextTable, ...]:
     """The table of the columns that were used, in doubt and left out, if the run has one."""
-    found = metrics.get("columns")
-    uses = [of for of in found if isinstance(of, Mapping)] if isinstance(found, list) else []
-    told = columns_table(uses)
-    return () if told is None else (told,)
+    uses_data = metrics.get("columns")
+    uses = (
+        [of for of in uses_data if isinstance(of, Mapping)] if isinstance(uses_data, list) else []
+    )
+    uses_table = columns_table(uses)
+    return () if uses_table is None else (uses_table,)
 
 
 def accuracy_bars(metrics: Mapping[str, Any]) -> tuple[AccuracyBar, ...]:
@@ -195,8 +197,8 @@ def accuracy_bars(metrics: Mapping[str, Any]) -> tuple[AccuracyBar, ...]:
 
 def _share(figures: Mapping[str, Any]) -> bool:
     """Whether a part of the metrics holds an accuracy; a file may hold anything."""
-    found = figures.get("accuracy")
-    return isinstance(found, int | float) and 0 <= found <= 1
+    accuracy = figures.get("accuracy")
+    return isinstance(accuracy, int | float) and 0 <= accuracy <= 1
 
 
 def verdict(row: TargetRow) -> Verdict:
@@ -221,17 +223,17 @@ def _answers(
 ) -> tuple[tuple[str, str, str], ...]:
     """Accuracy, size and number of verified targets, each with its name and a comparison."""
     own = next((bar for bar in bars if bar.own), None)
-    others = [bar for bar in bars if not bar.own]
-    beside = [f"best baseline {bar.text} ({bar.name})" for bar in others[:1]]
-    beside += [f"majority {bar.text}" for bar in others[1:] if bar.name == "majority"]
+    baselines = [bar for bar in bars if not bar.own]
+    comparison = [f"best baseline {bar.text} ({bar.name})" for bar in baselines[:1]]
+    comparison += [f"majority {bar.text}" for bar in baselines[1:] if bar.name == "majority"]
     memory = [memory_of(model) for model in models.values()]
     keys = "total_bytes", "float_weight_bytes", "input_bytes"
     size, real, cuts = (sum(part.get(key, 0) for part in memory) for key in keys)
-    what = "median accuracy on test rows" if len(models) > 1 else "accuracy on test rows"
-    known = f"{sum(bool(found.good) for found in verdicts)} of {len(verdicts)}"
+    caption = "median accuracy on test rows" if len(models) > 1 else "accuracy on test rows"
+    known = f"{sum(bool(verdict.good) for verdict in verdicts)} of {len(verdicts)}"
     of = f"{cuts:,} B of them input cuts" + (f"; weights as float32 {real:,} B" if real else "")
     return (
-        (own.text if own else "unknown", what, ", ".join(beside)),
+        (own.text if own else "unknown", caption, ", ".join(comparison)),
         (f"{size:,} B", "in total", of),
         (known, "targets verified", "run on vectors: scores equal the model's"),
     )
@@ -257,16 +259,16 @@ def _network(
     flows: LabelledFlows | None,
     why: str,
 ) -> NetworkSection:
-    found: HeldOut | None = None
+    sample: HeldOut | None = None
     if flows is not None:
         try:
-            found = held_out(flows.model, flows.table, label=flows.label, positive=flows.positive)
+            sample = held_out(flows.model, flows.table, label=flows.label, positive=flows.positive)
         except N3icError as error:
             why = f"No flows to look at: {error}"
     view = model.view()
-    charts, tables = confidence(found) if found and len(found.rows) else ((), ())
+    charts, tables = confidence(sample) if sample and len(sample.rows) else ((), ())
     picture = "" if task else _picture(source / "plots" / "roc.png")
-    if found and picture and known_split(found.model, found.table)[2]:
+    if sample and picture and known_split(sample.model, sample.table)[2]:
         charts = tuple(
             chart for chart in charts if chart.title != ROC
         )  # the run's picture shows the same rows
@@ -282,7 +284,7 @@ def _network(
         charts=charts,
         picture=picture,
         sureness=tuple(tables),
-        flows=explained_flows(found, 1 if task else _FLOWS) if found else (),  # sets are long
+        flows=explained_flows(sample, 1 if task else _FLOWS) if sample else (),  # sets are long
         no_flows=why or "No flows to look at.",
     )
 
@@ -325,37 +327,37 @@ def _test(metrics: Mapping[str, Any], task: str) -> Mapping[str, Any]:
     if not task:
         return _part(metrics, "test")
     groups = (_part(metrics, name) for name in metrics)
-    found = (_part(_part(group, task), "test") for group in groups)
-    return next((figures for figures in found if figures), {})
+    parts = (_part(_part(group, task), "test") for group in groups)
+    return next((figures for figures in parts if figures), {})
 
 
 def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = data.get(name)
-    return found if isinstance(found, Mapping) else {}
+    part = data.get(name)
+    return part if isinstance(part, Mapping) else {}
 
 
-def _texts(found: object) -> tuple[str, ...]:
-    return tuple(map(str, found)) if isinstance(found, list) else ()
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _warnings(metrics: Mapping[str, Any]) -> tuple[str, ...]:
-    said = metrics.get("no_better_than")
+    constant_class = metrics.get("no_better_than")
     synthetic = _part(metrics, "data").get("synthetic") is True
     return tuple(
         text
-        for text, there in (
+        for text, applies in (
             ("A generator made these flows: the figures say nothing of real traffic.", synthetic),
-            (f"No better than always saying {said}.", bool(said)),
+            (f"No better than always saying {constant_class}.", bool(constant_class)),
         )
-        if there
+        if applies
     )
 
 
-def _counts(found: object, many: int) -> list[list[int]] | None:
+def _counts(matrix: object, many: int) -> list[list[int]] | None:
     """The confusion matrix of a file, if it is one."""
-    if not isinstance(found, list) or len(found) != many:
+    if not isinstance(matrix, list) or len(matrix) != many:
         return None
-    rows = [row for row in found if isinstance(row, list) and len(row) == many]
+    rows = [row for row in matrix if isinstance(row, list) and len(row) == many]
     if len(rows) < many or any(type(n) is not int for row in rows for n in row):
         return None
     return rows
@@ -368,16 +370,16 @@ def _confusion(counts: list[list[int]], classes: Sequence[str]) -> Confusion:
 
 def _by_class(counts: list[list[int]], classes: Sequence[str]) -> TextTable:
     """One row per class, least recall first; no precision for a class that is never predicted."""
-    called = [sum(column) for column in zip(*counts, strict=True)]
-    found = {
+    predicted = [sum(column) for column in zip(*counts, strict=True)]
+    figures_of = {
         name: {
             "rows": sum(row),
-            "precision": row[i] / called[i] if called[i] else None,
+            "precision": row[i] / predicted[i] if predicted[i] else None,
             "recall": row[i] / sum(row) if sum(row) else None,
         }
         for i, (name, row) in enumerate(zip(classes, counts, strict=True))
     }
-    least = dict(sorted(found.items(), key=lambda item: item[1]["recall"] or 0.0))
+    least = dict(sorted(figures_of.items(), key=lambda item: item[1]["recall"] or 0.0))
     rows = tuple(tuple(row) for row in class_rows(least))
     return TextTable("Precision and recall of each class on the test rows", CLASS_HEAD, rows)
 

@@ -36,14 +36,14 @@ def synthetic(path, rows=300):
     return data_set("unsw-nb15-synthetic").generate_file(path / "unsw.csv", {"rows": rows})
 
 
-def as_trained(table, label, tell=lambda line: None, dataset=None, **options):
+def as_trained(table, label, notify=lambda line: None, dataset=None, **options):
     """A table in memory as :func:`n3ic.train` reads it."""
 
-    def read(sheet, column, *, positive, tell):
+    def read(sheet, column, *, positive, notify):
         said = PLAIN | {"label": column, "positive": positive} | options
-        return use_case("flows").load(sheet, dataset, said, tell)
+        return use_case("flows").load(sheet, dataset, said, notify)
 
-    return read_dataframe(table, label, tell=tell, read=read)
+    return read_dataframe(table, label, notify=notify, read=read)
 
 
 def network(table, columns=COLUMNS):

@@ -95,8 +95,8 @@ def test_every_flow_gets_its_line(made):
     loaded = loader.load(made)
     flows, packets, labels = generate(FLOWS, 3)
     table = loaded.table
-    assert loaded.found.flows == FLOWS
-    assert loaded.found.counters["packets"] == len(packets.time)
+    assert loaded.extraction.flows == FLOWS
+    assert loaded.extraction.counters["packets"] == len(packets.time)
     assert loaded.joined["unmatched"] == labels.count("") > 0
     assert loaded.joined["ambiguous"] == 0
     assert not loaded.info.bad
@@ -171,9 +171,9 @@ def test_pieces_of_a_capture_and_packed_files(data):
     (data / f"{INFO}.gz").write_bytes(gzip.compress((data / INFO).read_bytes()))
     (data / INFO).unlink()
     loaded = loader.load(data)
-    assert loaded.found.counters["packets"] == len(packets.time)
+    assert loaded.extraction.counters["packets"] == len(packets.time)
     assert len(loaded.table.sources) == 3
-    assert loaded.found.flows == FLOWS  # those across the pieces are one
+    assert loaded.extraction.flows == FLOWS  # those across the pieces are one
     assert any("2 captures were taken for pieces of one" in said for said in loaded.table.notes)
 
 
@@ -200,8 +200,8 @@ def test_what_is_interrupted_goes_on_where_it_stopped(data, monkeypatch, pieces,
         DATASET.load(data)
     monkeypatch.setattr(extract_stream, "flow_table", real)
     found = loader.load(data)
-    assert found.found.passed == 1500 * stop
-    assert found.found.flows == FLOWS
+    assert found.extraction.passed == 1500 * stop
+    assert found.extraction.flows == FLOWS
     assert found.table.sha256 == want.sha256
 
 

@@ -89,7 +89,7 @@ def test_gains_are_those_of_every_cell(base):
 
     for bit in {*range(7)} - {*base}:
         assert gain.of(base)[:, bit] == pytest.approx(wanted((*base, bit)), rel=1e-4)
-        for j, found in enumerate(gain.beside(base)):
+        for j, found in enumerate(gain.replacement_gains(base)):
             others = (*base[:j], bit, *base[j + 1 :])
             assert found[:, bit] == pytest.approx(wanted(others), rel=1e-4)
 
@@ -214,7 +214,7 @@ def test_within_bytes_a_table_adds_only_to_sums_that_pay_for_it():
     read = bits[:, [c - 1 for c in model.input.fields[0].cuts]]
     assert (model.infer(pack(read)).classes == label).mean() > 0.9
     # New entries go where the old ones are: what targets have laid out stays.
-    again = fit_tables(read, weights, model.input, classes, how, kept=model)
+    again = fit_tables(read, weights, model.input, classes, how, template=model)
     assert all((a.held <= t.held).all() for a, t in zip(again.tables, model.tables, strict=True))
 
 
@@ -250,7 +250,7 @@ def test_kept_tables_get_new_entries_alone(learned):
     one = replace(one, tables=(other, *one.tables[1:]))
     read = bits[:, [c - 1 for c in one.input.fields[0].cuts]]
     wrong = np.roll(weights, 1, axis=1)
-    two = fit_tables(read, wrong, one.input, classes, TablesTraining(tables=1), kept=one)
+    two = fit_tables(read, wrong, one.input, classes, TablesTraining(tables=1), template=one)
     assert two.input == one.input
     assert [(t.bits, t.width) for t in two.tables] == [(t.bits, t.width) for t in one.tables]
     right = [

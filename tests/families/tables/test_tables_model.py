@@ -370,7 +370,7 @@ def test_what_changes_no_score_is_removed():
     model = TablesModel(spec, (idle, constant, raw), [7], ("x", "y"))
     found = simplify(model)
     assert [t.bits for t in found.model.tables] == [(0,), (2, 7)]  # a binary field stays whole
-    assert found.kept == (0, *range(3, 9), 12) and found.model.bias.tolist() == [10]
+    assert found.source_bits == (0, *range(3, 9), 12) and found.model.bias.tolist() == [10]
     assert found.findings.bits == (1, 2, 9, 10, 11) and found.findings.removes
     assert found.findings.lines()[:2] == [
         "tables: 1 constant removed",

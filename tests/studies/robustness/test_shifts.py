@@ -27,7 +27,7 @@ def test_a_scaled_row_is_what_the_model_says_of_a_slower_site(model, table):
     row = rows["times x 2, rates x 0.5"]
     assert row.accuracy == (said == held.label).mean() < rows["none"].accuracy
     assert row.found == (said[held.label == 1] == 1).mean()
-    assert row.same == (said == held.found.classes).mean()
+    assert row.same == (said == held.inference.classes).mean()
     assert rows["none"].same == 1.0 and rows["none"].accuracy == held.right.mean()
 
 
@@ -50,7 +50,7 @@ def test_a_seed_is_a_number_or_zero(model, table, said, seed):
     assert seed_of(told) == seed
     held = held_out(told, table)
     options = parse_options(EVALUATION.options, {"shift": True}, "test")
-    found = EVALUATION.asked(held, options, Path("m.n3ic"), None)
+    found = EVALUATION.requested_figures(held, options, Path("m.n3ic"), None)
     assert [*found["rows"]] == [asdict(row) for row in cheap_rows(held, seed)]
 
 
@@ -97,7 +97,7 @@ def test_columns_exchanged_with_marked_rows_tell_what_is_learned(model):
     before, after, marked, far = exchanged_rows(held, "rtt:ttl=31", 3)
     assert before.rows == after.rows == int(plain.label.sum())
     assert marked.rows == far.rows == int(near.sum())
-    classes = held.found.classes
+    classes = held.inference.classes
     assert before.found == pytest.approx((classes[plain.label == 1] == 1).mean())
     assert marked.false_alarms == pytest.approx((classes[near] == 1).mean())
     assert after.found != before.found and far.false_alarms < marked.false_alarms
@@ -139,7 +139,7 @@ def test_what_is_asked_for_needs_the_shift(model, table):
     def ask(**typed):
         given = {name.replace("_", "-"): value for name, value in typed.items()}
         options = parse_options(EVALUATION.options, given, "test")
-        return EVALUATION.asked(held, options, None, None)
+        return EVALUATION.requested_figures(held, options, None, None)
 
     with pytest.raises(UsageError, match="--time-order: expected beside --shift"):
         ask(time_order=True)
