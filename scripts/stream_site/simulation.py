@@ -62,8 +62,8 @@ class Passed:
 
     Attributes:
         name: the stage.
-        arrived: flows that came.
-        lost: flows that found no room.
+        arrived: flows that arrived.
+        lost: flows for which the queue had no room.
         longest: the most that waited at one server, in the stage's quantity.
         wait: seconds from a batch's arrival to its departure: mean, median, 99th percentile, most.
     """

@@ -70,7 +70,7 @@ class Coordinator:
     Args:
         nodes: number of nodes of the ring.
         digest: digest of the model that they must hold.
-        data: function that takes a data packet that came home and returns packets to send.
+        data: function that takes a data packet that returned home and returns packets to send.
 
     Attributes:
         ended: whether the ring has confirmed its end.
@@ -150,7 +150,7 @@ class Coordinator:
         return [replace(packet, lap=True)]
 
     def fail(self, text: str) -> None:
-        """Mark the session as failed; the first reason is kept."""
+        """Mark the session as failed; the first reason stays."""
         self.error = self.error or ClusterError(text)
 
     def _control(self, packet: TaskPacket) -> None:
@@ -199,7 +199,7 @@ class RingFlow(ABC):
 
     @abstractmethod
     def accept_data(self, packet: TaskPacket) -> list[TaskPacket]:
-        """Take data that came home; return the tasks that the nodes have room for now.
+        """Accept data that returned home; return the tasks that the nodes have room for now.
 
         Raises:
             ProtocolError: The data answers no request.

@@ -106,7 +106,7 @@ class PendingRows:
         """Store a slice; return the row's payload once it is complete, else None.
 
         Raises:
-            ProtocolError: The packet is not a slice, or the slice came before.
+            ProtocolError: The packet is not a slice, or the slice has arrived before.
         """
         if (
             packet.identifier is not DataId.WIDE

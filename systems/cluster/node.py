@@ -107,7 +107,7 @@ class Node:
 
     Attributes:
         number: number of the node in the ring.
-        ended: whether the node was told to stop.
+        ended: whether a packet told the node to stop.
     """
 
     def __init__(self, number: int, arrays: Sequence[ArrayPart], digest: str) -> None:
@@ -151,7 +151,7 @@ class Node:
         if packet.type is PacketType.DATA:
             array = self._readers.get(packet.array)
             if array is None:
-                raise ProtocolError(f"data of array {packet.array} came to node {self.number}")
+                raise ProtocolError(f"data of array {packet.array} reached node {self.number}")
             return array.arrived(packet), []
         if packet.type is PacketType.TASK:
             array = self._takers.get((packet.array, packet.identifier))

@@ -101,7 +101,7 @@ class CoordinatorLoop:
         self._thread.start()
 
     def heard(self) -> None:
-        """Note that something came home."""
+        """Note that a packet returned home."""
         self._heard = time.monotonic()
 
     def wake(self) -> None:

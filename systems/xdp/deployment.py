@@ -284,7 +284,7 @@ def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[Classifi
 def _recorded(
     interface: Interface, attached: AttachedProgram | None
 ) -> tuple[ProgramRecord, bytes, list[Classifier]]:
-    """The record, object file and networks of the program that a query found."""
+    """The record, object file and networks of the attached program."""
     recorded = recorded_programs(interface)
     if attached is not None and not recorded and _name_of(attached.program_id) in METERS:
         raise UsageError(_of_daemon(interface, attached.program_id))

@@ -30,7 +30,7 @@ def query(interface: int) -> AttachedProgram | None:
 
 
 def detach(interface: int, attached: AttachedProgram, program: libbpf.BpfProgram) -> None:
-    """Detach a program that :func:`query` found."""
+    """Detach a program that :func:`query` returned."""
     mode = attached.mode or "native"
     if attached.dispatched:
         dispatcher.detach(interface, attached.program_id, mode)

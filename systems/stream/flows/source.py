@@ -46,7 +46,7 @@ class FrameBatch:
         rows: flows of another meter, of dtype :func:`.decide.rows_type`, shape ``(rows,)``.
         quiet_ns: no more packets older than this (nanoseconds since 1970) will come, so idle flows
             may end; 0 if unknown.
-        came_ns: when the batch came, in nanoseconds of the monotonic clock.
+        came_ns: time of arrival of the batch, in nanoseconds of the monotonic clock.
         counted: called by the counting thread once the frames are counted; after that, the source
             may reuse their memory.
     """

@@ -5,9 +5,9 @@ In each statistic, a flow gets a rank among the reference flows and all flows be
 flows are exchangeable with the reference, these ranks are independent and uniform, whatever the
 distribution (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World"). A gambler bets
 that they are not. New gamblers start as the stream goes on, each with a share of a common initial
-capital, so a change after a million flows is found nearly as fast as one after a hundred. Without a
-change, the probability that the total capital ever reaches ``1 / alpha`` is at most ``alpha``
-(Ville's inequality).
+capital, so a change after a million flows is detected nearly as fast as one after a hundred.
+Without a change, the probability that the total capital ever reaches ``1 / alpha`` is at most
+``alpha`` (Ville's inequality).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHARE_FLOOR = 0.5 / RATE_UNIT
 
 @dataclass(frozen=True)
 class DriftAlarm:
-    """What the test found.
+    """A change that the test detected.
 
     Attributes:
         flow: number of the flow at which the alarm was raised, from 1.

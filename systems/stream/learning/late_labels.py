@@ -155,7 +155,7 @@ class LabelJoin:
 
     Args:
         model: the model, which defines the classes and the meter's unit of time.
-        room: the most flows that wait, and the most labels kept; the oldest make room.
+        room: the most flows that wait, and the most stored labels; the oldest make room.
         seed: seed of the hashes of keys.
 
     Attributes:

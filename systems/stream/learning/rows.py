@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labelled flows of a stream, and the reservoir of those kept for training."""
+"""Labelled flows of a stream, and the reservoir of training flows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MIXING = 0.002  # weight of a new row in the shares of the classes: half of it 
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Labelled flows, in the order in which their labels came.
+    """Labelled flows, in the order of their labels' arrival.
 
     Attributes:
         features: the model's features, uint32, shape ``(rows, features)``.

@@ -57,8 +57,8 @@ class PartialMessage:
         part: bytes of the message in each packet but the last.
         received: which packets have come, bool, shape ``(packets,)``.
         missing: how many packets have not come.
-        first_ns: when the first packet came, by :func:`time.monotonic_ns`.
-        last_ns: when the last packet came; 0 until then.
+        first_ns: time of arrival of the first packet, by :func:`time.monotonic_ns`.
+        last_ns: time of arrival of the last packet; 0 until then.
     """
 
     sender: int
@@ -98,10 +98,10 @@ class PlacedPackets:
 
 @dataclass
 class AssemblyCounts:
-    """What came and what was refused.
+    """Received and refused packets and messages.
 
     Attributes:
-        packets: packets that came.
+        packets: received packets.
         accepted: packets that were accepted, including those of messages that expired later.
         refused: packets that were refused, by reason; also accepted ones of expired messages.
         complete: messages that became complete.
@@ -131,7 +131,7 @@ class MessageAssembly:
         give_back: frees the row of a message that has expired.
 
     Attributes:
-        counts: what came and what was refused.
+        counts: received and refused packets and messages.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class MessageAssembly:
         rows: NDArray[np.int64],
         complete: list[PartialMessage],
     ) -> None:
-        """Take packets of one message that came in a row."""
+        """Store consecutive packets of one message."""
         first = run[0]
         key = int(senders[first]), int(headers["message"][first])
         if key in self._ended:

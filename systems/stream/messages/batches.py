@@ -40,7 +40,7 @@ class BatchOutcome:
         messages: its messages, in the order of its rows.
         ready_ns: when all messages were on the device.
         done_ns: when their computation ended.
-        early: share of their bytes that was on the device when the last packet came.
+        early: share of their bytes that was on the device when the last packet arrived.
         computed: False if the device's memory did not suffice.
         result: what the work returned; None if it was not computed.
     """
@@ -55,11 +55,11 @@ class BatchOutcome:
 
 @dataclass
 class PipelineCounts:
-    """What came, what was refused and what it cost.
+    """Received and refused packets, and their cost.
 
     Attributes:
         assembly: counts of packets and messages.
-        kernel_refused: datagrams that found the socket's buffer full.
+        kernel_refused: datagrams for which the socket's buffer was full.
         device_memory: messages for which the device's memory did not suffice.
         computed: messages that were computed.
         transfer_cpu_ns: CPU time of the receiving thread for transfers.
@@ -137,7 +137,7 @@ class MessageBatches:
         batches: the most batches in flight.
 
     Attributes:
-        counts: what came, what was refused and what it cost.
+        counts: received and refused packets, and their cost.
         tensor: the rows, uint8, shape ``(batches * batch, bytes)``, on the device.
     """
 
@@ -163,7 +163,7 @@ class MessageBatches:
         self._entry = 0  # next entry of the ring
         self._used: deque[_Burst] = deque()
         self._in_use = 0
-        # Complete messages by row, with the bytes on the device before their last packet came.
+        # Complete messages by row, with the bytes on the device before their last packet arrived.
         self._messages: dict[int, tuple[PartialMessage, int]] = {}
         self._early: dict[int, int] = {}  # bytes on the device of incomplete rows
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="n3ic-compute")
@@ -187,7 +187,7 @@ class MessageBatches:
 
     @property
     def received(self) -> int:
-        """Number of packets that came, refused ones included."""
+        """Number of received packets, refused ones included."""
         return self.counts.assembly.packets
 
     @property
@@ -288,7 +288,7 @@ class MessageBatches:
             rows, job = self._computing.popleft()
             outcome = job.result()
             out.append(outcome)
-            # Count a batch after freeing its rows: a sender that is told then sends the next one.
+            # Count a batch after freeing its rows: its sender then sends the next one.
             self._rows.release(rows[0])
             if outcome.computed:
                 self.counts.computed += len(rows)

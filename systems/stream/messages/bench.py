@@ -70,7 +70,7 @@ class TransferFigures:
         tail: from the last packet to all bytes on the device.
         inference: time that the model takes.
         total: from the first packet to the result.
-        early: share of the bytes that was on the device when the last packet came.
+        early: share of the bytes that was on the device when the last packet arrived.
         host_cpu_us: CPU time of the receiving thread for a message's transfer.
         device_cpu_us: CPU time of the thread that stands in for the device; 0 on a GPU.
         pipelined_ms: time per message if the next ones are received meanwhile; 0 if not measured.

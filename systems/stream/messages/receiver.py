@@ -62,7 +62,7 @@ def open_receiver(host: str, port: int = 0, buffer_bytes: int = 1 << 25) -> sock
 
 
 def refused_by_kernel(sock: socket.socket) -> int:
-    """Number of datagrams that have found the socket's buffer full since it was opened."""
+    """Number of datagrams for which the socket's buffer was full since it was opened."""
     words = struct.unpack("9I", sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 36))
     return int(words[_DROPS])
 
@@ -104,7 +104,8 @@ class PacketReceiver:
             wait_s: seconds to wait for the first one.
 
         Returns:
-            How many came. Their lengths are in the buffers' ``lengths``; a truncated one has 0.
+            The number of received datagrams. Their lengths are in the buffers' ``lengths``; a
+            truncated one has 0.
         """
         if not self._poll.poll(1000 * wait_s):
             return 0

@@ -44,7 +44,7 @@ class TrainedStream:
     """One epoch on a stream.
 
     Attributes:
-        way: how packets came to the device.
+        way: how packets reached the device.
         batch: messages of a step.
         messages: messages that were trained on.
         lost: messages that were lost.
@@ -173,7 +173,7 @@ def train_on_stream(
                 if received < pipeline.received:
                     received, end = pipeline.received, time.monotonic() + _TIMEOUT_S
                 elif time.monotonic() > end:
-                    break  # of some messages, not a single packet came
+                    break  # of some messages, no packet arrived
                 lost = counts.assembly.ended - counts.assembly.complete
                 ended = counts.computed + counts.device_memory + lost
                 sender.report_counts(pipeline.received + counts.kernel_refused, ended)
