@@ -145,10 +145,14 @@ def table_entries(table: str, flows: int) -> int:
 
 
 def event_type(spec: MeterSpec, structure: Structure) -> np.dtype[np.void]:
-    """Type of a decided flow: ``struct event``, which begins like a record of the host's meter."""
+    """Type of a decided flow: ``struct event``, which begins like a record of the host's meter.
+
+    ``new_packets``, those since the flow's decision before, stands in the record's padding.
+    """
+    record = [("new_packets" if n == "pad2" else n, kind) for n, kind in _fields(record_type(spec))]
     return np.dtype(
         [
-            *_fields(record_type(spec)),
+            *record,
             ("verdict", np.int32),
             ("class", np.uint32),
             ("margin", np.uint32),

@@ -216,11 +216,13 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     struct counters *c = bpf_map_lookup_elem(&counted, &user);
     struct event *e;
     int fresh; /* whether packets came since the last decision */
+    uint64_t new_packets;
 
     if (!f || !k || !s || !c || (f->decided && !METER_DECIDE_AGAIN))
         return 0;
     fresh = !f->decided || f->packets != f->decided_packets;
     c->flows_decided += !f->decided;
+    new_packets = f->packets - f->decided_packets;
     f->decided = 1;
     f->decided_packets = f->packets;
     f->decided_time = now;
@@ -230,7 +232,7 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     if (f->turned)
         swap_endpoints(&e->key);
     e->why = why;
-    e->pad = 0;
+    e->new_packets = new_packets < UINT32_MAX ? (uint32_t)new_packets : UINT32_MAX;
     e->number = f->number;
     e->first = f->first;
     e->last = f->last;

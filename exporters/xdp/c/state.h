@@ -129,7 +129,8 @@ struct ends {
 /* A flow when it was decided: the record of n3ic/meter/compiled.py, then the verdict. */
 struct event {
     struct key key; /* in the direction of the first packet */
-    uint32_t why, pad;
+    uint32_t why;
+    uint32_t new_packets; /* since its decision before; the record has padding here */
     uint64_t number, first, last, packets;
     uint64_t registers[METER_REGISTERS ? METER_REGISTERS : 1];
     uint32_t features[METER_VALUES];

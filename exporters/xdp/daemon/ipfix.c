@@ -31,7 +31,7 @@ struct element {
 /* Elements of IANA; addresses stand first, and of another size for IPv6. */
 static const struct element common[] = {
     {7, 2},   {11, 2},  {4, 1},  {10, 4},  {58, 2}, /* ports, protocol, interface, VLAN */
-    {152, 8}, {153, 8}, {86, 8}, {136, 1}, {2, 8},  /* first, last, packets, reason, packets */
+    {152, 8}, {153, 8}, {86, 8}, {136, 1}, {2, 8},  /* first, last, total, reason, new packets */
     {258, 8},                                       /* when it was decided: collectionTime */
 };
 
@@ -271,7 +271,7 @@ void ipfix_add(struct ipfix *x, const struct flow_report *t) {
     append_uint(x, t->last_ns / 1000000, 8);
     append_uint(x, e->packets, 8);
     append_uint(x, flow_end_reason(e->why), 1);
-    append_uint(x, e->packets, 8);
+    append_uint(x, e->new_packets, 8); /* collectors add up these */
     append_uint(x, t->decided_ns / 1000000, 8);
     append_name(x, t->verdict);
     append_uint(x, (uint32_t)e->verdict, 4);

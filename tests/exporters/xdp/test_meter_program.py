@@ -197,6 +197,9 @@ def test_a_schedule_decides_where_the_reference_meter_does(after):
     assert {(0, 5), (0, 6)} <= found  # by packets
     assert ({1} <= {why for why, _ in found}) == bool(after)
     assert (0, 3) in found
+    for number in np.unique(events["number"]):
+        flow = events[events["number"] == number]
+        assert flow["new_packets"].tolist() == np.diff(flow["packets"], prepend=0).tolist()
 
 
 @pytest.mark.first_case
