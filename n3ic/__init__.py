@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from n3ic.studies.decide.api import decide
     from n3ic.studies.shunt.api import shunt
     from n3ic.studies.sweep.api import sweep
-    from n3ic.systems.card.api import export_card, plan_card, verify_card
+    from n3ic.systems.card.api import export_card, plan_card, simulate_card, verify_card
     from n3ic.systems.cluster.api import plan_cluster, run_cluster
     from n3ic.systems.stream.api import stream
     from n3ic.targets.base import Exporter
@@ -72,6 +72,7 @@ __all__ = [
     "predict",
     "run_cluster",
     "shunt",
+    "simulate_card",
     "stream",
     "sweep",
     "train",
@@ -101,7 +102,7 @@ _MODULES = {
     "n3ic.families.binary.estimator": ("BinaryMLPClassifier",),
     "n3ic.families.binary.torch_import": ("from_torch",),
     "n3ic.studies.audit.api": ("audit",),
-    "n3ic.systems.card.api": ("export_card", "plan_card", "verify_card"),
+    "n3ic.systems.card.api": ("export_card", "plan_card", "simulate_card", "verify_card"),
     "n3ic.systems.cluster.api": ("plan_cluster", "run_cluster"),
     "n3ic.studies.decide.api": ("decide",),
     "n3ic.studies.shunt.api": ("shunt",),

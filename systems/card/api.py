@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions ``n3ic.plan_card``, ``n3ic.export_card`` and ``n3ic.verify_card``."""
+"""The functions ``n3ic.plan_card``, ``simulate_card``, ``export_card`` and ``verify_card``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from n3ic.errors import in_python, needed
+from n3ic.errors import UsageError, in_python, needed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from n3ic.systems.card.description import Card
     from n3ic.systems.card.export import CardCheck, ExportedCard
     from n3ic.systems.card.plan import CardPlan
+    from n3ic.systems.card.simulation.comparison import CardSimulation
 
 
 @in_python()
@@ -38,6 +41,52 @@ def plan_card(
     from n3ic.systems.card.planner import plan_described
 
     return plan_described(card, target, best_effort=best_effort)
+
+
+@in_python()
+@needed("n3ic.simulate_card")
+def simulate_card(
+    card: str | Path | Card = "card.toml",
+    *,
+    seconds: float = 0.01,
+    load: Sequence[str] = (),
+    event: Sequence[str] = (),
+    policy: Sequence[str] = (),
+    seed: int = 0,
+    progress: Callable[[float, str], object] = lambda share, policy: None,
+) -> CardSimulation:
+    """Simulate a card under load, beside static partitions and per-task scheduling.
+
+    Args:
+        card: the card's description, a ``card.toml``; or one that was read.
+        seconds: simulated seconds, above 0.
+        load: loads of tenants, ``[TENANT=]KIND[*FACTOR]``; a kind is ``constant``, ``poisson``,
+            ``bursts`` or ``heavy-tailed``, and a factor multiplies the wanted rate.
+        event: ``TENANT:arrives@SECOND``, ``TENANT:leaves@SECOND``, ``REGION:stuck@SECOND`` or
+            ``REGION:lost@SECOND``.
+        policy: ``chains``, ``drf``, ``static`` or ``per-task``; none for all.
+        seed: seed of the random numbers.
+        progress: called with the share that is done and the policy that runs.
+
+    Returns:
+        Figures of each policy: Gb/s, latencies in ns, fairness, utilisation.
+
+    Raises:
+        CardError: as :func:`plan_card`, but for guarantees.
+        UsageError: a load, an event, a policy or the time is wrong.
+        MissingDependencyError: a library of the extra ``card`` is missing.
+    """
+    from n3ic.systems.card.planner import plan_described
+    from n3ic.systems.card.simulation import comparison
+
+    if not 0 < seconds <= comparison.MOST_SECONDS:
+        raise UsageError(
+            f"seconds: expected more than 0 and at most {comparison.MOST_SECONDS:g}, got {seconds}"
+        )
+    policies = comparison.policies_of(policy)
+    plan = plan_described(card, best_effort=True)
+    scenario = comparison.scenario_under(plan, seconds, load, event)
+    return comparison.compare_policies(scenario, policies, seed, progress)
 
 
 @in_python()

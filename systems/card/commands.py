@@ -6,9 +6,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from n3ic.cli.console import (
     progress_bar,
     show_table,
     spinner,
-    table,
 )
 from n3ic.cli.outputs import check_picture, free_files, write_picture, write_plan
 from n3ic.errors import UsageError
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from n3ic.systems.card.changes import Verb
     from n3ic.systems.card.export import CardCheck
     from n3ic.systems.card.plan import CardPlan
-    from n3ic.systems.card.simulation.baselines import SharingPolicy
 
 CardFile = Annotated[Path, typer.Argument(help="The card's description.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
@@ -147,61 +144,32 @@ def simulate(
         free_path(plot, replace)
         if plot.suffix != ".png":
             raise UsageError(f"--plot: expected a name that ends in .png, got {plot}")
-    ways = _policies(policy or [])
-    from n3ic.systems.card.resources import budget_of
-    from n3ic.systems.card.simulation.engine import simulate as run
-    from n3ic.systems.card.simulation.picture import comparison
-    from n3ic.systems.card.simulation.planned_scenario import (
-        packets_offered,
-        scenario_of,
-        with_events,
-        with_loads,
+    from n3ic.systems.card.simulation.comparison import (
+        compare_policies,
+        packets_simulated,
+        policies_of,
+        scenario_under,
     )
-    from n3ic.systems.card.simulation.report import figures_of, tables
 
+    policies = policies_of(policy or [])
     planned = _plan(card)
-    scenario = scenario_of(planned, budget_of(planned.card), seconds)
-    scenario = with_loads(scenario, load or [])
-    scenario = with_events(scenario, event or [])
+    scenario = scenario_under(planned, seconds, load or [], event or [])
     for line in planned.problems:
         print_note(line)
-    count = sum(packets_offered(scenario).values()) * len(ways)
+    count = packets_simulated(scenario, policies)
     # The simulator handles some 5,000 packets per second of processor time.
     print_note(f"{count:,.0f} packets, about {count / 5000:,.0f} s")
-    figures = []
     with progress_bar("simulating") as reached:
-        for i, way in enumerate(ways):
-
-            def report_progress(share: float, i: int = i, name: str = way.name) -> None:
-                reached((i + share) / len(ways), name)
-
-            figures.append(figures_of(run(scenario, way, seed, report_progress)))
+        simulation = compare_policies(scenario, policies, seed, reached)
     if json:
-        print_json(
-            {
-                "kind": "simulated",
-                "seconds": seconds,
-                "seed": seed,
-                "policies": [asdict(f) for f in figures],
-            }
-        )
+        print_json(simulation.to_dict())
     else:
-        for title, head, rows in tables(figures):
-            table(title, head, rows, left=2)
+        for content in simulation.view().tables:
+            show_table(content)
     if plot is not None:
-        write_picture(plot, partial(comparison, figures, seconds))
+        write_picture(plot, simulation.figure)
         if not json:
             print_result(f"{plot} written")
-
-
-def _policies(names: Sequence[str]) -> list[SharingPolicy]:
-    """Return policies by name; all policies for an empty list."""
-    from n3ic.systems.card.simulation.baselines import POLICIES
-
-    for name in names:
-        if name not in POLICIES:
-            raise UsageError(f"--policy: expected one of {', '.join(POLICIES)}, got {name!r}")
-    return [p for n, p in POLICIES.items() if n in names or not names]
 
 
 def export(

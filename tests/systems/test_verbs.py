@@ -20,7 +20,7 @@ from tests.support.traffic import labelled_capture
 
 VERBS = (
     *("audit", "decide", "export_card", "plan_card", "plan_cluster", "run_cluster", "shunt"),
-    *("stream", "sweep", "verify_card"),
+    *("simulate_card", "stream", "sweep", "verify_card"),
 )
 
 
@@ -87,6 +87,26 @@ def test_a_card_is_that_of_the_command(command, tmp_path):
             called = tmp_path / "called" / path.relative_to(tmp_path / "typed")
             assert called.read_bytes() == path.read_bytes()
     assert not [p for p in (tmp_path / "called").rglob("*") if not typed(tmp_path, p).exists()]
+
+
+def test_a_simulated_card_is_that_of_the_command(command, tmp_path):
+    pytest.importorskip("scipy")
+    pytest.importorskip("simpy")
+    random_model((64, 8, 2), np.random.default_rng(0)).save(tmp_path / "a.n3ic")
+    command("card init a.n3ic --target netfpga")
+    words = "--seconds 0.0001 --load poisson*2 --policy chains --policy static --seed 3"
+    printed = json.loads(command(f"card simulate {words} --json").stdout)
+    options = {"load": ["poisson*2"], "policy": ["chains", "static"], "seed": 3}
+    simulation = n3ic.simulate_card(tmp_path / "card.toml", seconds=0.0001, **options)
+    assert plain(simulation.to_dict()) == printed
+    assert "chains, static" in repr(simulation)
+    for wrong, message in (
+        ({"seconds": 0}, "seconds: expected more than 0"),
+        ({"policy": ["none"]}, "policy: expected one of"),
+        ({"load": ["rain"]}, "load"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            n3ic.simulate_card(tmp_path / "card.toml", **wrong)
 
 
 def typed(folder, path):
