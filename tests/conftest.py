@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import functools
@@ -119,6 +120,10 @@ def pytest_collection_finish() -> None:
 ROOT = Path(__file__).resolve().parent.parent
 # Files whose long tests, begun last, would keep one process busy alone.
 LONG = ("test_docs.py", "test_notebooks.py", "test_packaging.py", "test_site.py")
+# A whole PNG file.
+ONE_PIXEL = base64.b64decode(
+    b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg=="
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -129,21 +134,38 @@ def no_wait_for_the_disk() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def small_pictures_of_runs() -> Iterator[None]:
-    """Pictures of runs are drawn whole, but small and as they lie.
+@contextlib.contextmanager
+def _pictures_of_runs(save: Callable[[Figure, Path, str], None]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "save", save)
+        patch.setattr(tomography_report, "save", save)
+        yield
 
-    Laying them out takes most of a short training's time; tests/runs/test_pictures.py looks at it.
+
+@pytest.fixture(scope="session", autouse=True)
+def undrawn_pictures_of_runs() -> Iterator[None]:
+    """The figures of a run are made, and a picture of one pixel stands for each.
+
+    Drawing them takes half of a short training's time; tests/runs/test_pictures.py looks at it.
     """
+
+    def save(figure: Figure, directory: Path, name: str) -> None:
+        (directory / f"{name}.png").write_bytes(ONE_PIXEL)
+
+    with _pictures_of_runs(save):
+        yield
+
+
+@pytest.fixture(scope="module")
+def small_pictures_of_runs() -> Iterator[None]:
+    """Pictures of runs are drawn whole, but small and as they lie."""
 
     def save(figure: Figure, directory: Path, name: str) -> None:
         figure.set_layout_engine("none")
         with pictures.style():
             figure.savefig(directory / f"{name}.png", dpi=20)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "save", save)
-        patch.setattr(tomography_report, "save", save)
+    with _pictures_of_runs(save):
         yield
 
 

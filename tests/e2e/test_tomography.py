@@ -14,7 +14,7 @@ ROWS = 1500
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, small_baselines):
+def place(tmp_path_factory, small_baselines, small_pictures_of_runs):
     """A folder with a run of two queues on the bundled trace's first seconds."""
     folder = tmp_path_factory.mktemp("tomography")
     with as_file(files(ns3_tomography).joinpath(ns3_tomography.BUNDLED)) as path:
