@@ -67,7 +67,8 @@ def pytest_make_collect_report(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All processes have the tests in one order, files of long ones first.
 
-    Of a test with the mark ``first_case``, every further case is a long test.
+    Of a test with the mark ``first_case``, every case after the first that is not slow is a long
+    test.
     """
     begun: set[str] = set()
     for item in items:
@@ -75,7 +76,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("first_case"):
             if name in begun:
                 item.add_marker("slow")
-            begun.add(name)
+            elif not item.get_closest_marker("slow"):
+                begun.add(name)
     items.sort(key=lambda item: (item.path.name not in LONG, item.path))
 
 

@@ -243,6 +243,7 @@ def test_a_model_without_such_columns_keeps_its_bytes():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_column_of_texts_raises_the_accuracy_on_a_layout_like_nsl_kdd(tmp_path):
     """Of each text most flows have one class; the other columns are noise."""
     boosting = pytest.importorskip("sklearn.ensemble").HistGradientBoostingClassifier

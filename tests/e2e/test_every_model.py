@@ -338,7 +338,10 @@ def test_the_report_has_a_row_a_target(exported, name, tmp_path):
     assert refusals == sum(refused(target, models) for target in TARGETS)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [n if n in ("own", "spn") else pytest.param(n, marks=pytest.mark.slow) for n in MODELS],
+)
 def test_predict_classifies_a_parquet_file(exported, own_table, wider_file, name, tmp_path):
     """The user's table with more columns in another order, or the features as a NIC has them."""
     models, source, _, _ = exported(name)
@@ -402,6 +405,7 @@ def test_figures_of_a_brevitas_module_are_those_of_scikit_learn(exported, own_ta
     assert recall == pytest.approx(list(recall_score(true, said, average=None)))
 
 
+@pytest.mark.slow
 def test_a_run_of_ones_own_parquet_is_evaluated_and_reported(own_file, wider_file, tmp_path, n3ic):
     """As the CSV file is, by a table with more columns in another order."""
     n3ic(

@@ -83,6 +83,7 @@ def test_shapes_that_are_none_are_said(tmp_path, shapes):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_replay_is_drawn_and_told(place):
     done = n3ic("replay", "half.tomo.xz", "--last", 100, "--out", "heat.png", cwd=place)
     assert done.stdout.startswith("100 intervals, 2 queues\n")

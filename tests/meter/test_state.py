@@ -17,6 +17,7 @@ from tests.support.generated import random_frames, random_spec
 from tests.support.traffic import labelled_capture
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "seed", [*range(7), *(pytest.param(n, marks=pytest.mark.slow) for n in range(7, 12))]
 )

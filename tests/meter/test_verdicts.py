@@ -120,6 +120,7 @@ def test_a_capture_and_its_table_get_the_same_verdicts(tmp_path, packets, check_
     check_every_way(metered_network(standard_spec(packets=packets)), tmp_path / "c.pcap", tmp_path)
 
 
+@pytest.mark.first_case
 @pytest.mark.filterwarnings("ignore:.* time stamps")
 @pytest.mark.parametrize("seed", [0, 2, 3, 4])
 def test_so_do_hostile_frames_and_any_meter(tmp_path, seed, quick_build, check_every_way):

@@ -421,7 +421,7 @@ def test_the_bits_in_words_have_their_rates():
     ("width", "scheme", "paper"),
     [
         (1280, 1, "rgb(255, 255, 255)"),
-        (390, 0, "rgb(21, 23, 27)"),
+        pytest.param(390, 0, "rgb(21, 23, 27)", marks=pytest.mark.slow),
         pytest.param(390, 1, "rgb(255, 255, 255)", marks=pytest.mark.slow),
         pytest.param(1280, 0, "rgb(21, 23, 27)", marks=pytest.mark.slow),
     ],

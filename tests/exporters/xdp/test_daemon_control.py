@@ -262,6 +262,7 @@ def test_a_damaged_update_on_the_disk_is_left_out(running, veth, daemon_model, t
     assert one.end() == 0
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("alive", [True, False])
 def test_unload_ends_the_daemon(running, veth, pins, tmp_path, alive):
     one = running()

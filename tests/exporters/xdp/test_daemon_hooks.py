@@ -87,6 +87,7 @@ def test_a_pack_that_the_hook_cannot_follow(
     assert libbpf.query(socket.if_nametoindex(veth[0])) is None
 
 
+@pytest.mark.slow
 def test_large_frames_run_in_the_driver(daemon, veth):
     for name in veth:
         ip("set", name, "mtu", "9000")

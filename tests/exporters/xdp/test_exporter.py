@@ -99,6 +99,7 @@ def test_a_capture_is_replayed_and_compared(clang, kernel, tmp_path, table):
         check_metering(tool, path, unchanged(model), options, packets=1, seed=0, captures=raw)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -167,6 +168,7 @@ def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch, tmp
     assert not result.packets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [

@@ -481,7 +481,7 @@ def test_without_clang_the_object_of_an_export_is_the_new_program(
         pytest.param("forget_others", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_update_that_is_killed_leaves_a_program_with_its_record(
     link, exported, models, tmp_path, monkeypatch, at, wide
 ):
@@ -511,6 +511,7 @@ def test_an_update_that_is_killed_leaves_a_program_with_its_record(
     assert not list((tmp_path / "run" / "xdp").iterdir())
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("at", ["write_record", "attach"])
 def test_a_load_that_is_interrupted_leaves_nothing(link, exported, tmp_path, monkeypatch, at):
     one, _ = link
