@@ -211,7 +211,7 @@ def test_a_description_may_say_them_and_is_checked(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory, small_baselines):
     out = tmp_path_factory.mktemp("run") / "run"
     return n3ic.train(frame(2000), label="label", epochs=2, bits=64, hidden=(8,), out=out)
 

@@ -294,6 +294,7 @@ def test_a_table_names_its_meter_and_so_does_the_network(tmp_path, name):
     assert not metered.recognises(tmp_path / "labels.csv")
 
 
+@pytest.mark.slow
 def test_from_labelled_captures_to_an_export(tmp_path, quick_build, check_every_way):
     from n3ic.runs.experiment import train
 

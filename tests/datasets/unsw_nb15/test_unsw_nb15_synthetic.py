@@ -132,6 +132,7 @@ def test_every_category_is_there_and_the_classes_are_balanced(table):
     np.testing.assert_array_equal(table.label == 0, table.category == NORMAL)
 
 
+@pytest.mark.slow
 def test_the_task_is_neither_trivial_nor_hopeless(table):
     ensemble = pytest.importorskip("sklearn.ensemble", reason="needs scikit-learn")
     tree = pytest.importorskip("sklearn.tree", reason="needs scikit-learn")

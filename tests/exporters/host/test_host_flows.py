@@ -162,7 +162,7 @@ def test_hostile_traffic_gets_the_same_verdicts_by_every_way(
     small: Path, tmp_path: Path, seed: int
 ) -> None:
     ends = 0
-    for made in fuzz_captures(SMALL.meter, seed, 600):
+    for made in fuzz_captures(SMALL.meter, seed, 400):
         (tmp_path / made.name).write_bytes(made.data)
         ends += check_capture(small, SMALL, tmp_path / made.name, tmp_path)
     assert ends > 300

@@ -111,6 +111,7 @@ def test_an_interface_without_ethernet_headers_is_refused(daemon, tun, mode):
     assert libbpf.query(socket.if_nametoindex(tun)) is None
 
 
+@pytest.mark.slow
 def test_xdp_sends_nothing_to_an_interface_without_ethernet_headers(
     daemon, veth, tun, daemon_model, built, tmp_path
 ):

@@ -116,6 +116,7 @@ def test_captures_from_outside_are_replayed_and_compared(clang, kernel, exported
     assert found.ok, str(found)
 
 
+@pytest.mark.slow
 def test_verification_names_the_same_buckets_each_time(clang, kernel, tmp_path):
     """What a bucket forgets at one verification it forgets at the next."""
     model = network(SPEC)

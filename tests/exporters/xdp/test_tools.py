@@ -166,6 +166,7 @@ def test_scores_that_are_watched_are_the_models(link, exported, models):
         assert flow["margin"] == top[-1] - top[-2]
 
 
+@pytest.mark.slow
 def test_only_who_ends_flows_loads_the_program_that_does(link, exported):
     interface = Interface.named(link[0])
     n3ic("load", link[0], exported)
@@ -547,6 +548,7 @@ def test_an_interface_that_vanished_is_forgotten(link, exported, tmp_path):
     assert not list((tmp_path / "run" / "xdp").iterdir())
 
 
+@pytest.mark.slow
 def test_a_record_is_there_before_its_program(link, exported, monkeypatch):
     one, _ = link
     attach, seen = deployment.attach, []

@@ -217,7 +217,7 @@ def trained_here(n3ic, folder):
     return "evaluate --domains here,away/ --label app --model run --new-labels 50"
 
 
-def test_the_command_takes_two_folders_of_a_user(n3ic, tmp_path):
+def test_the_command_takes_two_folders_of_a_user(n3ic, tmp_path, small_baselines):
     asked = trained_here(n3ic, tmp_path)
     found = json.loads(n3ic(f"{asked} --json").stdout)["domains"]
     assert [site["name"] for site in found["sites"]] == ["here", "away"]

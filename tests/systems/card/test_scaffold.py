@@ -140,6 +140,7 @@ def test_the_same_plan_gives_the_same_picture(two_tenants, kind):
     assert len(first.getvalue()) > 5000
 
 
+@pytest.mark.slow
 def test_the_picture_shows_every_chain_and_tenant(two_tenants):
     pytest.importorskip("matplotlib")
     from matplotlib.text import Text
