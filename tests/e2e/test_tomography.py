@@ -4,10 +4,13 @@
 import json
 from importlib.resources import as_file, files
 
+import numpy as np
 import pytest
 
 from n3ic.datasets import ns3_tomography
 from n3ic.datasets.ns3_tomography.trace import ProbeTrace, read
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.network import BinaryModel, OutputLayer
 from tests.support.command_line import n3ic
 
 ROWS = 1500
@@ -81,6 +84,21 @@ def test_shapes_that_are_none_are_said(tmp_path, shapes):
     done = n3ic("train", "tomography", "--shapes", shapes, cwd=tmp_path, expect=2)
     assert "--shapes: expected paper, own or hidden layers as 32-16,64-32" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_networks_of_any_run_answer_on_the_bundled_trace(tmp_path):
+    """A network of one bit: congested where the delay reaches the cut."""
+    output = OutputLayer(np.array([[False], [True]]), bias=np.zeros(2, np.int32))
+    spec = InputSpec((Field.thermometer("owd_tor0", [50]),))
+    (tmp_path / "run" / "models").mkdir(parents=True)
+    model = BinaryModel(spec, (), output, ("free", "congested"))
+    model.save(tmp_path / "run" / "models" / "tor1_agg0.n3ic")
+    metrics = {"version": 1, "use_case": "tomography"}
+    (tmp_path / "run" / "metrics.json").write_text(json.dumps(metrics))
+    words = ("replay", "--model", "run", "--last", 20, "--out", "answers.csv")
+    assert n3ic(*words, cwd=tmp_path).stdout.startswith("20 intervals, 1 queues\n")
+    assert (tmp_path / "answers.csv").read_text().startswith("interval,tor1_agg0\n")
+    assert "exists" in n3ic(*words, cwd=tmp_path, expect=2).stderr
 
 
 @pytest.mark.slow
