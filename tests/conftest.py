@@ -31,6 +31,7 @@ from n3ic.meter import capture
 from n3ic.runs.pictures import writing
 from n3ic.training.input_bits.boosted import boosted_trees
 from n3ic.util import pictures
+from tests.support.first_cases import mark_further_cases
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,19 +66,8 @@ def pytest_make_collect_report(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All processes have the tests in one order, files of long ones first.
-
-    Of a test with the mark ``first_case``, every case after the first that is not slow is a long
-    test.
-    """
-    begun: set[str] = set()
-    for item in items:
-        name = item.nodeid.partition("[")[0]
-        if item.get_closest_marker("first_case"):
-            if name in begun:
-                item.add_marker("slow")
-            elif not item.get_closest_marker("slow"):
-                begun.add(name)
+    """All processes have the tests in one order, files of long ones first."""
+    mark_further_cases(items)
     items.sort(key=lambda item: (item.path.name not in LONG, item.path))
 
 
