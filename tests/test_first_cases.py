@@ -8,8 +8,8 @@ import pytest
 from tests.support.first_cases import mark_further_cases
 
 
-def case(name, *marks):
-    marks = list(marks)
+def case(name, *given):
+    marks = list(given)
     return SimpleNamespace(
         nodeid=name,
         add_marker=marks.append,

@@ -81,6 +81,7 @@ def test_an_extraction_goes_on_and_never_from_what_is_damaged(tmp_path, monkeypa
     assert not work.exists()
 
 
+@pytest.mark.slow
 def test_an_extraction_may_be_stopped_more_than_once(tmp_path, monkeypatch):
     capture, work = tmp_path / "c.pcap", tmp_path / "work"
     capture.write_bytes(labelled_capture(60)[0])

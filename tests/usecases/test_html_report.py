@@ -423,13 +423,14 @@ def test_the_bits_in_words_have_their_rates():
     assert rows[3][1] == f"{NAME} >= 4" and bits_table(spec).rows[3][2] == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "scheme", "paper"),
     [
         (1280, 1, "rgb(255, 255, 255)"),
-        pytest.param(390, 0, "rgb(21, 23, 27)", marks=pytest.mark.slow),
-        pytest.param(390, 1, "rgb(255, 255, 255)", marks=pytest.mark.slow),
-        pytest.param(1280, 0, "rgb(21, 23, 27)", marks=pytest.mark.slow),
+        (390, 0, "rgb(21, 23, 27)"),
+        (390, 1, "rgb(255, 255, 255)"),
+        (1280, 0, "rgb(21, 23, 27)"),
     ],
 )
 def test_it_fits_and_has_its_colours(browser, tmp_path, monkeypatch, width, scheme, paper):
