@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import functools
@@ -30,6 +31,7 @@ from n3ic.meter import capture
 from n3ic.runs.pictures import writing
 from n3ic.training.input_bits.boosted import boosted_trees
 from n3ic.util import pictures
+from tests.support.first_cases import mark_further_cases
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,17 +66,8 @@ def pytest_make_collect_report(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All processes have the tests in one order, files of long ones first.
-
-    Of a test with the mark ``first_case``, every further case is a long test.
-    """
-    begun: set[str] = set()
-    for item in items:
-        name = item.nodeid.partition("[")[0]
-        if item.get_closest_marker("first_case"):
-            if name in begun:
-                item.add_marker("slow")
-            begun.add(name)
+    """All processes have the tests in one order, files of long ones first."""
+    mark_further_cases(items)
     items.sort(key=lambda item: (item.path.name not in LONG, item.path))
 
 
@@ -119,6 +112,10 @@ def pytest_collection_finish() -> None:
 ROOT = Path(__file__).resolve().parent.parent
 # Files whose long tests, begun last, would keep one process busy alone.
 LONG = ("test_docs.py", "test_notebooks.py", "test_packaging.py", "test_site.py")
+# A whole PNG file.
+ONE_PIXEL = base64.b64decode(
+    b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg=="
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -129,21 +126,38 @@ def no_wait_for_the_disk() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def small_pictures_of_runs() -> Iterator[None]:
-    """Pictures of runs are drawn whole, but small and as they lie.
+@contextlib.contextmanager
+def _pictures_of_runs(save: Callable[[Figure, Path, str], None]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "save", save)
+        patch.setattr(tomography_report, "save", save)
+        yield
 
-    Laying them out takes most of a short training's time; tests/runs/test_pictures.py looks at it.
+
+@pytest.fixture(scope="session", autouse=True)
+def undrawn_pictures_of_runs() -> Iterator[None]:
+    """The figures of a run are made, and a picture of one pixel stands for each.
+
+    Drawing them takes half of a short training's time; tests/runs/test_pictures.py looks at it.
     """
+
+    def save(figure: Figure, directory: Path, name: str) -> None:
+        (directory / f"{name}.png").write_bytes(ONE_PIXEL)
+
+    with _pictures_of_runs(save):
+        yield
+
+
+@pytest.fixture(scope="module")
+def small_pictures_of_runs() -> Iterator[None]:
+    """Pictures of runs are drawn whole, but small and as they lie."""
 
     def save(figure: Figure, directory: Path, name: str) -> None:
         figure.set_layout_engine("none")
         with pictures.style():
             figure.savefig(directory / f"{name}.png", dpi=20)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "save", save)
-        patch.setattr(tomography_report, "save", save)
+    with _pictures_of_runs(save):
         yield
 
 

@@ -5,6 +5,7 @@ import datetime as dt
 import re
 import warnings
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -188,8 +189,15 @@ LIBRARIES = {
 }
 
 
-@pytest.mark.parametrize("layout", COLUMNS)
-@pytest.mark.parametrize("library", LIBRARIES)
+# By default each library and each layout once.
+DEFAULT = {("pandas", "own"), ("Polars", "plain"), ("PyArrow", "unsw")}
+CASES = [
+    pytest.param(*case, marks=() if case in DEFAULT else pytest.mark.slow)
+    for case in product(LIBRARIES, COLUMNS)
+]
+
+
+@pytest.mark.parametrize(("library", "layout"), CASES)
 @given(data=st.data())
 def test_a_table_is_the_file_that_its_library_writes(library, layout, data):
     """Classes, margins, scores, warnings about changed cells, and refused cells with their row."""

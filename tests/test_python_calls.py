@@ -97,7 +97,14 @@ def wanted(frame, tmp_path_factory):
     )
 
 
-@pytest.mark.parametrize("how", FIRST)
+# By default one form of each kind: a file, columns, a table beside its classes, another library.
+DEFAULT = ("path", "dict of lists", "array", "arrow")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param(how, marks=() if how in DEFAULT else pytest.mark.slow) for how in FIRST],
+)
 def test_every_form_of_a_table_and_of_its_classes_trains_the_same_network(
     how, files, frame, wanted
 ):
@@ -112,7 +119,8 @@ def overridden(frame, tmp_path_factory):
     return n3ic.load(n3ic.train(frame, label="app", overrides=again, out=out).path)
 
 
-@pytest.mark.parametrize("hidden", [[4], (4,), np.array([4]), range(4, 5), pd.Series([4]), 4, "4"])
+@pytest.mark.first_case
+@pytest.mark.parametrize("hidden", [np.array([4]), [4], (4,), range(4, 5), pd.Series([4]), 4, "4"])
 def test_a_value_of_the_recipe_is_a_keyword_in_any_sequence(hidden, files, frame, overridden):
     run = n3ic.train(
         frame, label="app", epochs=np.int64(1), hidden=hidden, columns=frame.columns[:2],
@@ -302,6 +310,7 @@ def test_labels_that_an_estimator_does_not_know_are_named(estimators, rows, fram
         n3ic.evaluate(estimators["alone"], frame, label="apps")
 
 
+@pytest.mark.slow
 def test_a_use_case_trains_on_a_loaded_table(tmp_path):
     import n3ic.datasets
 

@@ -211,7 +211,7 @@ def test_a_description_may_say_them_and_is_checked(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory, small_baselines):
     out = tmp_path_factory.mktemp("run") / "run"
     return n3ic.train(frame(2000), label="label", epochs=2, bits=64, hidden=(8,), out=out)
 
@@ -243,6 +243,7 @@ def test_a_model_without_such_columns_keeps_its_bytes():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_column_of_texts_raises_the_accuracy_on_a_layout_like_nsl_kdd(tmp_path):
     """Of each text most flows have one class; the other columns are noise."""
     boosting = pytest.importorskip("sklearn.ensemble").HistGradientBoostingClassifier

@@ -40,6 +40,7 @@ def test_commands_of_the_page(site, tmp_path):
     assert list(tmp_path.rglob("model.n3ic"))
 
 
+@pytest.mark.slow
 def test_files_are_read_whole(site, tmp_path):
     good = tmp_path / "good.csv"
     good.write_text("pkts,dur,port,label\n5,0.25,9999,0\n9,1.5,9999,1\n")

@@ -27,7 +27,7 @@ def flows(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def place(flows, tmp_path_factory, small_baselines):
+def place(flows, tmp_path_factory, small_baselines, small_pictures_of_runs):
     """A folder with a run of the anomaly network, trained quickly."""
     folder = tmp_path_factory.mktemp("place")
     n3ic("train", "anomaly", "--data", flows, "--epochs", 3, cwd=folder)

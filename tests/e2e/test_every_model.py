@@ -42,23 +42,6 @@ from tests.support.xdp_machine import run
 
 TARGETS = plugins.names("n3ic.exporters")
 OPTIMISED = {"own", "metered", "spn"}  # the kinds of C that the host target writes
-QUICK = {
-    "own": "host",
-    "many classes": "p4",
-    "few bits": "nfp",
-    "trees": "qonnx",
-    "shunting": "xdp",
-    "spn": "onnx",
-    "metered": "xdp",
-    "metered, shunting": "p4",
-    "queues": "p4-netfpga",
-    "imported": "onnx",
-    "imported QONNX": "netfpga",
-    "false alarms": "nfp",
-    "brevitas": "host",
-    "brevitas, three bits": "xdp",
-}
-"""One target a model that the fast tests verify on, so that each of both is there."""
 ROWS = 240
 SHEET = "proto,dur,bytes,app\n" + 9 * "tcp,0.25,400,web\nudp,0.015,80,dns\ntcp,1.5,900,web\n"
 APPS = 30
@@ -288,15 +271,9 @@ def test_every_target_writes_the_model_or_refuses_it(exported, name):
         assert (out / each["target"] / each["task"]).exists() != ("error" in each)
 
 
-CELLS = [
-    pytest.param(name, target, marks=[pytest.mark.slow] if QUICK[name] != target else [])
-    for name in MODELS
-    for target in TARGETS
-]
-
-
-@pytest.mark.first_case
-@pytest.mark.parametrize(("name", "target"), CELLS)
+@pytest.mark.slow  # the default tests of each target verify its exports
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", MODELS)
 def test_what_was_written_computes_the_models_scores(exported, request, name, target):
     if name not in OPTIMISED:
         request.getfixturevalue("quick_build")
@@ -338,7 +315,10 @@ def test_the_report_has_a_row_a_target(exported, name, tmp_path):
     assert refusals == sum(refused(target, models) for target in TARGETS)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [n if n in ("own", "spn") else pytest.param(n, marks=pytest.mark.slow) for n in MODELS],
+)
 def test_predict_classifies_a_parquet_file(exported, own_table, wider_file, name, tmp_path):
     """The user's table with more columns in another order, or the features as a NIC has them."""
     models, source, _, _ = exported(name)
@@ -402,6 +382,7 @@ def test_figures_of_a_brevitas_module_are_those_of_scikit_learn(exported, own_ta
     assert recall == pytest.approx(list(recall_score(true, said, average=None)))
 
 
+@pytest.mark.slow
 def test_a_run_of_ones_own_parquet_is_evaluated_and_reported(own_file, wider_file, tmp_path, n3ic):
     """As the CSV file is, by a table with more columns in another order."""
     n3ic(

@@ -4,17 +4,20 @@
 import json
 from importlib.resources import as_file, files
 
+import numpy as np
 import pytest
 
 from n3ic.datasets import ns3_tomography
 from n3ic.datasets.ns3_tomography.trace import ProbeTrace, read
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.network import BinaryModel, OutputLayer
 from tests.support.command_line import n3ic
 
 ROWS = 1500
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, small_baselines):
+def place(tmp_path_factory, small_baselines, small_pictures_of_runs):
     """A folder with a run of two queues on the bundled trace's first seconds."""
     folder = tmp_path_factory.mktemp("tomography")
     with as_file(files(ns3_tomography).joinpath(ns3_tomography.BUNDLED)) as path:
@@ -83,6 +86,22 @@ def test_shapes_that_are_none_are_said(tmp_path, shapes):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_networks_of_any_run_answer_on_the_bundled_trace(tmp_path):
+    """A network of one bit: congested where the delay reaches the cut."""
+    output = OutputLayer(np.array([[False], [True]]), bias=np.zeros(2, np.int32))
+    spec = InputSpec((Field.thermometer("owd_tor0", [50]),))
+    (tmp_path / "run" / "models").mkdir(parents=True)
+    model = BinaryModel(spec, (), output, ("free", "congested"))
+    model.save(tmp_path / "run" / "models" / "tor1_agg0.n3ic")
+    metrics = {"version": 1, "use_case": "tomography"}
+    (tmp_path / "run" / "metrics.json").write_text(json.dumps(metrics))
+    words = ("replay", "--model", "run", "--last", 20, "--out", "answers.csv")
+    assert n3ic(*words, cwd=tmp_path).stdout.startswith("20 intervals, 1 queues\n")
+    assert (tmp_path / "answers.csv").read_text().startswith("interval,tor1_agg0\n")
+    assert "exists" in n3ic(*words, cwd=tmp_path, expect=2).stderr
+
+
+@pytest.mark.slow
 def test_a_replay_is_drawn_and_told(place):
     done = n3ic("replay", "half.tomo.xz", "--last", 100, "--out", "heat.png", cwd=place)
     assert done.stdout.startswith("100 intervals, 2 queues\n")

@@ -44,8 +44,17 @@ def picked(table, rng, rows, share):
     )
 
 
-@pytest.mark.parametrize("share", [0.5, 0.001, 1.0])
-@pytest.mark.parametrize("rows", [20, FEWEST, 2000])
+@pytest.mark.parametrize(
+    ("rows", "share"),
+    [
+        *((20, 0.5), (FEWEST, 0.001), (2000, 1.0)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((20, 0.001), (20, 1.0), (FEWEST, 0.5), (FEWEST, 1.0))
+        ),
+        *(pytest.param(2000, share, marks=pytest.mark.slow) for share in (0.5, 0.001)),
+    ],
+)
 def test_like_the_training_it_alarms_once_in_a_hundred_at_most(model, share, rows):
     fresh, rng = flows(20_000, seed=9), np.random.default_rng(4)
     samples = 60

@@ -126,6 +126,7 @@ def test_the_bias_reaches_an_exported_program(model, table, tmp_path):
     assert np.array_equal(kept.network.model.output.bias, changed.output.bias)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_build", "compiler")
 def test_look_up_tables_have_the_wanted_rate_in_their_bias(table, tmp_path):
     own = trained(table, family="tables", tables=6, table_bits=3)
@@ -142,6 +143,9 @@ def test_look_up_tables_have_the_wanted_rate_in_their_bias(table, tmp_path):
     assert n3ic.load(tmp_path / "m.n3ic").digest == changed.digest
     kept = n3ic.export(changed, "host", tmp_path / "host", verify=False)
     assert n3ic.verify(kept.path, vectors=40, record=False).ok
+
+
+def test_look_up_tables_favour_a_class_by_as_much_as_is_said():
     for classes, positive in ((2, 0), (2, 1), (3, 1)):
         other = random_tables(np.random.default_rng(classes), classes=classes)
         words = np.random.default_rng(5).integers(0, 2**32, (50, 1), dtype=np.uint32)

@@ -62,8 +62,9 @@ def test_values_that_saturate_give_a_lower_bound():
 
 
 @pytest.mark.parametrize("rows", [5, 20, 40, 500, 20_000])
-def test_the_same_unit_is_never_told(rows):
-    for seed in range(30):
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 30), marks=pytest.mark.slow)])
+def test_the_same_unit_is_never_told(rows, seeds):
+    for seed in seeds:
         assert not told(drawn(rows, seed))
         assert not told(drawn(rows, seed, middle=10.0))  # twenty times shorter
         assert not told(drawn(rows, seed, middle=6.0, spread=0.2))  # a scan: all alike

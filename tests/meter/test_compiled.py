@@ -38,7 +38,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("after", [0, 1, 7])
+@pytest.mark.first_case
+@pytest.mark.parametrize("after", [7, 0, 1])
 def test_a_schedule_decides_where_the_reference_does(after, equal):
     decision = Decision(after=after, schedule=(3, 4, 5))
     spec = replace(standard_spec(), tick_ns=1, decision=decision)

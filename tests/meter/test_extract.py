@@ -57,6 +57,7 @@ def rows(path):
     return pyarrow.parquet.read_table(path).to_pylist()
 
 
+@pytest.mark.first_case
 @pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
 @pytest.mark.parametrize("name", ["f.parquet", "f.csv"])
 def test_interrupted_or_not_and_whatever_jobs_the_bytes_are_the_same(

@@ -177,6 +177,7 @@ def test_the_compiled_meter_knows_no_other_links(equal):
 # --- a foreign reader --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.first_case
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="needs tshark")
 @pytest.mark.parametrize("link", sorted({link for link, _, _ in FRAMES} - {LINK_SLIP}))

@@ -137,6 +137,7 @@ def test_a_time_counts_as_the_first_point_and_a_repeated_decision_has_none(folde
         flow_table("t", rows.drop_columns("first_us"), SPEC, sha256="")
 
 
+@pytest.mark.slow
 def test_one_network_is_trained_for_all_points_and_decides_at_them(
     folder, tmp_path, small_baselines
 ):

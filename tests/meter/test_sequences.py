@@ -207,6 +207,7 @@ def test_sequence_numbers_of_overlapping_packets(seed, equal):
     assert values(row)[:2] == [min(n, 2**32 - 1) for n in repeated_and_skipped(sent)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("seed", range(2))
 def test_the_standard_meter_with_thirty_packets_on_hostile_traffic(seed, equal):
     spec = with_sequence(standard_spec(schedule=(4, 8, 30)), 30)

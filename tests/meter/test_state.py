@@ -17,6 +17,7 @@ from tests.support.generated import random_frames, random_spec
 from tests.support.traffic import labelled_capture
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "seed", [*range(7), *(pytest.param(n, marks=pytest.mark.slow) for n in range(7, 12))]
 )
@@ -80,6 +81,7 @@ def test_an_extraction_goes_on_and_never_from_what_is_damaged(tmp_path, monkeypa
     assert not work.exists()
 
 
+@pytest.mark.slow
 def test_an_extraction_may_be_stopped_more_than_once(tmp_path, monkeypatch):
     capture, work = tmp_path / "c.pcap", tmp_path / "work"
     capture.write_bytes(labelled_capture(60)[0])

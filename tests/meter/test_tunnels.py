@@ -393,6 +393,7 @@ def test_the_command_opens_tunnels_and_tells_of_closed_ones(tmp_path):
     assert meter_of(out) == standard_spec(packets=4, tunnels=("gtp",))
 
 
+@pytest.mark.slow
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "name",

@@ -120,6 +120,7 @@ def test_a_capture_and_its_table_get_the_same_verdicts(tmp_path, packets, check_
     check_every_way(metered_network(standard_spec(packets=packets)), tmp_path / "c.pcap", tmp_path)
 
 
+@pytest.mark.first_case
 @pytest.mark.filterwarnings("ignore:.* time stamps")
 @pytest.mark.parametrize("seed", [0, 2, 3, 4])
 def test_so_do_hostile_frames_and_any_meter(tmp_path, seed, quick_build, check_every_way):
@@ -293,6 +294,7 @@ def test_a_table_names_its_meter_and_so_does_the_network(tmp_path, name):
     assert not metered.recognises(tmp_path / "labels.csv")
 
 
+@pytest.mark.slow
 def test_from_labelled_captures_to_an_export(tmp_path, quick_build, check_every_way):
     from n3ic.runs.experiment import train
 

@@ -49,6 +49,7 @@ def test_every_truncation_is_refused():
             BinaryModel.from_bytes(data[:end])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("density", [None, 0.4])
 def test_every_flipped_bit_is_refused(density):
     """Of the safetensors header, of the JSON in it, of the checksum, of each tensor."""

@@ -86,6 +86,15 @@ def test_only_training_rows_have_copies():
     assert np.array_equal(again.train.bits[:count], plain.train.bits)
 
 
+def test_the_same_seed_gives_the_same_copies():
+    one, again, plain = (
+        prepare(experiment(BINARY, augment=most), lambda _: None).train.columns
+        for most in (10.0, 10.0, 1.0)
+    )
+    assert np.array_equal(one, again) and len(one) == 2 * len(plain)
+
+
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes():
     one, again = (train(experiment(BINARY, augment=10.0)).model for _ in range(2))
     assert one.digest == again.digest != train(experiment(BINARY)).model.digest

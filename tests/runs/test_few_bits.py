@@ -70,6 +70,7 @@ def stairs():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_baselines")
 def test_a_tree_of_as_many_cuts_is_kept_where_it_is_right_on_more_validation_rows():
     table = stairs()

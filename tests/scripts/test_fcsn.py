@@ -101,6 +101,7 @@ def test_a_binary_layer_costs_whole_words_of_a_card():
     assert [p.one_s for p in found[:3]] == [found[0].one_s] * 3
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("weak", [True, False])
 def test_scaling_curves_are_told_apart(weak):
     pytest.importorskip("matplotlib")

@@ -59,6 +59,7 @@ def test_loads_by_hand():
     assert bottleneck(found).stage.name == "d"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("busy", [0.5, 0.8])
 def test_one_server_waits_as_the_formula_says(busy: float):
     """Poisson arrivals at one server of constant time: Pollaczek and Khinchine's mean wait."""

@@ -331,6 +331,7 @@ def test_nothing_of_the_users_is_lost_to_a_layout(tmp_path, label, more, beside,
     assert re.search(message, told[0]) and {*more} <= {*table.features}
 
 
+@pytest.mark.slow
 def test_layouts_of_other_data_sets_are_read_by_them(tmp_path):
     from n3ic.data.dataset import data_set
 

@@ -84,7 +84,7 @@ def test_damaged_entry_is_ignored(home, parses):
     damaged = [b"", b"junk", sound[:-100], sound[: len(sound) // 2]]
     damaged += [
         sound[:position] + bytes([sound[position] ^ 0xFF]) + sound[position + 1 :]
-        for position in rng.integers(0, len(sound), 30)
+        for position in rng.integers(0, len(sound), 12)
     ]
     for data in damaged:
         entry().write_bytes(data)

@@ -92,6 +92,7 @@ def test_figures_of_the_card(partition):
     assert found.rows == TEST.rows
 
 
+@pytest.mark.slow
 def test_ports_give_the_service_as_the_card_says(folder):
     found = check(folder / "raw_layout")
     assert found.rows == 13_500
@@ -128,6 +129,7 @@ def test_folder_reads_the_partition_and_says_what_it_left_out(folder, table):
     assert sum(n.startswith("skipped") for n in notes) == 2
 
 
+@pytest.mark.slow
 def test_raw_rows_equal_the_partition_rows_of_the_same_flows(table, raw):
     keys = ("stcpb", "dtcpb", "sbytes", "dbytes", "dur")
 

@@ -45,6 +45,7 @@ def test_same_seed_same_flows(table):
     assert generate(500, 2).sha256 != generate(500, 3).sha256
 
 
+@pytest.mark.slow
 def test_another_process_makes_the_same_flows():
     code = "from n3ic.datasets.unsw_nb15.synthetic import generate; print(generate(300, 9).sha256)"
     done = subprocess.run(
@@ -131,6 +132,7 @@ def test_every_category_is_there_and_the_classes_are_balanced(table):
     np.testing.assert_array_equal(table.label == 0, table.category == NORMAL)
 
 
+@pytest.mark.slow
 def test_the_task_is_neither_trivial_nor_hopeless(table):
     ensemble = pytest.importorskip("sklearn.ensemble", reason="needs scikit-learn")
     tree = pytest.importorskip("sklearn.tree", reason="needs scikit-learn")
@@ -206,6 +208,7 @@ def test_figures_of_the_card():
     assert f"{found.twin_share:.1%} of the test rows".replace("%", " %") in card
 
 
+@pytest.mark.slow
 def test_importing_the_data_set_is_cheap():
     code = (
         "import sys, n3ic.datasets.unsw_nb15 as d; d.SYNTHETIC.load();"

@@ -177,6 +177,7 @@ def test_pieces_of_a_capture_and_packed_files(data):
     assert any("2 captures were taken for pieces of one" in said for said in loaded.table.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("stop", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 8))])
 def test_what_is_interrupted_goes_on_where_it_stopped(data, monkeypatch, pieces, stop):

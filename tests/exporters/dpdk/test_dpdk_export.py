@@ -55,7 +55,7 @@ def test_a_network_without_a_meter_is_a_library(tmp_path):
 
 
 def test_without_dpdk_the_network_is_verified_and_the_application_is_said_to_be_missing(
-    tmp_path, no_dpdk
+    tmp_path, no_dpdk, quick_build
 ):
     done = export(MODEL, "dpdk", tmp_path / "out", verify=False)
     capture = tmp_path / "c.pcap"

@@ -37,6 +37,7 @@ def test_every_kernel_is_timed_after_a_check(compiler: object, library: KernelLi
     assert json.loads(json.dumps(rendered.data))["kind"] == "measured"
 
 
+@pytest.mark.slow
 def test_kernels_are_timed_from_features_where_there_are_cuts(
     compiler: object, library: KernelLibrary
 ) -> None:

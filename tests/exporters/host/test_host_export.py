@@ -122,11 +122,18 @@ def test_a_wrong_way_around_the_bits_is_found(
     [
         ("n += value >= cuts[k];", "n += value > cuts[k];", ""),
         pytest.param("v < c->clamp ? v : c->clamp", "v", "", marks=pytest.mark.slow),
-        ("v < c->clamp ? v : c->clamp", "v < c->clamp ? v : c->clamp - 1", ""),
+        pytest.param(
+            "v < c->clamp ? v : c->clamp",
+            "v < c->clamp ? v : c->clamp - 1",
+            "",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "_mm512_cmpge_epu32_mask", "_mm512_cmpgt_epu32_mask", "avx512", marks=pytest.mark.slow
         ),
-        ("_mm512_cmpge_epu32_mask", "_mm512_cmpge_epi32_mask", "avx512"),
+        pytest.param(
+            "_mm512_cmpge_epu32_mask", "_mm512_cmpge_epi32_mask", "avx512", marks=pytest.mark.slow
+        ),
         pytest.param(
             "_mm256_max_epu32(v, b), v)",
             "_mm256_min_epu32(v, b), v)",
@@ -169,6 +176,7 @@ def test_a_flipped_weight_is_found_and_named(
     assert (difference.layer, difference.neuron) == (layer, neuron)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("layer", [0, 2])
 def test_a_changed_threshold_or_bias_is_found(compiler: object, copy: Path, layer: int) -> None:
     weights = (copy / "weights.bin").read_bytes()
@@ -192,7 +200,12 @@ def test_a_changed_threshold_or_bias_is_found(compiler: object, copy: Path, laye
             "",
             marks=pytest.mark.slow,
         ),
-        ("(count >= layer->limit[j + i]) << i", "(count >= layer->limit[j + i]) << (31 - i)", ""),
+        pytest.param(
+            "(count >= layer->limit[j + i]) << i",
+            "(count >= layer->limit[j + i]) << (31 - i)",
+            "",
+            marks=pytest.mark.slow,
+        ),
         # A threshold that is passed, not reached.
         ("(count >= layer->limit[j + i])", "(count > layer->limit[j + i])", "layer 0, neuron"),
     ],

@@ -162,7 +162,7 @@ def test_hostile_traffic_gets_the_same_verdicts_by_every_way(
     small: Path, tmp_path: Path, seed: int
 ) -> None:
     ends = 0
-    for made in fuzz_captures(SMALL.meter, seed, 600):
+    for made in fuzz_captures(SMALL.meter, seed, 400):
         (tmp_path / made.name).write_bytes(made.data)
         ends += check_capture(small, SMALL, tmp_path / made.name, tmp_path)
     assert ends > 300
@@ -197,6 +197,7 @@ def test_a_schedule_decides_as_every_other_way(compiler: build.CCompiler, tmp_pa
     assert {n for why, n in found if why == "after"} == {"2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitized", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_tunnels_are_opened_by_every_way(
     compiler: build.CCompiler, sanitize: tuple[str, ...], tmp_path: Path, sanitized: bool
@@ -498,6 +499,7 @@ def artefacts(compiler: object, quick_build: None, tmp_path: Path) -> Path:
     return exported(SMALL, tmp_path / "out")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
@@ -616,6 +618,7 @@ def test_packets_are_timed_after_a_check(artefacts: Path, monkeypatch: pytest.Mo
         packet_bench.bench_packets(SMALL, SMALL.meter, artefacts, 500)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("model", [STANDARD, SMALL])
 def test_the_report_tells_what_the_flow_cache_takes(
     compiler: build.CCompiler, tmp_path: Path, model: BinaryModel

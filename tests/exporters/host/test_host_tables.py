@@ -187,6 +187,7 @@ def test_an_index_has_1_to_8_bits() -> None:
         assert "a table has an index of 1 to 8 bits" in decoded(changed, model)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("classes", [2, 3])
 def test_every_constant_is_read_back(tmp_path: Path, classes: int) -> None:
     # Any digit that changes is found, of every constant: only comments and names of C may differ.

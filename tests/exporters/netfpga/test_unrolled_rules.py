@@ -123,7 +123,7 @@ def test_votes_of_trees_for_several_classes_are_read_back():
 AND = st.dictionaries(st.integers(0, 7), st.integers(0, 1), min_size=1, max_size=5)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.lists(st.lists(AND, min_size=1, max_size=9), min_size=1, max_size=3))
 def test_any_or_of_ands_is_computed_and_never_misread(trees):
     """ANDs that hold each other, that differ in one bit, that are equal, that cover all inputs."""

@@ -218,6 +218,7 @@ EDGES = InputSpec(
 )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -395,6 +395,7 @@ def test_verify_tells_a_flipped_bit_that_no_vector_decides(tmp_path, target):
     assert any("layer 0, neuron 5, input 3: weight" in text for text in result.failures)
 
 
+@pytest.mark.first_case
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 @GRAPHS

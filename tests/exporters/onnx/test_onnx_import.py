@@ -91,7 +91,7 @@ def decides_alike(g: Graph, rng, rows: int = 400) -> None:
 # --- graphs that are binary networks ----------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     width=st.integers(1, 40),

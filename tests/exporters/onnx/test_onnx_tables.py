@@ -38,6 +38,7 @@ def some_tables(seed: int = 0, **how: Any) -> TablesModel:
     return random_tables(np.random.default_rng(seed), **how)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("how", "given"), CASES, ids=lambda v: v if isinstance(v, str) else "")
 def test_the_graph_gives_scores_and_verdicts(
     tmp_path: Path, how: dict[str, Any], given: str

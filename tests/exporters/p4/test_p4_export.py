@@ -99,6 +99,7 @@ def test_bits_of_the_field_that_the_network_does_not_read_do_not_count(target, t
     assert "layer 0" in difference(target, model, tmp_path, options)
 
 
+@pytest.mark.first_case
 @BOTH
 @pytest.mark.parametrize(
     "given",

@@ -132,6 +132,7 @@ def test_a_sum_to_which_no_table_adds_is_its_bias(target: Exporter[Any], tmp_pat
     assert (found.scores[:, 3] == model.bias[3]).all()
 
 
+@pytest.mark.first_case
 @BOTH
 @pytest.mark.parametrize(
     "given",

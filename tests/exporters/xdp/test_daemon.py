@@ -311,6 +311,7 @@ def test_names_with_line_ends_stay_in_their_line(daemon, veth, built, daemon_mod
     assert running.end() == 0
 
 
+@pytest.mark.slow
 def test_a_slow_reader_loses_its_own_flows_and_hears_how_many(daemon, veth):
     port = free_port()
     running = daemon(queue=65536, prometheus=f"127.0.0.1:{port}").start()

@@ -262,6 +262,7 @@ def test_a_damaged_update_on_the_disk_is_left_out(running, veth, daemon_model, t
     assert one.end() == 0
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("alive", [True, False])
 def test_unload_ends_the_daemon(running, veth, pins, tmp_path, alive):
     one = running()
@@ -340,6 +341,7 @@ def test_hostile_requests_change_nothing(running, veth, daemon_model):
     assert one.end() == 0
 
 
+@pytest.mark.slow
 def test_packs_of_requests_are_checked_as_those_of_files(running, veth, built, daemon_model):
     one = running()
     data = repack((built / "daemon" / "n3icd.pack").read_bytes(), 0, again(daemon_model))
@@ -366,6 +368,7 @@ def test_packs_of_requests_are_checked_as_those_of_files(running, veth, built, d
     assert one.end() == 0
 
 
+@pytest.mark.slow
 def test_many_slow_clients_take_neither_memory_nor_readers(running, veth):
     one = running()
     held = []

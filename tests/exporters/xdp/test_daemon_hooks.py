@@ -87,6 +87,7 @@ def test_a_pack_that_the_hook_cannot_follow(
     assert libbpf.query(socket.if_nametoindex(veth[0])) is None
 
 
+@pytest.mark.slow
 def test_large_frames_run_in_the_driver(daemon, veth):
     for name in veth:
         ip("set", name, "mtu", "9000")
@@ -110,6 +111,7 @@ def test_an_interface_without_ethernet_headers_is_refused(daemon, tun, mode):
     assert libbpf.query(socket.if_nametoindex(tun)) is None
 
 
+@pytest.mark.slow
 def test_xdp_sends_nothing_to_an_interface_without_ethernet_headers(
     daemon, veth, tun, daemon_model, built, tmp_path
 ):

@@ -177,6 +177,7 @@ def test_ipfix_is_read_by_an_independent_parser(daemon, veth, collector, daemon_
     assert running.end() == 0
 
 
+@pytest.mark.slow
 def test_debian_s_nfdump_reads_the_flows(daemon, veth, tmp_path):
     if not shutil.which("nfcapd"):
         pytest.skip("needs nfcapd (apt-get install nfdump)")
@@ -208,6 +209,7 @@ def test_debian_s_nfdump_reads_the_flows(daemon, veth, tmp_path):
     }, said + shown
 
 
+@pytest.mark.slow
 def test_debian_s_pmacct_reads_class_and_margin(daemon, veth, tmp_path):
     if not shutil.which("nfacctd"):
         pytest.skip("needs nfacctd (apt-get install pmacct)")

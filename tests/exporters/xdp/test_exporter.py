@@ -99,6 +99,7 @@ def test_a_capture_is_replayed_and_compared(clang, kernel, tmp_path, table):
         check_metering(tool, path, unchanged(model), options, packets=1, seed=0, captures=raw)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -115,6 +116,7 @@ def test_captures_from_outside_are_replayed_and_compared(clang, kernel, exported
     assert found.ok, str(found)
 
 
+@pytest.mark.slow
 def test_verification_names_the_same_buckets_each_time(clang, kernel, tmp_path):
     """What a bucket forgets at one verification it forgets at the next."""
     model = network(SPEC)
@@ -167,6 +169,7 @@ def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch, tmp
     assert not result.packets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [

@@ -498,6 +498,7 @@ def test_buckets_hold_the_flows_that_a_table_is_made_for(standard):
         assert programs.held() == len(programs.flows()[0]) == 0
 
 
+@pytest.mark.slow
 def test_a_following_program_finds_the_flows_of_the_last(standard):
     """It hashes as the last one did, and its table is as large."""
     model, image, table = standard

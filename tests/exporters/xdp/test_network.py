@@ -119,6 +119,7 @@ def test_bits_of_a_network_that_reads_a_table_are_no_columns_of_it():
     same(model, structure_of([model], bits=True), features=columns)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("classes", [2, 5])
 def test_flows_of_small_margin_are_shunted(classes):
     model = random_model((60, 20, classes), np.random.default_rng(3), extremes=False)

@@ -91,6 +91,7 @@ def test_noise_is_taken_and_counted(image, in_namespace):
     in_namespace(check)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("mode", ["native", "generic"])
 def test_verdicts_decide_where_packets_go(image, in_namespace, mode):
     """Undecided flows pass, decided ones leave by another interface, or not at all."""
@@ -140,6 +141,7 @@ def test_verdicts_decide_where_packets_go(image, in_namespace, mode):
     in_namespace(check)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("mode", ["native", "generic"])
 def test_requests_are_answered_on_a_wire(clang, in_namespace, mode):
     model = random_model((40, 8, 3), np.random.default_rng(1), extremes=False)
@@ -210,6 +212,7 @@ class XdpSocket:
             yield self.memory[at : at + size]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("mode", ["native", "generic"])
 def test_a_socket_takes_the_packets_of_a_verdict(image, in_namespace, mode):
     head = bytes([0x45, 0, 0, 64, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2])

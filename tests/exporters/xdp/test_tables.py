@@ -366,6 +366,7 @@ def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, tmp_path,
     assert found.edges
 
 
+@pytest.mark.slow
 def test_the_kernel_takes_many_features_of_one_cut(clang, kernel):
     # The verifier would follow both values of a comparison that became a mask: ways multiply.
     rng = np.random.default_rng(3)

@@ -166,6 +166,7 @@ def test_scores_that_are_watched_are_the_models(link, exported, models):
         assert flow["margin"] == top[-1] - top[-2]
 
 
+@pytest.mark.slow
 def test_only_who_ends_flows_loads_the_program_that_does(link, exported):
     interface = Interface.named(link[0])
     n3ic("load", link[0], exported)
@@ -481,7 +482,7 @@ def test_without_clang_the_object_of_an_export_is_the_new_program(
         pytest.param("forget_others", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_update_that_is_killed_leaves_a_program_with_its_record(
     link, exported, models, tmp_path, monkeypatch, at, wide
 ):
@@ -511,6 +512,7 @@ def test_an_update_that_is_killed_leaves_a_program_with_its_record(
     assert not list((tmp_path / "run" / "xdp").iterdir())
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("at", ["write_record", "attach"])
 def test_a_load_that_is_interrupted_leaves_nothing(link, exported, tmp_path, monkeypatch, at):
     one, _ = link
@@ -546,6 +548,7 @@ def test_an_interface_that_vanished_is_forgotten(link, exported, tmp_path):
     assert not list((tmp_path / "run" / "xdp").iterdir())
 
 
+@pytest.mark.slow
 def test_a_record_is_there_before_its_program(link, exported, monkeypatch):
     one, _ = link
     attach, seen = deployment.attach, []

@@ -174,7 +174,7 @@ def short(name):
     return str(name.network_address if name.prefixlen == name.max_prefixlen else name)
 
 
-@pytest.mark.parametrize("table", ["lru", "buckets"])
+@pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2, 3, 4, 5, 7, 9))]
 )
@@ -317,7 +317,8 @@ def test_two_cpus_block_no_more_hosts_than_may_be(image):
         assert counters["verdicts"] + counters["refused"] == 200
 
 
-@pytest.mark.parametrize("table", ["lru", "buckets"])
+@pytest.mark.first_case
+@pytest.mark.parametrize("table", ["buckets", "lru"])
 def test_entries_carry_the_key_that_a_typed_flow_has(image, table):
     """What user space reads of the table names its flow, and is what a verdict on it is put at."""
     with load(network(SPEC, shunt=2), image=image[table], table=table, flows=512) as programs:

@@ -61,7 +61,7 @@ def assert_equal(network, shape, seed):
     return model
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=3),
     st.integers(2, 4),

@@ -75,6 +75,7 @@ def test_a_table_shows_the_mean_of_the_seeds(study):
     assert "mean of 2 seeds" in two.tables[1].title
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_figures():
     sites = shared_sites({"here": flows(400), "away": flows(400, seed=1, slower=3.0)})
     asked = request(new_labels=(60,), augments=(1.0,))
@@ -207,16 +208,26 @@ def table_file(path, seed, slower):
     return str(path)
 
 
-def test_the_command_takes_two_folders_of_a_user(n3ic, tmp_path):
-    here = table_file(tmp_path / "here" / "flows.csv", 0, 1.0)
-    table_file(tmp_path / "away" / "flows.csv", 1, 6.0)
+def trained_here(n3ic, folder):
+    """A model of one site, and the command that evaluates it on two."""
+    here = table_file(folder / "here" / "flows.csv", 0, 1.0)
+    table_file(folder / "away" / "flows.csv", 1, 6.0)
     data = f"--data {here} --label app"
     n3ic(f"train {data} --epochs 2 --bits 16 --hidden 4 --encoding quantile --out run")
-    asked = "evaluate --domains here,away/ --label app --model run --new-labels 50"
+    return "evaluate --domains here,away/ --label app --model run --new-labels 50"
+
+
+def test_the_command_takes_two_folders_of_a_user(n3ic, tmp_path, small_baselines):
+    asked = trained_here(n3ic, tmp_path)
     found = json.loads(n3ic(f"{asked} --json").stdout)["domains"]
     assert [site["name"] for site in found["sites"]] == ["here", "away"]
     assert {c["augment"] for c in found["cells"]} == {1.0, 16.0}
     assert len(found["cells"]) == 2 * (4 + 2 + 2)
+
+
+@pytest.mark.slow
+def test_the_command_shows_domain_warnings_and_what_labels_alone_reach(n3ic, tmp_path):
+    asked = trained_here(n3ic, tmp_path)
     shown = n3ic(asked).stdout
     assert "domain warning" in shown and "the labels alone" in shown
 

@@ -41,7 +41,7 @@ def test_the_example_at_13_gigabits():
 
 
 def test_who_sends_less_than_its_share_is_not_delayed_and_the_other_has_the_rest():
-    rates = served({"u1": 2, "u2": 30}, {"u1": 32, "u2": 28}, seconds=50)
+    rates = served({"u1": 2, "u2": 30}, {"u1": 32, "u2": 28}, seconds=20)
     assert rates["u1"] == pytest.approx(2, rel=0.01)
     assert rates["u2"] == pytest.approx(18, rel=0.01)
 

@@ -90,6 +90,7 @@ def test_a_target_without_cards_is_refused_and_those_with_them_are_named():
         card_target("nfp")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("target", "graphs"), [("host", 1), ("p4", 2), ("xdp", 2)])
 def test_networks_of_other_bits_share_no_packet_of_bits(place, target, graphs):
     """They are branches where packets hold features, of which each makes its own bits."""
@@ -139,6 +140,7 @@ def test_the_same_plan_gives_the_same_picture(two_tenants, kind):
     assert len(first.getvalue()) > 5000
 
 
+@pytest.mark.slow
 def test_the_picture_shows_every_chain_and_tenant(two_tenants):
     pytest.importorskip("matplotlib")
     from matplotlib.text import Text

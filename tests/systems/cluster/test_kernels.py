@@ -30,8 +30,9 @@ def sparse(rows, columns, density=0.08, low=-9, high=9, rng=RNG):
     return scipy_sparse.csr_array(np.where(rng.random((rows, columns)) < density, dense, 0))
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 4])
-@pytest.mark.parametrize("faults", [{}, FAULTS], ids=["clean", "faults"])
+@pytest.mark.first_case
+@pytest.mark.parametrize("nodes", [2, 1, 4])
+@pytest.mark.parametrize("faults", [FAULTS, {}], ids=["faults", "clean"])
 def test_spmv_is_scipys(nodes, faults):
     matrix = sparse(70, 53)
     vectors = [RNG.integers(LOW, HIGH, (53, 1), endpoint=True) for _ in range(3)]

@@ -154,6 +154,7 @@ def test_the_input_stage_is_that_of_the_card(tmp_path: Path) -> None:
         EXPORTER.decode(tmp_path, model, options)
 
 
+@pytest.mark.slow
 @simulated
 def test_features_of_their_own_width_decide_as_those_of_32_bits(tmp_path: Path) -> None:
     """Vectors hold values far above the widths, which reach the card saturated."""

@@ -75,7 +75,7 @@ def asked_fixture(card):
     [
         ("vote", "udp-port"),
         pytest.param("most-certain", "vlan", marks=pytest.mark.slow),
-        ("both", "header"),
+        pytest.param("both", "header", marks=pytest.mark.slow),
     ],
 )
 def test_export_runs_every_network_through_the_joint_library(tmp_path, join, carrier):

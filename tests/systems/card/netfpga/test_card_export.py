@@ -94,6 +94,7 @@ def image(tmp_path: Path, document: str) -> NetfpgaCardImage:
     return image_of(plan, EXPORTER.options, 200e6)
 
 
+@pytest.mark.slow
 def test_networks_of_one_shape_share_an_executor(tmp_path: Path) -> None:
     found = image(tmp_path, text())
     assert sorted(len(core.models) for core in found.cores) == [1, 3]

@@ -65,6 +65,7 @@ def test_same_card_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_flood_overruns_its_own_queue_alone(tmp_path: Path) -> None:
     """Nothing of a tenant that floods at line rate is answered wrongly; the rest is counted."""
     image = cards.two_tenants(seq_w=3)

@@ -341,6 +341,7 @@ def test_branches_are_joined_and_policies_see_margins(branches, tmp_path, carrie
     assert done.check.inferences == 30 * (4 + 4 + 4 + 2)
 
 
+@pytest.mark.slow
 def test_a_wrong_mark_is_found(branches, tmp_path):
     rule = '{ action = "mark", mark = 41, margin = 1 }'
     text = cards.joining("p4", joins=["most-certain"], carrier="udp-port", policy=rule)
@@ -441,6 +442,7 @@ def test_a_tenant_that_floods_takes_from_its_own_bucket_alone(folder, tmp_path):
     assert switch.process(flood.frame, INGRESS, wait).port is None
 
 
+@pytest.mark.slow
 def test_branches_cost_entries_and_passes_but_no_stages(branches, tmp_path):
     """Two graphs of a tenant have the same networks: their weights are there once."""
     folder = tmp_path / "models"

@@ -228,6 +228,7 @@ def test_all_of_a_card_is_read_back(stand_ins, card) -> None:
                 cli.confirm(reached(port), switch, commands)
 
 
+@pytest.mark.slow
 def test_a_refused_command_is_named_though_the_program_ends_well(stand_ins, card) -> None:
     with started(card) as port:
         for line, said in (

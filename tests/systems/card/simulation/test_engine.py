@@ -151,6 +151,7 @@ def test_a_flood_leaves_others_within_their_bound():
     assert per_task.counts["u2/g"].dropped
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_trace():
     first, second, other = (simulate(figure_4(8, 13, 2e-4), CHAINS, s) for s in (1, 1, 2))
     assert first.served == second.served != other.served

@@ -45,6 +45,7 @@ def test_a_plan_is_simulated_as_it_stands(scenario):
     assert second.weight / first.weight == pytest.approx(22 / 32)  # area times bandwidth
 
 
+@pytest.mark.slow
 def test_tasks_that_take_no_area_are_simulated_too(scenario):
     first = scenario.graphs[0].chains[0][0]
     tasks = {**scenario.tasks, first: replace(scenario.tasks[first], area=0.0)}

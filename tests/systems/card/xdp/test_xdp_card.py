@@ -131,6 +131,7 @@ def test_an_interface_without_ethernet_headers_is_refused(program, tun):
     assert query(socket.if_nametoindex(tun)) is None
 
 
+@pytest.mark.slow
 def test_a_program_on_an_interface_is_changed_by_command(folder, tmp_path, veth):
     """From another process than the one that attached it: by the interface's name alone."""
     plan = cards.plan(folder, cards.alone("xdp", "abc", wants="1e6 packets/s"))

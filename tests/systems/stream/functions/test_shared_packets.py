@@ -245,6 +245,7 @@ def test_a_long_name_of_the_folder_for_temporary_files_is_no_hindrance(tmp_path,
     assert not manager.path.parent.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.slow)])
 def test_no_buffer_leaks_after_many_kills(kills):
     with FunctionManager(NULL) as manager:

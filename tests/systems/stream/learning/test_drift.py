@@ -53,7 +53,7 @@ def heavy(rng, rows):
 
 @pytest.mark.parametrize(
     ("make", "runs"),
-    [(even, 24), *(pytest.param(make, 120, marks=pytest.mark.slow) for make in (even, heavy))],
+    [(even, 12), *(pytest.param(make, 120, marks=pytest.mark.slow) for make in (even, heavy))],
 )
 def test_false_alarms_are_as_rare_as_stated(model, make, runs):
     assert alarms(model, make, runs) / runs <= ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / runs)
