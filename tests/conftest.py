@@ -300,7 +300,7 @@ def small_baselines() -> Iterator[None]:
     packed_trees = pytest.importorskip("n3ic.families.binary.packed_trees")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(float_mlp, "EPOCHS", 3)
-        patch.setattr(packed_trees, "FOREST_TREES", 5)
+        patch.setattr(packed_trees, "FOREST_TREES", 20)
         patch.setitem(boosted_trees.__kwdefaults__, "rounds", 20)
         patch.setitem(importance.bit_importance.__kwdefaults__, "epochs", 3)
         yield
