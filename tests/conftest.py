@@ -308,12 +308,28 @@ def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def small_baselines() -> Iterator[None]:
-    """Baselines and teachers of few rounds, for tests that look at no figure of theirs."""
+    """Baselines, teachers and choosers of bits of few rounds, where no figure of theirs matters."""
     float_mlp = pytest.importorskip("n3ic.training.float_mlp")
+    importance = pytest.importorskip("n3ic.training.importance")
+    packed_trees = pytest.importorskip("n3ic.families.binary.packed_trees")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(float_mlp, "EPOCHS", 3)
+        patch.setattr(packed_trees, "FOREST_TREES", 20)
         patch.setitem(boosted_trees.__kwdefaults__, "rounds", 20)
+        patch.setitem(importance.bit_importance.__kwdefaults__, "epochs", 3)
         yield
+
+
+@pytest.fixture
+def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks of few passes over their rows, for tests that look at no accuracy."""
+    loop = pytest.importorskip("n3ic.training.loop")
+    begin = loop.Passes.__init__
+
+    def brief(self: object, epochs: int, *rest: int, **named: int) -> None:
+        begin(self, min(epochs, 3), *rest, **named | {"choose_from": 0})
+
+    monkeypatch.setattr(loop.Passes, "__init__", brief)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ def flows(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_baselines")
 def test_a_run_from_a_file_and_from_its_options_is_the_same(flows):
     text = (
         'data = "flows.csv"\nlabel = "app"\nencoding = "quantile"\nbits = 8\nhidden = [4]\n'

@@ -14,7 +14,7 @@ import n3ic
 from n3ic import plugins
 from n3ic.cli.main import command_line
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_baselines")]
 TARGETS = plugins.names("n3ic.exporters")
 
 

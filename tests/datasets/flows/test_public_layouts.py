@@ -40,7 +40,7 @@ def test_leaks_alone_give_no_more_than_the_majority(tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", ["CIDDS-001", "NF-UQ-NIDS", "X-IIoTID"])  # leaks: in all
 def test_the_figure_is_near_that_of_a_forest_on_the_columns_that_do_not_leak(tmp_path, name):
     layout = LAYOUTS[name]
     frame, fresh = made(name, true=True, rows=6000), made(name, true=True, rows=6000, seed=1)

@@ -42,6 +42,7 @@ def cluster():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_baselines")
 def test_a_run_may_be_trained_on_a_dask_cluster(work, cluster, tmp_path):
     runs = {
         name: train_use_case(

@@ -15,7 +15,7 @@ from n3ic.meter.compiled import ENDS
 from tests.support.metering import load
 from tests.support.wires import link, wire
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clang", "kernel")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clang", "kernel", "small_baselines")]
 FLOWS, PACKETS = 600, 12  # of each flow, so that packets follow the decision
 
 

@@ -3,6 +3,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,14 +13,17 @@ import pytest
 
 from n3ic.errors import N3icError
 from n3ic.exporters.netfpga.tools import tap
+from tests.support.command_line import n3ic
 
 NAMESPACE, TAP = f"n3q{os.getpid()}", f"n3u{os.getpid()}"  # in place of the page's
-# Verilator builds so few nodes in a fifth of the time.
+# Verilator builds so small a model in a fifth of the time.
+FEW_BITS = " --bits 64 --hidden 16"
 FEW_NODES = " --family spn --min-rows 5000 --leaf-cuts 3"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["", FEW_NODES], ids=["binary", "spn"])
+@pytest.mark.usefixtures("small_baselines", "few_epochs")
+@pytest.mark.parametrize("family", [FEW_BITS, FEW_NODES], ids=["binary", "spn"])
 def test_the_ten_minutes_as_written(repository, tmp_path, family):
     pytest.importorskip("torch")
     if shutil.which("ping") is None:
@@ -33,7 +37,12 @@ def test_the_ten_minutes_as_written(repository, tmp_path, family):
     page = (repository / "docs" / "how-to" / "front-end.md").read_text()
     (text,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     text = text.replace("train anomaly", f"train anomaly{family}")
+    text = text.replace("--rows 3000", "--rows 600")  # each is sent twice to the simulated card
     assert "n3icask" in text and "n3ic0" in text
+    *offline, text = re.split(r"^(?=n3ic simulate)", text, flags=re.MULTILINE)
+    for line in "".join(offline).splitlines():
+        n3ic(*shlex.split(line)[1:], cwd=tmp_path)  # in this process, which has imported it all
+    assert (tmp_path / "card").is_dir()
     text = text.replace("n3icask", NAMESPACE).replace("n3ic0", TAP)
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

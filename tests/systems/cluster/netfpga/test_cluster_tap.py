@@ -110,11 +110,11 @@ def test_a_layer_that_no_card_holds(namespace, tmp_path):
     model = random_model((4096, 16384, 10), np.random.default_rng(2))
     model.save(tmp_path / "model.n3ic")
     words = ("run", "model.n3ic", "--nodes", 4, "--simulate", "3=netfpga", "--loss", 0.01)
-    more = ("--rows", 6, "--limit", 120, "--json")
+    more = ("--rows", 2, "--limit", 120, "--json")
     done = inside(namespace, "-m", "n3ic", "cluster", *words, *more, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["rows"] == 6
+    assert found["rows"] == 2
     assert found["placement"]["layers"][0]["shares"][2] == [3, 8192, 12288]
 
 

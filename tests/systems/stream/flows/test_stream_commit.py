@@ -90,7 +90,7 @@ def committed(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.parquet", "out.ipfix"])
 def test_so_is_a_file_of_another_kind(tmp_path, name):
-    runs, model = killed(tmp_path, name, stride=2)
+    runs, model = killed(tmp_path, name, stride=5)
     stream(tmp_path / "c.pcap", model, tmp_path / name)
     if name == "out.parquet":
         want = pq.read_table(tmp_path / name)
@@ -110,7 +110,7 @@ def test_so_is_a_file_of_another_kind(tmp_path, name):
 
 @pytest.mark.slow
 def test_a_consumer_in_python_gets_every_flow_and_again_at_most_those_of_one_state(tmp_path):
-    runs, _ = killed(tmp_path, "callback", stride=2)
+    runs, _ = killed(tmp_path, "callback", stride=5)
     want = [row["row"] for row in lines(tmp_path / "want.jsonl")]
     doubled = 0
     for run in runs:
@@ -123,7 +123,7 @@ def test_a_consumer_in_python_gets_every_flow_and_again_at_most_those_of_one_sta
 
 @pytest.mark.slow
 def test_a_topic_of_kafka_has_every_flow_once_after_a_kill_at_any_step(tmp_path, broker):
-    runs, _ = killed(tmp_path, f"kafka://{broker}/flowsNUMBER", flows=4, stride=3)
+    runs, _ = killed(tmp_path, f"kafka://{broker}/flowsNUMBER", flows=4, stride=5)
     want = sorted((tmp_path / "want.jsonl").read_bytes().splitlines())
     for run in runs:
         assert sorted(topic_rows(broker, f"flows{run.name}")) == want, run
@@ -131,7 +131,7 @@ def test_a_topic_of_kafka_has_every_flow_once_after_a_kill_at_any_step(tmp_path,
 
 @pytest.mark.slow
 def test_a_subject_of_nats_has_every_flow_once_after_a_kill_at_any_step(tmp_path, nats_server):
-    runs, _ = killed(tmp_path, f"nats://{nats_server}/flows.NUMBER", flows=4)
+    runs, _ = killed(tmp_path, f"nats://{nats_server}/flows.NUMBER", flows=4, stride=5)
     want = (tmp_path / "want.jsonl").read_bytes().splitlines()
     for run in runs:
         assert subject_rows(nats_server, f"flows.{run.name}") == want, run
