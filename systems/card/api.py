@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from n3ic.systems.card.description import Card
     from n3ic.systems.card.export import CardCheck, ExportedCard
     from n3ic.systems.card.plan import CardPlan
-    from n3ic.systems.card.simulation.comparison import CardSimulation
+    from n3ic.systems.card.simulation.comparison import PolicyComparison
 
 
 @in_python()
@@ -54,7 +54,7 @@ def simulate_card(
     policy: Sequence[str] = (),
     seed: int = 0,
     progress: Callable[[float, str], object] = lambda share, policy: None,
-) -> CardSimulation:
+) -> PolicyComparison:
     """Simulate a card under load, beside static partitions and per-task scheduling.
 
     Args:

@@ -32,7 +32,7 @@ MOST_SECONDS = 1000.0
 
 
 @dataclass(frozen=True, repr=False)
-class CardSimulation(Displayed):
+class PolicyComparison(Displayed):
     """Simulated figures of a card under several policies.
 
     Attributes:
@@ -101,7 +101,7 @@ def compare_policies(
     policies: Sequence[SharingPolicy],
     seed: int,
     progress: Callable[[float, str], object] = lambda share, name: None,
-) -> CardSimulation:
+) -> PolicyComparison:
     """Simulate a scenario under each policy.
 
     Args:
@@ -117,4 +117,4 @@ def compare_policies(
             progress((i + share) / len(policies), name)
 
         figures.append(figures_of(simulate(scenario, policy, seed, report_progress)))
-    return CardSimulation(scenario.seconds, seed, tuple(figures))
+    return PolicyComparison(scenario.seconds, seed, tuple(figures))

@@ -265,7 +265,7 @@ def test_no_switch_and_no_tool_are_told(stand_ins, card, monkeypatch) -> None:
             "take_last_turn 1 0x1 0x2",
             "take_last_turn 1 0x1 0x1",
             VerifyError,
-            "b/g differs",
+            "b/g answers otherwise",
         ),
     ],
 )
