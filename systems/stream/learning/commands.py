@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from n3ic.model.classifier import Classifier
     from n3ic.systems.stream.batch import FlowBatch
     from n3ic.systems.stream.learning.late_labels import LabelFile
+    from n3ic.systems.stream.learning.learner import LearnSettings
     from n3ic.systems.stream.learning.learning_folder import LearningFolder
     from n3ic.systems.stream.learning.replay import ReplayedFlows
     from n3ic.systems.stream.learning.rows import LabelledRows
@@ -60,11 +61,17 @@ def learn(
     alpha: Annotated[
         float, typer.Option(help="Probability of ever promoting a model that is no better.")
     ] = 0.05,
+    block: Annotated[
+        str,
+        typer.Option(
+            help="Flows that count as one in judging: flow, or some of source,destination,minute."
+        ),
+    ] = "source,minute",
     every: Annotated[
         int, typer.Option(help="Labelled flows between two refreshed models.", min=1)
     ] = 500,
     held_share: Annotated[
-        float, typer.Option("--held", help="Share of flows that judge and are not trained on.")
+        float, typer.Option("--held", help="Share of blocks that judge and are not trained on.")
     ] = 0.3,
     guard: Annotated[
         float, typer.Option(help="By how much the recall of a class may fall on the anchors.")
@@ -109,7 +116,7 @@ def learn(
     else:
         first = _model(model)
     settings = LearnSettings(every=every, held=held_share, alpha=alpha, guard=guard, seed=seed)
-    settings = replace(settings, teacher=teacher)
+    settings = replace(settings, teacher=teacher, block=block)
     is_table = Path(source).is_file() and not is_capture(source)
     flows = replayed(source, first, dataset=dataset) if is_table else None
     opened = None if is_table else open_source(source, first)
@@ -118,13 +125,15 @@ def learn(
         raise UsageError(f"{source}: packets have no labels of their own: give --labels")
     if flows is not None and seconds is not None:
         raise UsageError("--seconds: a table of flows is read to its end")
-    trusted = None if anchors is None else _anchors(anchors, first, dataset, seed)
+    if model is None:
+        settings = learning.learner.settings
+    trusted = None if anchors is None else _anchors(anchors, first, dataset, settings)
     if model is not None:
         LearningFolder.begin(folder, first, settings)
         learning = LearningFolder(folder, swap, now=_now)
     if trusted is not None:
         learning.anchor(trusted)
-    join = LabelJoin(first, seed=seed)
+    join = LabelJoin(first, seed=settings.seed, block=settings.block)
     right: list[tuple[int, int]] = []
     feed: LabelFile | ReplayedLabels
     if flows is None or labels is not None:
@@ -156,7 +165,7 @@ def learn(
                 "running": now.digest,
                 "began": first.digest,
                 "decisions": learning.decisions,
-                "counts": dict(join.counts),
+                "counts": {**join.counts, "late for their block": learning.learner.blocks.late},
                 "accuracy": [{"flows": n, "right": share} for n, share in right],
             }
         )
@@ -165,6 +174,8 @@ def learn(
         f"{join.counts['flows labelled']:,} flows labelled, running {now.name} {now.digest[:12]}"
         + ("" if now.digest != first.digest else ", as before")
     )
+    if late := learning.learner.blocks.late:
+        print_note(f"{late:,} held-out flows came after their block was judged, and were left out")
 
 
 def rollback(
@@ -205,12 +216,12 @@ def history(
             str(d["what"]),
             str(d.get("model", ""))[:12],
             str(d.get("outcome") or d.get("error") or d.get("reason") or ""),
-            "" if "rows" not in d else f"{d['rows']:,}",
+            "" if "blocks" not in d else f"{d['blocks']:,}",
             f"{d['better']} : {d['worse']}" if "better" in d else "",
         )
         for d in learning.decisions
     )
-    head = ("decision", "model", "outcome", "flows", "better : worse")
+    head = ("decision", "model", "outcome", "blocks", "better : worse")
     show_table(TextTable(f"{folder}", head, rows, left=3))
     print_result(f"running {now.name} {now.digest[:12]}")
 
@@ -351,19 +362,22 @@ def _model(path: Path) -> Classifier:
     return load_model(next(iter(models.values())))
 
 
-def _anchors(path: Path, model: Classifier, dataset: str | None, seed: int) -> LabelledRows:
+def _anchors(
+    path: Path, model: Classifier, dataset: str | None, settings: LearnSettings
+) -> LabelledRows:
     import numpy as np
 
-    from n3ic.systems.stream.learning.late_labels import record_key
+    from n3ic.systems.stream.learning.blocks import block_hashes
     from n3ic.systems.stream.learning.replay import replayed
-    from n3ic.systems.stream.learning.rows import LabelledRows, key_hash
+    from n3ic.systems.stream.learning.rows import LabelledRows
 
     flows = replayed(path, model, dataset=dataset)
     rows = np.flatnonzero(flows.label >= 0)
     if len(rows) > _ANCHORS:
-        rows = np.sort(np.random.default_rng(seed).choice(rows, _ANCHORS, replace=False))
-    keys = [key_hash(record_key(flows.records[row]), seed) for row in rows.tolist()]
-    return LabelledRows(flows.features[rows], flows.label[rows], np.array(keys, np.uint64))
+        rows = np.sort(np.random.default_rng(settings.seed).choice(rows, _ANCHORS, replace=False))
+    tick = model.meter.tick_ns if model.meter else 1000
+    blocks = block_hashes(flows.records[rows], tick, settings.block, settings.seed)
+    return LabelledRows(flows.features[rows], flows.label[rows], blocks)
 
 
 def _running(
