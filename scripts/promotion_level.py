@@ -4,9 +4,9 @@
 
 Each burst is one flow repeated, with one label: the strongest dependence there is. All candidates
 are random networks. For "equal", a burst's label is the toss of a coin, so every network is right
-on half of the bursts. For "better", the candidate is right on 80 % of them and the running network
-on half. The learner is that of the command; only the training is replaced. A block is a burst, or,
-for comparison, a flow.
+on half of the bursts. For "better", the candidate is right on 80 % of them, and the running network
+is another random one. The learner is that of the command; only the training is replaced. A block is
+a burst, or, for comparison, a flow.
 
 Usage: scripts/promotion_level.py [--runs N] [--bursts N N ...] [--least-bursts N] [--seed N]
 """
@@ -113,6 +113,7 @@ def level(
     *,
     better: bool = False,
     by_flow: bool = False,
+    flows: int = FLOWS,
     least_bursts: int = 200,
     seed: int = 0,
 ) -> Level:
@@ -123,18 +124,19 @@ def level(
         runs: number of runs.
         better: whether the candidate is better than the running network; otherwise both are equal.
         by_flow: whether each flow is a block of its own; otherwise each burst is one.
-        least_bursts: bursts of a run, unless that is fewer than 4,000 flows.
+        flows: fewest flows of a run.
+        least_bursts: fewest bursts of a run.
         seed: seed of the runs.
     """
-    bursts = max(FLOWS // burst, least_bursts)
-    flows = []
+    bursts = max(flows // burst, least_bursts)
+    promoted = []
     for number in range(runs):
         rng = np.random.default_rng([seed, number])
         running, good = network(rng), network(rng)
         rows = rows_of(rng, burst, bursts, good if better else None, by_flow)
         make = (lambda good=good: good) if better else partial(network, rng)
-        flows.append(flows_to_promotion(rows, running, make))
-    took = [each for each in flows if each]
+        promoted.append(flows_to_promotion(rows, running, make))
+    took = [each for each in promoted if each]
     return Level(len(took) / runs, int(np.median(took)) if took else None)
 
 
