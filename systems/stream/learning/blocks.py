@@ -94,6 +94,38 @@ def last_blocks(rows: LabelledRows, most: int) -> LabelledRows:
     return rows.select(slice([0, *block_starts(rows.block)][-most:][0], None))
 
 
+class RecentBlocks:
+    """The latest blocks that were added, a bounded number of them.
+
+    Args:
+        most: number of blocks that are told from new ones.
+    """
+
+    def __init__(self, most: int = _REMEMBERED) -> None:
+        self._most = most
+        self._blocks: dict[int, None] = {}
+
+    def __contains__(self, block: int) -> bool:
+        return block in self._blocks
+
+    def add(self, block: int) -> bool:
+        """Remember a block; return whether it is new."""
+        if block in self._blocks:
+            return False
+        self._blocks[block] = None
+        if len(self._blocks) > self._most:
+            del self._blocks[next(iter(self._blocks))]
+        return True
+
+    def first_flows(self, block: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The indices of the flows whose block is new, with which it is remembered.
+
+        Args:
+            block: hash of each flow's block, shape ``(flows,)``.
+        """
+        return np.flatnonzero([self.add(each) for each in block.tolist()])
+
+
 class OpenBlocks:
     """Held-out flows that wait until their block closes, so that each block is judged once.
 
@@ -113,10 +145,9 @@ class OpenBlocks:
     def __init__(self, features: int, most: int = _OPEN, remembered: int = _REMEMBERED) -> None:
         self.late = 0
         self._none = LabelledRows.none(features)
-        self._most, self._remembered = most, remembered
-        self._flows = 0
+        self._most, self._flows = most, 0
         self._open: dict[int, tuple[int, list[LabelledRows]]] = {}  # by the first flow's number
-        self._closed: dict[int, None] = {}
+        self._closed = RecentBlocks(remembered)
 
     def add(self, rows: LabelledRows) -> LabelledRows:
         """Take flows; return those of the blocks that they close, block after block."""
@@ -136,7 +167,5 @@ class OpenBlocks:
         block = next(iter(self._open), None)
         if block is None or self._flows - self._open[block][0] < self._most:
             return []
-        self._closed[block] = None
-        if len(self._closed) > self._remembered:
-            del self._closed[next(iter(self._closed))]
+        self._closed.add(block)
         return self._open.pop(block)[1]

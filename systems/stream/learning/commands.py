@@ -11,7 +11,10 @@ import typer
 from n3ic.cli.rows import takes_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from n3ic.model.classifier import Classifier
     from n3ic.systems.stream.batch import FlowBatch
@@ -294,6 +297,13 @@ def drift(
         typer.Option(help="Flows of other traffic that follow, to measure detectors' delays."),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="Data set that reads the flows.")] = None,
+    block: Annotated[
+        str,
+        typer.Option(
+            help="Flows that count as one: flow, some of source,destination,minute, or a number "
+            "of consecutive flows."
+        ),
+    ] = "source,minute",
     alpha: Annotated[
         float, typer.Option(help="Probability of ever giving an alarm without a change.")
     ] = 0.01,
@@ -312,29 +322,53 @@ def drift(
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha: expected an error between 0 and 1, got {alpha}")
     network = _model(model)
-    flows = flows_of(source, network, dataset)
-    like = flows_of(reference, network, dataset) if reference else flows.part(0, reference_flows)
-    if reference is None:
-        flows = flows.part(reference_flows, len(flows))
+    tables = [source, *([reference] if reference else []), *([then] if then else [])]
+    flows, *others = [flows_of(table, network, dataset) for table in tables]
+    blocks, *blocks_of_others = _drift_blocks([flows, *others], network, block, seed)
+    if reference:
+        like, like_block = others[0], blocks_of_others[0]
+    else:
+        like, like_block = flows.part(0, reference_flows), blocks[:reference_flows]
+        flows, blocks = flows.part(reference_flows, len(flows)), blocks[reference_flows:]
     if then is not None:
-        whole = ReplayedFlows.joined(flows, flows_of(then, network, dataset))
-        delays = detection_delays(network, like, whole, len(flows), alpha=alpha, seed=seed)
+        whole = ReplayedFlows.joined(flows, others[-1])
+        delays = detection_delays(
+            network,
+            like,
+            whole,
+            len(flows),
+            reference_block=like_block,
+            block=np.concatenate([blocks, blocks_of_others[-1]]),
+            alpha=alpha,
+            seed=seed,
+        )
         if json:
             print_json({"change": len(flows), "flows": len(whole), "delays": to_plain(delays)})
         else:
             show_table(delay_table(delays, len(flows), len(whole)))
         return
-    test = DriftDetector(network, np.ascontiguousarray(like.features), alpha=alpha, seed=seed)
-    change = test.add(flows.features)
+    test = DriftDetector(
+        network,
+        np.ascontiguousarray(like.features),
+        reference_block=like_block,
+        alpha=alpha,
+        seed=seed,
+    )
+    change = test.add(flows.features, blocks)
     if json:
         alarm = None if change is None else {"flow": change.flow, "statistic": change.statistic}
-        print_json({"flows": len(flows), "reference": len(like), "alarm": alarm})
+        counts = {"flows": len(flows), "blocks": test.blocks, "reference": len(like)}
+        print_json({**counts, "alarm": alarm})
     elif change is None:
-        print_result(f"no drift in {len(flows):,} flows, against {len(like):,} of the reference")
+        print_result(
+            f"no drift in {len(flows):,} flows ({test.blocks:,} blocks), "
+            f"against {len(like):,} of the reference"
+        )
     else:
         print_result(
-            f"drift: found at flow {change.flow:,} of {len(flows):,}, most in {change.statistic}; "
-            f"without a change, an alarm ever has a probability of at most {alpha:g}"
+            f"drift: found at flow {change.flow:,} of {len(flows):,} (block {test.blocks:,}), "
+            f"most in {change.statistic}; if blocks are exchangeable, an alarm ever has a "
+            f"probability of at most {alpha:g}"
         )
 
 
@@ -378,6 +412,34 @@ def _anchors(
     tick = model.meter.tick_ns if model.meter else 1000
     blocks = block_hashes(flows.records[rows], tick, settings.block, settings.seed)
     return LabelledRows(flows.features[rows], flows.label[rows], blocks)
+
+
+def _drift_blocks(
+    tables: Sequence[ReplayedFlows], model: Classifier, block: str, seed: int
+) -> list[NDArray[np.uint64]]:
+    """The block of each flow; consecutive flows if ``block`` is a number.
+
+    Blocks of different tables differ, for addresses and times of flows without any are numbers.
+    """
+    import numpy as np
+
+    from n3ic.errors import UsageError
+    from n3ic.systems.stream.learning.blocks import block_hashes
+
+    if not block.isdecimal():
+        tick = model.meter.tick_ns if model.meter else 1000
+        seeds = range(len(tables) * seed, len(tables) * (seed + 1))
+        return [
+            block_hashes(table.records, tick, block, own)
+            for table, own in zip(tables, seeds, strict=True)
+        ]
+    if int(block) < 1:
+        raise UsageError(f"--block: expected 1 flow or more, got {block}")
+    starts = np.cumsum([0, *(-(-len(table) // int(block)) for table in tables)]).tolist()
+    return [
+        (np.arange(len(table)) // int(block) + start).astype(np.uint64)
+        for table, start in zip(tables, starts, strict=False)
+    ]
 
 
 def _running(
