@@ -313,8 +313,9 @@ def drift(
     """Test whether traffic is still that of the training; with --then, compare detectors."""
     import numpy as np
 
-    from n3ic.cli.console import print_json, print_result, show_table
+    from n3ic.cli.console import print_json, print_note, print_result, show_table
     from n3ic.errors import UsageError
+    from n3ic.systems.stream.learning.blocks import FLOW
     from n3ic.systems.stream.learning.drift_detector import DriftDetector
     from n3ic.systems.stream.learning.drift_study import delay_table, detection_delays, to_plain
     from n3ic.systems.stream.learning.replay import ReplayedFlows, flows_of
@@ -355,6 +356,11 @@ def drift(
         seed=seed,
     )
     change = test.add(flows.features, blocks)
+    if test.blocks == test.flows and not (block.isdecimal() or block == FLOW):
+        print_note(
+            "each flow is a block of its own: if the rows are in the order of time and have no "
+            "addresses, give --block N for N consecutive flows"
+        )
     if json:
         alarm = None if change is None else {"flow": change.flow, "statistic": change.statistic}
         counts = {"flows": len(flows), "blocks": test.blocks, "reference": len(like)}

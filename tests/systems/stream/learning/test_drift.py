@@ -173,6 +173,8 @@ def test_the_command_says_what_moved_and_compares(n3ic, tmp_path, model):
     (ours,) = [each for each in told["delays"] if each["detector"] == OURS]
     assert (ours["false_alarms"], ours["statistic"]) == (0, "smaxlen")
     assert "flows to the alarm" in n3ic(f"{command} --then moved.csv").stdout
+    assert "each flow is a block" in n3ic(command).stderr
+    assert "each flow is a block" not in n3ic(f"{command} --block flow").stderr
     alone = n3ic("stream drift moved.csv --model model.n3ic --reference flows.csv").stdout
     assert "most in smaxlen" in alone
     ten = json.loads(n3ic(f"{command} --block 5 --json").stdout)
