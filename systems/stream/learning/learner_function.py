@@ -152,8 +152,10 @@ class LearnerFunction(MeterFunction):
         self.out.flush()
 
     def _counts(self) -> dict[str, Any]:
+        late = self.learning.learner.blocks.late
+        counts = {**self.join.counts, "late for their block": late}
         unread = {"unread labels": self.labels.unread, "first fault": self.labels.first_fault}
-        return {"counts": dict(self.join.counts), **(unread if self.labels.unread else {})}
+        return {"counts": counts, **(unread if self.labels.unread else {})}
 
 
 def _now() -> str:
