@@ -37,9 +37,9 @@ def traffic(rows, seed=0, *, changed=False, noise=0.05, start=0):
 
 
 def labelled(flows, seed=0):
-    """The flows with their labels, in order."""
-    key = np.random.default_rng(seed).integers(0, 1 << 63, len(flows), dtype=np.uint64) * 2
-    return LabelledRows(flows.features, flows.label, key)
+    """The flows with their labels, in order, each a block of its own."""
+    block = np.random.default_rng(seed).integers(0, 1 << 63, len(flows), dtype=np.uint64) * 2
+    return LabelledRows(flows.features, flows.label, block)
 
 
 def network(seed=0, rows=1500):

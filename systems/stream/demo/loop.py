@@ -36,8 +36,9 @@ from n3ic.systems.stream.demo.traffic import (
     trained,
 )
 from n3ic.systems.stream.flows.channel import Channel, ChannelEnded
+from n3ic.systems.stream.learning.blocks import record_key
 from n3ic.systems.stream.learning.host_models import HostTrees
-from n3ic.systems.stream.learning.late_labels import LabelJoin, record_key
+from n3ic.systems.stream.learning.late_labels import LabelJoin
 from n3ic.systems.stream.learning.learner import LearnSettings
 from n3ic.systems.stream.learning.learning_folder import LearningFolder
 from n3ic.systems.stream.learning.pushes import push_to

@@ -11,11 +11,15 @@ import typer
 from n3ic.cli.rows import takes_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from n3ic.model.classifier import Classifier
     from n3ic.systems.stream.batch import FlowBatch
     from n3ic.systems.stream.learning.late_labels import LabelFile
+    from n3ic.systems.stream.learning.learner import LearnSettings
     from n3ic.systems.stream.learning.learning_folder import LearningFolder
     from n3ic.systems.stream.learning.replay import ReplayedFlows
     from n3ic.systems.stream.learning.rows import LabelledRows
@@ -60,11 +64,17 @@ def learn(
     alpha: Annotated[
         float, typer.Option(help="Probability of ever promoting a model that is no better.")
     ] = 0.05,
+    block: Annotated[
+        str,
+        typer.Option(
+            help="Flows that count as one in judging: flow, or some of source,destination,minute."
+        ),
+    ] = "source,minute",
     every: Annotated[
         int, typer.Option(help="Labelled flows between two refreshed models.", min=1)
     ] = 500,
     held_share: Annotated[
-        float, typer.Option("--held", help="Share of flows that judge and are not trained on.")
+        float, typer.Option("--held", help="Share of blocks that judge and are not trained on.")
     ] = 0.3,
     guard: Annotated[
         float, typer.Option(help="By how much the recall of a class may fall on the anchors.")
@@ -109,7 +119,7 @@ def learn(
     else:
         first = _model(model)
     settings = LearnSettings(every=every, held=held_share, alpha=alpha, guard=guard, seed=seed)
-    settings = replace(settings, teacher=teacher)
+    settings = replace(settings, teacher=teacher, block=block)
     is_table = Path(source).is_file() and not is_capture(source)
     flows = replayed(source, first, dataset=dataset) if is_table else None
     opened = None if is_table else open_source(source, first)
@@ -118,13 +128,15 @@ def learn(
         raise UsageError(f"{source}: packets have no labels of their own: give --labels")
     if flows is not None and seconds is not None:
         raise UsageError("--seconds: a table of flows is read to its end")
-    trusted = None if anchors is None else _anchors(anchors, first, dataset, seed)
+    if model is None:
+        settings = learning.learner.settings
+    trusted = None if anchors is None else _anchors(anchors, first, dataset, settings)
     if model is not None:
         LearningFolder.begin(folder, first, settings)
         learning = LearningFolder(folder, swap, now=_now)
     if trusted is not None:
         learning.anchor(trusted)
-    join = LabelJoin(first, seed=seed)
+    join = LabelJoin(first, seed=settings.seed, block=settings.block)
     right: list[tuple[int, int]] = []
     feed: LabelFile | ReplayedLabels
     if flows is None or labels is not None:
@@ -156,7 +168,7 @@ def learn(
                 "running": now.digest,
                 "began": first.digest,
                 "decisions": learning.decisions,
-                "counts": dict(join.counts),
+                "counts": {**join.counts, "late for their block": learning.learner.blocks.late},
                 "accuracy": [{"flows": n, "right": share} for n, share in right],
             }
         )
@@ -165,6 +177,8 @@ def learn(
         f"{join.counts['flows labelled']:,} flows labelled, running {now.name} {now.digest[:12]}"
         + ("" if now.digest != first.digest else ", as before")
     )
+    if late := learning.learner.blocks.late:
+        print_note(f"{late:,} held-out flows came after their block was judged, and were left out")
 
 
 def rollback(
@@ -205,12 +219,12 @@ def history(
             str(d["what"]),
             str(d.get("model", ""))[:12],
             str(d.get("outcome") or d.get("error") or d.get("reason") or ""),
-            "" if "rows" not in d else f"{d['rows']:,}",
+            "" if "blocks" not in d else f"{d['blocks']:,}",
             f"{d['better']} : {d['worse']}" if "better" in d else "",
         )
         for d in learning.decisions
     )
-    head = ("decision", "model", "outcome", "flows", "better : worse")
+    head = ("decision", "model", "outcome", "blocks", "better : worse")
     show_table(TextTable(f"{folder}", head, rows, left=3))
     print_result(f"running {now.name} {now.digest[:12]}")
 
@@ -283,6 +297,13 @@ def drift(
         typer.Option(help="Flows of other traffic that follow, to measure detectors' delays."),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="Data set that reads the flows.")] = None,
+    block: Annotated[
+        str,
+        typer.Option(
+            help="Flows that count as one: flow, some of source,destination,minute, or a number "
+            "of consecutive flows."
+        ),
+    ] = "source,minute",
     alpha: Annotated[
         float, typer.Option(help="Probability of ever giving an alarm without a change.")
     ] = 0.01,
@@ -292,8 +313,9 @@ def drift(
     """Test whether traffic is still that of the training; with --then, compare detectors."""
     import numpy as np
 
-    from n3ic.cli.console import print_json, print_result, show_table
+    from n3ic.cli.console import print_json, print_note, print_result, show_table
     from n3ic.errors import UsageError
+    from n3ic.systems.stream.learning.blocks import FLOW
     from n3ic.systems.stream.learning.drift_detector import DriftDetector
     from n3ic.systems.stream.learning.drift_study import delay_table, detection_delays, to_plain
     from n3ic.systems.stream.learning.replay import ReplayedFlows, flows_of
@@ -301,29 +323,58 @@ def drift(
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha: expected an error between 0 and 1, got {alpha}")
     network = _model(model)
-    flows = flows_of(source, network, dataset)
-    like = flows_of(reference, network, dataset) if reference else flows.part(0, reference_flows)
-    if reference is None:
-        flows = flows.part(reference_flows, len(flows))
+    tables = [source, *([reference] if reference else []), *([then] if then else [])]
+    flows, *others = [flows_of(table, network, dataset) for table in tables]
+    blocks, *blocks_of_others = _drift_blocks([flows, *others], network, block, seed)
+    if reference:
+        like, like_block = others[0], blocks_of_others[0]
+    else:
+        like, like_block = flows.part(0, reference_flows), blocks[:reference_flows]
+        flows, blocks = flows.part(reference_flows, len(flows)), blocks[reference_flows:]
     if then is not None:
-        whole = ReplayedFlows.joined(flows, flows_of(then, network, dataset))
-        delays = detection_delays(network, like, whole, len(flows), alpha=alpha, seed=seed)
+        whole = ReplayedFlows.joined(flows, others[-1])
+        delays = detection_delays(
+            network,
+            like,
+            whole,
+            len(flows),
+            reference_block=like_block,
+            block=np.concatenate([blocks, blocks_of_others[-1]]),
+            alpha=alpha,
+            seed=seed,
+        )
         if json:
             print_json({"change": len(flows), "flows": len(whole), "delays": to_plain(delays)})
         else:
             show_table(delay_table(delays, len(flows), len(whole)))
         return
-    test = DriftDetector(network, np.ascontiguousarray(like.features), alpha=alpha, seed=seed)
-    change = test.add(flows.features)
+    test = DriftDetector(
+        network,
+        np.ascontiguousarray(like.features),
+        reference_block=like_block,
+        alpha=alpha,
+        seed=seed,
+    )
+    change = test.add(flows.features, blocks)
+    if test.blocks == test.flows and not (block.isdecimal() or block == FLOW):
+        print_note(
+            "each flow is a block of its own: if the rows are in the order of time and have no "
+            "addresses, give --block N for N consecutive flows"
+        )
     if json:
         alarm = None if change is None else {"flow": change.flow, "statistic": change.statistic}
-        print_json({"flows": len(flows), "reference": len(like), "alarm": alarm})
+        counts = {"flows": len(flows), "blocks": test.blocks, "reference": len(like)}
+        print_json({**counts, "alarm": alarm})
     elif change is None:
-        print_result(f"no drift in {len(flows):,} flows, against {len(like):,} of the reference")
+        print_result(
+            f"no drift in {len(flows):,} flows ({test.blocks:,} blocks), "
+            f"against {len(like):,} of the reference"
+        )
     else:
         print_result(
-            f"drift: found at flow {change.flow:,} of {len(flows):,}, most in {change.statistic}; "
-            f"without a change, an alarm ever has a probability of at most {alpha:g}"
+            f"drift: found at flow {change.flow:,} of {len(flows):,} (block {test.blocks:,}), "
+            f"most in {change.statistic}; if blocks are exchangeable, an alarm ever has a "
+            f"probability of at most {alpha:g}"
         )
 
 
@@ -351,19 +402,50 @@ def _model(path: Path) -> Classifier:
     return load_model(next(iter(models.values())))
 
 
-def _anchors(path: Path, model: Classifier, dataset: str | None, seed: int) -> LabelledRows:
+def _anchors(
+    path: Path, model: Classifier, dataset: str | None, settings: LearnSettings
+) -> LabelledRows:
     import numpy as np
 
-    from n3ic.systems.stream.learning.late_labels import record_key
+    from n3ic.systems.stream.learning.blocks import block_hashes
     from n3ic.systems.stream.learning.replay import replayed
-    from n3ic.systems.stream.learning.rows import LabelledRows, key_hash
+    from n3ic.systems.stream.learning.rows import LabelledRows
 
     flows = replayed(path, model, dataset=dataset)
     rows = np.flatnonzero(flows.label >= 0)
     if len(rows) > _ANCHORS:
-        rows = np.sort(np.random.default_rng(seed).choice(rows, _ANCHORS, replace=False))
-    keys = [key_hash(record_key(flows.records[row]), seed) for row in rows.tolist()]
-    return LabelledRows(flows.features[rows], flows.label[rows], np.array(keys, np.uint64))
+        rows = np.sort(np.random.default_rng(settings.seed).choice(rows, _ANCHORS, replace=False))
+    tick = model.meter.tick_ns if model.meter else 1000
+    blocks = block_hashes(flows.records[rows], tick, settings.block, settings.seed)
+    return LabelledRows(flows.features[rows], flows.label[rows], blocks)
+
+
+def _drift_blocks(
+    tables: Sequence[ReplayedFlows], model: Classifier, block: str, seed: int
+) -> list[NDArray[np.uint64]]:
+    """The block of each flow; consecutive flows if ``block`` is a number.
+
+    Blocks of different tables differ, for addresses and times of flows without any are numbers.
+    """
+    import numpy as np
+
+    from n3ic.errors import UsageError
+    from n3ic.systems.stream.learning.blocks import block_hashes
+
+    if not block.isdecimal():
+        tick = model.meter.tick_ns if model.meter else 1000
+        seeds = range(len(tables) * seed, len(tables) * (seed + 1))
+        return [
+            block_hashes(table.records, tick, block, own)
+            for table, own in zip(tables, seeds, strict=True)
+        ]
+    if int(block) < 1:
+        raise UsageError(f"--block: expected 1 flow or more, got {block}")
+    starts = np.cumsum([0, *(-(-len(table) // int(block)) for table in tables)]).tolist()
+    return [
+        (np.arange(len(table)) // int(block) + start).astype(np.uint64)
+        for table, start in zip(tables, starts, strict=False)
+    ]
 
 
 def _running(

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests whether traffic is still that of the training; the test may run for ever.
 
-In each statistic, a flow gets a rank among the reference flows and all flows before it. As long as
-flows are exchangeable with the reference, these ranks are independent and uniform, whatever the
-distribution (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World"). A gambler bets
-that they are not. New gamblers start as the stream goes on, each with a share of a common initial
-capital, so a change after a million flows is detected nearly as fast as one after a hundred.
-Without a change, the probability that the total capital ever reaches ``1 / alpha`` is at most
-``alpha`` (Ville's inequality).
+In each statistic, the first flow of each block (:mod:`.blocks`) gets a rank among those of the
+reference's blocks and of all blocks before it. As long as blocks are exchangeable with those of the
+reference, these ranks are independent and uniform, whatever the distribution, and however alike the
+flows of one block are (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World"). A
+gambler bets that they are not. New gamblers start as the stream goes on, each with a share of a
+common initial capital, so a change after a million blocks is detected nearly as fast as one after a
+hundred. Without a change, the probability that the total capital ever reaches ``1 / alpha`` is at
+most ``alpha`` (Ville's inequality).
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT
 from n3ic.runs.refresh import columns_of
 from n3ic.systems.stream.learning.betting_tests import spent
+from n3ic.systems.stream.learning.blocks import RecentBlocks
 
 MARGIN, VERDICT, BITS = "margin", "verdict", "bits"
-_FEWEST = 100  # fewest flows of the reference
+_FEWEST = 100  # fewest blocks of the reference
 _CELLS = 32  # cells of a statistic with many values
 _TILTS = (-0.9, -0.5, 0.5, 0.9)  # bets on ranks that are smaller, or larger
 _CURVES = (-0.45, 0.45, 0.9)  # bets on ranks that are central, or extreme
@@ -104,18 +106,21 @@ class DriftDetector:
     Args:
         model: the model.
         reference: features of flows like those of the training but not used in it, uint32, shape
-            ``(flows, features)``. Every other flow chooses the cells; the stream is compared with
+            ``(flows, features)``. Every other block chooses the cells; the stream is compared with
             the rest.
+        reference_block: hash of the block of each of these flows, uint64, shape ``(flows,)``; None
+            if each is a block of its own.
         alpha: probability that it ever raises an alarm without a change.
-        block: flows between the starts of two gamblers.
+        gap: blocks between the starts of two gamblers.
         seed: seed that breaks ties between ranks.
 
     Attributes:
-        flows: number of flows so far.
-        alarm: the alarm, once there is one.
+        flows: number of flows so far, up to that of the alarm.
+        blocks: number of blocks among them.
+        alarm: the alarm, once there is one. It does not depend on how flows are batched.
 
     Raises:
-        UsageError: There are too few reference flows.
+        UsageError: There are too few reference blocks.
     """
 
     def __init__(
@@ -123,12 +128,19 @@ class DriftDetector:
         model: Classifier,
         reference: NDArray[np.uint32],
         *,
+        reference_block: NDArray[np.uint64] | None = None,
         alpha: float = 0.01,
-        block: int = 50,
+        gap: int = 50,
         seed: int = 0,
     ) -> None:
+        self._known = RecentBlocks()
+        if reference_block is not None:
+            reference = reference[self._known.first_flows(reference_block)]
         if len(reference) < _FEWEST:
-            raise UsageError(f"expected {_FEWEST} reference flows or more, got {len(reference)}")
+            raise UsageError(
+                f"expected {_FEWEST} reference flows or more, each of another block, "
+                f"got {len(reference)}"
+            )
         self._statistics = FlowStatistics(model, reference[::2])
         # Flows that chose the cells are distributed over them differently from new flows.
         own = self._statistics.of(reference[1::2])
@@ -138,31 +150,44 @@ class DriftDetector:
         ]
         self._rows_seen = len(own[0])
         self._random = np.random.default_rng(seed)
-        self._alpha, self._block = alpha, block
+        self._alpha, self._gap = alpha, gap
         # The logarithm of all gamblers' capital in each bet on each statistic.
         self._wealth = np.full((len(self._statistics.names), len(_TILTS) + len(_CURVES)), -np.inf)
-        self.flows = 0
+        self.flows = self.blocks = 0
         self.alarm: DriftAlarm | None = None
 
-    def add(self, features: NDArray[np.uint32]) -> DriftAlarm | None:
-        """Test flows, up to the one that raises an alarm.
+    def add(
+        self, features: NDArray[np.uint32], block: NDArray[np.uint64] | None = None
+    ) -> DriftAlarm | None:
+        """Test flows, up to the one that raises an alarm; of each block, the first is tested.
 
         Args:
             features: uint32, shape ``(flows, features)``.
+            block: hash of each flow's block, uint64, shape ``(flows,)``; None if each is a block
+                of its own.
 
         Returns:
             The alarm, from these flows or earlier ones; None if there is none.
         """
         if self.alarm is not None or not len(features):
             return self.alarm
-        steps = np.log(_bets(self._ranks(self._statistics.of(features))))
-        at = 0
-        while at < len(features) and self.alarm is None:
-            if self.flows % self._block == 0:
+        tested = np.arange(len(features)) if block is None else self._known.first_flows(block)
+        before, at = self.flows, 0
+        self.flows += len(features)
+        if not len(tested):
+            return None
+        steps = np.log(_bets(self._ranks(self._statistics.of(features[tested]))))
+        while at < len(tested):
+            if self.blocks % self._gap == 0:
                 self._start()
-            size = min(self._block - self.flows % self._block, len(features) - at)
-            self._bet(steps[at : at + size])
-            at += size
+            size = min(self._gap - self.blocks % self._gap, len(tested) - at)
+            used, statistic = self._bet(steps[at : at + size])
+            self.blocks += used
+            at += used
+            if statistic:
+                self.flows = before + int(tested[at - 1]) + 1
+                self.alarm = DriftAlarm(self.flows, statistic)
+                break
         return self.alarm
 
     def _ranks(self, cells: list[NDArray[np.int64]]) -> NDArray[np.float64]:
@@ -170,34 +195,37 @@ class DriftDetector:
         rows = len(cells[0])
         total = self._rows_seen + np.arange(1, rows + 1)
         out = np.empty((rows, len(cells)))
+        ties = self._random.random(out.shape)  # drawn flow by flow, so that batches do not matter
         for s, (own, counts) in enumerate(zip(cells, self._counts, strict=True)):
             marks = np.zeros((rows, len(counts)))
             marks[np.arange(rows), own] = 1
             before = counts + np.cumsum(marks, axis=0) - marks
             below = (before * (np.arange(len(counts)) < own[:, None])).sum(axis=1)
             equal = before[np.arange(rows), own] + 1
-            out[:, s] = (below + self._random.random(rows) * equal) / total
+            out[:, s] = (below + ties[:, s] * equal) / total
             counts += marks.sum(axis=0)
         self._rows_seen += rows
         return out
 
     def _start(self) -> None:
         """Let a gambler start; the initial capitals of all gamblers add up to 1."""
-        money = spent(1.0, self.flows // self._block + 1) / self._wealth.size
+        money = spent(1.0, self.blocks // self._gap + 1) / self._wealth.size
         self._wealth = np.logaddexp(self._wealth, log(money))
 
-    def _bet(self, steps: NDArray[np.float64]) -> None:
-        """Apply log gains, shape ``(flows, statistics, bets)``, up to the flow that decides."""
-        paths = self._wealth + np.cumsum(steps, axis=0)
+    def _bet(self, steps: NDArray[np.float64]) -> tuple[int, str]:
+        """Apply log gains, shape ``(blocks, statistics, bets)``, up to the block that decides.
+
+        Returns:
+            Number of blocks used, and the statistic that moved most; "" if nothing is decided.
+        """
+        paths = np.cumsum(np.concatenate([self._wealth[None], steps]), axis=0)[1:]
         of = np.logaddexp.reduce(paths, axis=2)
         total = np.logaddexp.reduce(of, axis=1)
         reached = np.flatnonzero(total >= -log(self._alpha))
         last = int(reached[0]) if len(reached) else len(steps) - 1
         self._wealth = paths[last]
-        self.flows += last + 1
-        if len(reached):
-            name = self._statistics.names[int(of[last].argmax())]
-            self.alarm = DriftAlarm(self.flows, name)
+        name = self._statistics.names[int(of[last].argmax())] if len(reached) else ""
+        return last + 1, name
 
 
 def _edges(values: NDArray[np.float64]) -> NDArray[np.float64]:

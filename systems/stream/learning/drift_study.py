@@ -10,8 +10,9 @@ and the share on which the running model agrees stands for its accuracy. The oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,8 @@ def detection_delays(
     stream: ReplayedFlows,
     change: int,
     *,
+    reference_block: NDArray[np.uint64] | None = None,
+    block: NDArray[np.uint64] | None = None,
     alpha: float = 0.01,
     seed: int = 0,
 ) -> tuple[DetectionDelay, ...]:
@@ -69,6 +72,9 @@ def detection_delays(
         reference: flows like those of the training; their labels train the model for the proxies.
         stream: the flows; from number ``change`` on, they are other traffic.
         change: number of flows before the change; ``len(stream)`` for no change.
+        reference_block: hash of the block of each flow of the reference, uint64, shape
+            ``(flows,)``, for the test of :mod:`.drift_detector`; None if each is one of its own.
+        block: likewise, of each flow of the stream.
         alpha: error of the test; also ADWIN's delta.
         seed: seed of the test and of the trees.
 
@@ -88,7 +94,14 @@ def detection_delays(
         signals[ADWIN_PROXY] = (inference.classes != proxies).astype(np.float64)
     if (stream.label >= 0).all():
         signals[ADWIN_LABEL] = (inference.classes != stream.label).astype(np.float64)
-    ours = _ours(model, reference.features, stream.features, alpha, seed)
+    if block is None:
+        block = np.arange(len(stream), dtype=np.uint64) + np.uint64(len(reference))
+    if reference_block is None:
+        reference_block = np.arange(len(reference), dtype=np.uint64)
+    start_test = partial(
+        DriftDetector, model, reference.features, reference_block=reference_block, alpha=alpha
+    )
+    ours = _ours(start_test, stream.features, block, seed)
     out = [_delay(OURS, [at for at, _ in ours], change, dict(ours))]
     out += [_delay(name, _adwin(values, alpha), change) for name, values in signals.items()]
     moved = _psi(model, reference.features, stream.features)
@@ -126,20 +139,19 @@ def _agent(model: Classifier, reference: ReplayedFlows, seed: int) -> HostTrees:
 
 
 def _ours(
-    model: Classifier,
-    reference: NDArray[np.uint32],
+    start_test: Callable[..., DriftDetector],
     stream: NDArray[np.uint32],
-    alpha: float,
+    block: NDArray[np.uint64],
     seed: int,
 ) -> list[tuple[int, str]]:
     """The alarms and their statistics; after each alarm, a new test begins."""
     out: list[tuple[int, str]] = []
     at = 0
     while at < len(stream):
-        test = DriftDetector(model, reference, alpha=alpha, seed=seed + len(out))
+        test = start_test(seed=seed + len(out))
         while test.alarm is None and at + test.flows < len(stream):
             start = at + test.flows
-            test.add(stream[start : start + _WINDOW])
+            test.add(stream[start : start + _WINDOW], block[start : start + _WINDOW])
         at += test.flows
         if test.alarm is not None:
             out.append((at, test.alarm.statistic))

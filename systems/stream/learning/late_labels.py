@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import DataError
-from n3ic.meter.flow_keys import Key, ends_of, flow_key
+from n3ic.meter.flow_keys import Key, flow_key
 from n3ic.meter.labels import MAX_LINE, SLACK_US, Labelled
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.batch import FlowBatch
-from n3ic.systems.stream.learning.rows import LabelledRows, key_hash
+from n3ic.systems.stream.learning.blocks import DEFAULT, block_hashes, record_key
+from n3ic.systems.stream.learning.rows import LabelledRows
 
 _COLUMNS = ("source", "source_port", "destination", "destination_port", "protocol")
 _READ = 1 << 20  # bytes read from the file at a time
@@ -139,6 +140,7 @@ class _Flow:
     first: int
     last: int
     features: NDArray[np.uint32]
+    block: int
 
     def label(self, entries: Iterable[Labelled]) -> str | None:
         """The label that holds at the flow's time; empty if labels disagree, None if none holds."""
@@ -156,17 +158,21 @@ class LabelJoin:
     Args:
         model: the model, which defines the classes and the meter's unit of time.
         room: the most flows that wait, and the most stored labels; the oldest make room.
-        seed: seed of the hashes of keys.
+        seed: seed of the hashes of blocks.
+        block: what flows of a block have in common; see
+            :class:`~n3ic.systems.stream.learning.learner.LearnSettings`.
 
     Attributes:
         counts: flows by what became of them, and labels of unknown classes.
     """
 
-    def __init__(self, model: Classifier, room: int = 100_000, seed: int = 0) -> None:
+    def __init__(
+        self, model: Classifier, room: int = 100_000, seed: int = 0, block: str = DEFAULT
+    ) -> None:
         self._classes = {name: i for i, name in enumerate(model.classes)}
         self._width = len(model.input.features)
         self._tick = model.meter.tick_ns if model.meter else 1000
-        self._room, self._seed = room, seed
+        self._room, self._seed, self._block = room, seed, block
         self._flows = _ByKey[_Flow]()
         self._labels = _ByKey[Labelled]()
         self.counts: Counter[str] = Counter()
@@ -207,9 +213,10 @@ class LabelJoin:
             (batch.records[name].astype(np.int64) * self._tick // 1000).tolist()
             for name in ("first", "last")
         ]
-        parts = zip(batch.records, *times, batch.features, strict=True)
-        for record, first, last, features in parts:
-            yield _Flow(record_key(record), first, last, features)
+        blocks = block_hashes(batch.records, self._tick, self._block, self._seed).tolist()
+        parts = zip(batch.records, *times, batch.features, blocks, strict=True)
+        for record, first, last, features, block in parts:
+            yield _Flow(record_key(record), first, last, features, block)
 
     def _rows(self, labelled: Sequence[tuple[_Flow, str]]) -> LabelledRows:
         agreed = [(flow, label) for flow, label in labelled if label]
@@ -220,18 +227,8 @@ class LabelJoin:
         return LabelledRows(
             np.stack([flow.features for flow, _ in agreed]),
             np.array([self._classes[label] for _, label in agreed], np.int64),
-            np.array([key_hash(flow.key, self._seed) for flow, _ in agreed], np.uint64),
+            np.array([flow.block for flow, _ in agreed], np.uint64),
         )
-
-
-def record_key(record: np.void) -> Key:
-    """The key of a flow's record, which is the same for both directions."""
-    size = int(record["address_bytes"])
-    one, other = (
-        (record[side].tobytes()[:size], int(record[f"{side}_port"]))
-        for side in ("source", "destination")
-    )
-    return ends_of(one, other), int(record["protocol"])
 
 
 class _ByKey(Generic[Item]):

@@ -18,7 +18,15 @@ from n3ic.errors import UsageError
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
 from n3ic.runs.refresh import columns_of
-from n3ic.systems.stream.learning.betting_tests import PairedBet, spent
+from n3ic.systems.stream.learning.betting_tests import PairedBet, block_gains, spent
+from n3ic.systems.stream.learning.blocks import (
+    DEFAULT,
+    OpenBlocks,
+    block_parts,
+    block_starts,
+    first_blocks,
+    last_blocks,
+)
 from n3ic.systems.stream.learning.rows import LabelledRows, Reservoir, held_out
 
 _FEWEST = 20  # fewest anchors of a class from which its recall is judged
@@ -33,11 +41,13 @@ class LearnSettings:
     Attributes:
         room: the most flows of the reservoir.
         every: labelled flows to train on between two refreshed models.
-        held: share of the flows' keys that is held out for judging and never trained on.
-        alpha: probability that a model is ever promoted that is no better on held-out flows.
-        patience: a model that is not better after this many held-out flows is dropped. A model
+        held: share of the blocks that is held out for judging and never trained on.
+        alpha: probability that a model is ever promoted that is no better on held-out blocks.
+        block: what flows of a block have in common, which count as one in judging: ``flow``, or
+            some of ``source``, ``destination`` and ``minute``, joined by commas.
+        patience: a model that is not better after this many held-out blocks is dropped. A model
             that has gained nothing is dropped as soon as a new candidate is ready.
-        watch: the number of held-out flows during which the former model may prove better and
+        watch: the number of held-out blocks during which the former model may prove better and
             come back.
         guard: by how much the recall of a class may fall on the anchors; 1 for no guard.
         rounds: the most passes of polishing.
@@ -49,6 +59,7 @@ class LearnSettings:
     every: int = 500
     held: float = 0.3
     alpha: float = 0.05
+    block: str = DEFAULT
     patience: int = 1500
     watch: int = 3000
     guard: float = 0.05
@@ -57,6 +68,7 @@ class LearnSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        block_parts(self.block)
         shares = {"held": self.held, "alpha": self.alpha}
         for name, value in shares.items():
             if not 0 < value < 1:
@@ -88,7 +100,7 @@ class Challenge:
     Attributes:
         model: the model.
         bet: the test so far.
-        most: number of held-out flows after which the test ends.
+        most: number of held-out blocks after which the test ends.
         former: whether the model was replaced by the running one.
     """
 
@@ -111,6 +123,7 @@ class OnlineLearner:
     Attributes:
         running: the running model.
         former: the models that ran before, the latest at the end.
+        blocks: the held-out blocks that are not judged yet.
     """
 
     def __init__(
@@ -128,6 +141,7 @@ class OnlineLearner:
         self._train, self._push, self._record_decision = train, push, record_decision
         features, classes = len(model.input.features), len(model.classes)
         self._reservoir = Reservoir(settings.room, features, classes, settings.seed)
+        self.blocks = OpenBlocks(features)
         none = LabelledRows.none(features)
         self._anchors, self._rehearsed, self._waiting, self._recent = none, none, none, none
         self._challenges: list[Challenge] = []
@@ -141,23 +155,23 @@ class OnlineLearner:
         Half of them guard against bad labels: on these, a refreshed model must keep the recall of
         each class. The other half is trained on together with the stream's flows.
         """
-        half = held_out(rows.key, 0.5)
+        half = held_out(rows.block, 0.5)
         self._anchors, self._rehearsed = rows.select(half), rows.select(~half)
 
     def add_rows(self, rows: LabelledRows) -> None:
         """Learn from flows whose labels have come."""
-        judging = held_out(rows.key, self.settings.held)
+        judging = held_out(rows.block, self.settings.held)
         own = rows.select(~judging)
         self._reservoir.add(own)
         self._recent = LabelledRows.joined(self._recent, own).select(
             slice(-self.settings.every, None)
         )
         self._new += len(own)
-        judges = rows.select(judging)
+        judges = self.blocks.add(rows.select(judging))
         self._retry()
         self._judge_former(judges)
         recent = LabelledRows.joined(self._waiting, judges)
-        self._waiting = recent.select(slice(-self.settings.patience, None))
+        self._waiting = last_blocks(recent, self.settings.patience)
         while self._due is None:
             if self._challenges:
                 self._judge()
@@ -208,7 +222,7 @@ class OnlineLearner:
         return rows.features, rows.label, np.ones(len(self.running.classes))
 
     def _judge(self) -> None:
-        """Compare refreshed models with the running one on flows that no earlier test has seen."""
+        """Compare refreshed models with the running one on blocks that no earlier test has seen."""
         rows, self._waiting = self._waiting, self._waiting.select(slice(0, 0))
         for test in self._challenges:
             self._look(test, rows)
@@ -223,7 +237,7 @@ class OnlineLearner:
                 self._swap_in(test.model, "better")
                 return
             idle = self._due_again and test.bet.capital < 0
-            if test.bet.won or idle or test.bet.rows >= test.most:
+            if test.bet.won or idle or test.bet.blocks >= test.most:
                 self._challenges.remove(test)
                 if not test.bet.won:
                     self._end(test, "given up")
@@ -251,13 +265,14 @@ class OnlineLearner:
             if not self._rejected(test):
                 self._end(test, "better")
                 self._swap_in(test.model, "the former model is better", back=True)
-        elif test.bet.rows >= test.most:
+        elif test.bet.blocks >= test.most:
             self._watch = None
             self._end(test, "given up")
 
     def _look(self, test: Challenge, rows: LabelledRows) -> None:
-        rows = rows.select(slice(0, max(0, test.most - test.bet.rows)))
-        test.bet.add(_right(test.model, rows), _right(self.running, rows))
+        rows = first_blocks(rows, max(0, test.most - test.bet.blocks))
+        one, other = _right(test.model, rows), _right(self.running, rows)
+        test.bet.add(block_gains(one, other, block_starts(rows.block)))
 
     def _end(self, test: Challenge, outcome: Outcome, **facts: Any) -> None:
         bet = test.bet
@@ -266,7 +281,7 @@ class OnlineLearner:
             model=test.model.digest,
             former=test.former,
             outcome=outcome,
-            rows=bet.rows,
+            blocks=bet.blocks,
             better=bet.better,
             worse=bet.worse,
             **facts,

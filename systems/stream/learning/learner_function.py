@@ -61,8 +61,8 @@ class LearnerFunction(MeterFunction):
             raise UsageError("options.shunted: the model shunts nothing; see n3ic shunt --write")
         self.labels = LabelFile(path_of(self.options, "labels"))
         self.learning = self._opened(self._settings())
-        seed = self.learning.learner.settings.seed
-        self.join = LabelJoin(self.model, seed=seed)
+        settings = self.learning.learner.settings
+        self.join = LabelJoin(self.model, seed=settings.seed, block=settings.block)
         self._learner = LiveLearner(self.labels, self.learning, self.join)
         self._flows: queue.Queue[FlowBatch | None] = queue.Queue(_ROOM)
         self._error: BaseException | None = None
@@ -152,8 +152,10 @@ class LearnerFunction(MeterFunction):
         self.out.flush()
 
     def _counts(self) -> dict[str, Any]:
+        late = self.learning.learner.blocks.late
+        counts = {**self.join.counts, "late for their block": late}
         unread = {"unread labels": self.labels.unread, "first fault": self.labels.first_fault}
-        return {"counts": dict(self.join.counts), **(unread if self.labels.unread else {})}
+        return {"counts": counts, **(unread if self.labels.unread else {})}
 
 
 def _now() -> str:

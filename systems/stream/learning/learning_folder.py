@@ -171,8 +171,13 @@ class LearningFolder:
             (self.learner.add_rows if what == "rows" else self.learner.anchor)(rows)
 
     def _begin(self, entry: dict[str, Any], where: str) -> None:
+        plain = entry.get("settings")
+        if isinstance(plain, dict) and "block" not in plain:
+            raise DataError(
+                f"{where}: written before flows were judged by blocks: begin a new folder"
+            )
         try:
-            settings = from_plain(LearnSettings, entry.get("settings"), strict=True)
+            settings = from_plain(LearnSettings, plain, strict=True)
         except (ValueError, UsageError) as error:
             raise DataError(f"{where}: damaged settings: {error}") from error
         self._learner = OnlineLearner(

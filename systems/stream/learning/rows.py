@@ -23,12 +23,13 @@ class LabelledRows:
     Attributes:
         features: the model's features, uint32, shape ``(rows, features)``.
         label: class index of each flow, int64, shape ``(rows,)``.
-        key: hash of each flow's key, uint64, shape ``(rows,)``; see :func:`key_hash`.
+        block: hash of each flow's block, uint64, shape ``(rows,)``; see
+            :func:`~n3ic.systems.stream.learning.blocks.block_hashes`.
     """
 
     features: NDArray[np.uint32]
     label: NDArray[np.int64]
-    key: NDArray[np.uint64]
+    block: NDArray[np.uint64]
 
     def __len__(self) -> int:
         return len(self.label)
@@ -63,42 +64,42 @@ class LabelledRows:
             DataError: The data are not labelled flows, or do not fit the model.
         """
         try:
-            label, key = np.array(data["label"], np.int64), np.array(data["key"], np.uint64)
+            label, block = np.array(data["label"], np.int64), np.array(data["block"], np.uint64)
             values = np.array(data["features"], np.int64).reshape(-1, features)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"not labelled flows: {error}") from error
-        if not (len(values) == len(label) == len(key) and label.ndim == key.ndim == 1):
-            raise DataError(f"{len(values)} flows, {len(label)} labels and {len(key)} keys")
+        if not (len(values) == len(label) == len(block) and label.ndim == block.ndim == 1):
+            raise DataError(f"{len(values)} flows, {len(label)} labels and {len(block)} blocks")
         if len(label) and not (
             0 <= label.min() <= label.max() < classes and 0 <= values.min() <= values.max()
             and values.max() <= UINT32_MAX
         ):  # fmt: skip
             raise DataError("a label is no class, or a feature is not in 0..2^32-1")
-        return cls(values.astype(np.uint32), label, key)
+        return cls(values.astype(np.uint32), label, block)
 
 
 def key_hash(key: object, seed: int) -> int:
-    """A 64-bit hash of a flow's key, the same for both directions.
+    """A 64-bit hash of plain data, the same on every machine.
 
     Args:
-        key: a key of :func:`n3ic.meter.flow_keys.flow_key`.
-        seed: seed of the hash, so that no sender can choose whether its flow is held out.
+        key: a key of :func:`n3ic.meter.flow_keys.flow_key`, or other tuples of numbers and bytes.
+        seed: seed of the hash.
     """
     text = repr(key).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=b"%d" % seed).digest(), "little")
 
 
-def held_out(key: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
-    """Mark the flows that are never trained on; all flows of a key are on the same side.
+def held_out(block: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
+    """Mark the flows that are never trained on; all flows of a block are on the same side.
 
     Args:
-        key: hashes of the flows' keys, uint64, shape ``(rows,)``.
-        share: share of the keys to hold out.
+        block: hashes of the flows' blocks, uint64, shape ``(rows,)``.
+        share: share of the blocks to hold out.
 
     Returns:
         A bool array of shape ``(rows,)``.
     """
-    return np.asarray(key < np.uint64(min(int(share * 2**64), 2**64 - 1)))
+    return np.asarray(block < np.uint64(min(int(share * 2**64), 2**64 - 1)))
 
 
 class Reservoir:

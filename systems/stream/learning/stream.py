@@ -13,7 +13,8 @@ from n3ic.meter.flow_keys import Key
 from n3ic.meter.labels import Labelled
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.batch import FlowBatch
-from n3ic.systems.stream.learning.late_labels import LabelJoin, record_key
+from n3ic.systems.stream.learning.blocks import record_key
+from n3ic.systems.stream.learning.late_labels import LabelJoin
 from n3ic.systems.stream.learning.learning_folder import LearningFolder
 from n3ic.systems.stream.learning.replay import ReplayedFlows
 

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from n3ic.systems.stream.learning.betting_tests import PairedBet, spent
+from n3ic.systems.stream.learning.betting_tests import PairedBet, block_gains, spent
 
 RUNS, ROWS, ALPHA = 400, 2000, 0.1
 
@@ -14,6 +14,11 @@ def pairs(rng, better, rows=ROWS):
     differ, first = rng.random(rows) < 0.2, rng.random(rows) < better
     both = rng.random(rows) < 0.9
     return np.where(differ, first, both), np.where(differ, ~first, both)
+
+
+def of_rows(one, other):
+    """The gains if each row is a block."""
+    return block_gains(one, other, np.arange(len(one)))
 
 
 def looks_better(one, other):
@@ -29,9 +34,9 @@ def test_a_model_that_is_no_better_wins_as_seldom_as_stated(better):
     won = {"bet": 0, "looked at": 0}
     for _ in range(RUNS):
         one, other = pairs(rng, better)
-        bet = PairedBet(ALPHA)
+        bet, gains = PairedBet(ALPHA), of_rows(one, other)
         for start in range(0, ROWS, 100):
-            bet.add(one[start : start + 100], other[start : start + 100])
+            bet.add(gains[start : start + 100])
         won["bet"] += bet.won
         won["looked at"] += looks_better(one, other)
     assert won["bet"] / RUNS <= ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / RUNS)
@@ -44,20 +49,20 @@ def test_a_better_model_wins_soon():
     took = []
     for _ in range(100):
         bet = PairedBet(0.01)
-        bet.add(*pairs(rng, 0.8))
+        bet.add(of_rows(*pairs(rng, 0.8)))
         assert bet.won
-        took.append(bet.rows)
+        took.append(bet.blocks)
     assert np.median(took) < 250
 
 
 def test_the_decision_does_not_depend_on_how_rows_are_batched():
-    one, other = pairs(np.random.default_rng(3), 0.7)
+    gains = of_rows(*pairs(np.random.default_rng(3), 0.7))
     whole, parts = PairedBet(0.01), PairedBet(0.01)
-    whole.add(one, other)
+    whole.add(gains)
     for start in range(0, ROWS, 7):
-        parts.add(one[start : start + 7], other[start : start + 7])
-    assert (whole.rows, whole.better, whole.worse) == (parts.rows, parts.better, parts.worse)
-    assert whole.won and whole.rows < ROWS
+        parts.add(gains[start : start + 7])
+    assert (whole.blocks, whole.better, whole.worse) == (parts.blocks, parts.better, parts.worse)
+    assert whole.won and whole.blocks < ROWS
 
 
 def test_the_errors_of_all_tests_together_stay_below_the_stated_one():

@@ -59,6 +59,46 @@ def test_false_alarms_are_as_rare_as_stated(model, make, runs):
     assert alarms(model, make, runs) / runs <= ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / runs)
 
 
+def in_bursts(rng, burst, bursts):
+    """Flows that are alike within a burst, and the burst of each."""
+    number = np.repeat(rng.integers(0, 1 << 64, bursts, np.uint64), burst)
+    return np.repeat(even(rng, bursts), burst, axis=0), number
+
+
+@pytest.mark.parametrize("burst", [5, 20])
+def test_bursts_raise_no_more_alarms_than_stated(model, burst):
+    alarms = {"bursts": 0, "flows": 0}
+    for i in range(100):
+        rng = np.random.default_rng([burst, i])  # other draws than those of the test
+        reference, of = in_bursts(rng, burst, 200)
+        test = DriftDetector(model, reference, reference_block=of, alpha=0.05, seed=i)
+        without = DriftDetector(model, reference, alpha=0.05, seed=i)
+        features, block = in_bursts(rng, burst, 200)
+        alarms["bursts"] += test.add(features, block) is not None
+        alarms["flows"] += without.add(features) is not None
+        assert test.alarm is not None or (test.flows, test.blocks) == (200 * burst, 200)
+    assert alarms["bursts"] <= 100 * 0.05
+    assert alarms["flows"] > 50
+
+
+def test_an_alarm_does_not_depend_on_batches(model):
+    rng = np.random.default_rng(3)
+    reference = even(rng, 400)
+    moved = np.concatenate([even(rng, 300), even(rng, 900) // 2])
+    block = np.arange(len(moved), dtype=np.uint64) // np.uint64(3) + np.uint64(1000)
+    alarms = set()
+    for batch in (1, 7, 64, 150, len(moved)):
+        test = DriftDetector(
+            model, reference, reference_block=np.arange(400, dtype=np.uint64), seed=5
+        )
+        for start in range(0, len(moved), batch):
+            test.add(moved[start : start + batch], block[start : start + batch])
+        alarms.add((test.alarm, test.flows, test.blocks, test._wealth.tobytes()))
+    ((alarm, flows, blocks, _),) = alarms
+    assert flows == alarm.flow > 300
+    assert blocks == -(-flows // 3)
+
+
 @pytest.mark.parametrize("before", [100, 20_000])
 def test_a_change_is_found_soon_however_late_it_comes(model, before):
     rng = np.random.default_rng(1)
@@ -126,13 +166,19 @@ def test_the_command_says_what_moved_and_compares(n3ic, tmp_path, model):
     write_table(tmp_path / "moved.csv", moved)
     command = "stream drift flows.csv --model model.n3ic --reference-flows 600"
     assert json.loads(n3ic(f"{command} --json").stdout) == {
-        "flows": 1000, "reference": 600, "alarm": None
+        "flows": 1000, "blocks": 1000, "reference": 600, "alarm": None
     }  # fmt: skip
     told = json.loads(n3ic(f"{command} --then moved.csv --json").stdout)
     assert told["change"] == 1000
     (ours,) = [each for each in told["delays"] if each["detector"] == OURS]
     assert (ours["false_alarms"], ours["statistic"]) == (0, "smaxlen")
     assert "flows to the alarm" in n3ic(f"{command} --then moved.csv").stdout
+    assert "each flow is a block" in n3ic(command).stderr
+    assert "each flow is a block" not in n3ic(f"{command} --block flow").stderr
     alone = n3ic("stream drift moved.csv --model model.n3ic --reference flows.csv").stdout
     assert "most in smaxlen" in alone
+    ten = json.loads(n3ic(f"{command} --block 5 --json").stdout)
+    assert (ten["flows"], ten["blocks"], ten["alarm"]) == (1000, 200, None)
+    assert "1 flow or more" in n3ic(f"{command} --block 0", expect=2).stderr
+    assert "block: expected flow" in n3ic(f"{command} --block host", expect=2).stderr
     assert "--alpha" in n3ic(f"{command} --alpha 1", expect=2).stderr

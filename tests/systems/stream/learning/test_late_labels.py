@@ -10,7 +10,8 @@ import pytest
 from n3ic.errors import DataError
 from n3ic.meter.labels import Labelled
 from n3ic.systems.stream.learning import late_labels
-from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin, record_key
+from n3ic.systems.stream.learning.blocks import record_key
+from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
 from n3ic.systems.stream.learning.stream import LiveLearner
 from tests.support.changing_traffic import CLASSES, key_fields, label_lines, tables, traffic
 

@@ -130,6 +130,17 @@ def test_rows_that_were_changed_with_all_digests_give_other_decisions(folder, tm
         opened(folder, retrain=True)
 
 
+def test_a_folder_from_before_blocks_is_refused_in_words(folder, tmp_path):
+    (entry,) = [json.loads(line) for line in (folder / LOG).read_bytes().splitlines()]
+    del entry["settings"]["block"]
+    old = ChainedLog(tmp_path / "old.jsonl")
+    with old.alone():
+        old.append("begin", {name: entry[name] for name in ("model", "settings")})
+    (tmp_path / "old.jsonl").replace(folder / LOG)
+    with pytest.raises(DataError, match="begin a new folder"):
+        opened(folder)
+
+
 @contextmanager
 def full_disk(most):
     """No file grows beyond so many bytes, as on a full disk."""
