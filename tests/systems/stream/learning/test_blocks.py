@@ -33,7 +33,8 @@ def in_blocks(*blocks):
     return LabelledRows(number[:, None].astype(np.uint32), number * 0, np.array(blocks, np.uint64))
 
 
-@pytest.mark.parametrize(("burst", "runs"), [(5, 200), (20, 200)])
+@pytest.mark.first_case
+@pytest.mark.parametrize(("burst", "runs"), [(20, 40), (5, 200), (20, 200)])
 def test_equal_models_are_promoted_as_seldom_as_stated_with_bursts(burst, runs):
     assert level(burst, runs, flows=2000, least_bursts=100).promoted <= 0.05
 
