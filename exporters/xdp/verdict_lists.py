@@ -214,10 +214,19 @@ def set_verdict(
         try:
             place.update(where.key, value)
         except BpfError as again:
-            raise UsageError(
-                f"{where.text}: the list of {place.entries:,} prefixes is full: unblock some"
-            ) from again
+            if again.number != errno.ENOSPC:
+                raise
+            raise _full(where.text, place) from again
     set_expiry(maps)
+
+
+def _full(what: str, place: BpfMap) -> UsageError:
+    """The error for what a list has no room for."""
+    kind, way = ("allowed", "allow --remove") if place.name == "allowed" else ("blocked", "unblock")
+    return UsageError(
+        f"{what}: the list of what is {kind} is full: it has room for {place.entries:,} entries: "
+        f"remove some with {way}, or name a shorter prefix in place of several entries"
+    )
 
 
 def remove_verdict(maps: Mapping[str, BpfMap], where: VerdictSubject, *, allowed: bool) -> bool:

@@ -183,18 +183,23 @@ union any_key {
 
 static const enum map with_verdicts[] = {MAP_TUPLES, MAP_ALLOWED, MAP_LISTED, MAP_HOSTS};
 
+/* The number of entries that a map has room for; 0 if the kernel does not tell. */
+static uint32_t map_room(const struct kernel *k, enum map m) {
+    struct bpf_map_info info = {0};
+    uint32_t size = sizeof info;
+
+    return bpf_obj_get_info_by_fd(k->map[m], &info, &size) ? 0 : info.max_entries;
+}
+
 /* Calls a function for each entry of a map; the work is bounded, as the map may change. */
 static void for_each_entry(const struct kernel *k, enum map m, void *context,
                            void (*visit)(void *, enum map, const union any_key *,
                                          const struct verdict *)) {
+    uint64_t most = 2 * (uint64_t)map_room(k, m);
     union any_key key, next;
-    struct bpf_map_info info = {0};
-    uint32_t size = sizeof info;
     struct verdict v;
 
-    if (bpf_obj_get_info_by_fd(k->map[m], &info, &size))
-        return;
-    for (uint32_t i = 0; i < 2 * info.max_entries; i++) {
+    for (uint64_t i = 0; i < most; i++) {
         if (bpf_map_get_next_key(k->map[m], i ? &key : NULL, &next))
             return;
         key = next;
@@ -283,6 +288,27 @@ static void delete_expired(const struct kernel *k, enum map m) {
     free(f.key);
 }
 
+/* Stores an entry; 0, or the number of the error. A full map first loses what has expired. */
+static int store_entry(const struct kernel *k, enum map m, const void *key,
+                       const struct verdict *v) {
+    if (!bpf_map_update_elem(k->map[m], key, v, BPF_ANY))
+        return 0;
+    if (errno != ENOSPC)
+        return errno;
+    delete_expired(k, m);
+    return bpf_map_update_elem(k->map[m], key, v, BPF_ANY) ? errno : 0;
+}
+
+static void report_refusal(const struct kernel *k, enum map m, int error) {
+    if (error == ENOSPC)
+        log_message("the list of what is %s is full: it has room for %u entries: remove some with "
+                    "%s, or name a shorter prefix in place of several entries",
+                    m == MAP_ALLOWED ? "allowed" : "blocked", map_room(k, m),
+                    m == MAP_ALLOWED ? "allow --remove" : "unblock");
+    else
+        log_message("the verdict cannot be stored: %s", strerror(error));
+}
+
 int verdict_put(const struct kernel *k, const struct target *t, uint32_t action, uint32_t argument,
                 uint64_t until) {
     enum map m = t->flow ? MAP_TUPLES : action == ACT_ALLOW ? MAP_ALLOWED : MAP_LISTED;
@@ -293,15 +319,11 @@ int verdict_put(const struct kernel *k, const struct target *t, uint32_t action,
                         .argument = argument,
                         .by = BY_OPERATOR,
                         .bits = t->bits};
+    int error = store_entry(k, m, key, &v);
 
-    if (bpf_map_update_elem(k->map[m], key, &v, BPF_ANY)) {
-        if (errno == ENOSPC)
-            delete_expired(k, m);
-        if (errno != ENOSPC || bpf_map_update_elem(k->map[m], key, &v, BPF_ANY)) {
-            log_message("the verdict cannot be stored: %s: if the list is full, unblock some",
-                        strerror(errno));
-            return 0;
-        }
+    if (error) {
+        report_refusal(k, m, error);
+        return 0;
     }
     return write_uses(k);
 }

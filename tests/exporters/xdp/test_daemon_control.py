@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ExportError, UsageError
-from n3ic.exporters.xdp import libbpf
+from n3ic.exporters.xdp import layout, libbpf
 from n3ic.exporters.xdp.packing import pack, repack, unpack
 from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.exporters.xdp.verdict_lists import Limits
 from n3ic.model.random_models import random_model
-from n3ic.systems.xdp.deployment import exported
+from n3ic.systems.xdp.deployment import exported, open_program, put_verdict
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.prometheus import metrics
 from n3ic.systems.xdp.status import status
@@ -459,6 +459,38 @@ def check_target(one, veth, what):
     assert json.loads(n3ic("list", veth[0], "--json"))["allowed"][0]["left_s"] is None
     n3icd(one, "allow", what, "--remove")
     assert "no verdict" in n3icd(one, "unblock", what, code=1)
+
+
+@pytest.mark.slow
+def test_a_full_list_says_that_it_is_full(running, veth):
+    """Both commands name the room and what to do, for entries that hold for ever."""
+    one = running()
+    with open_program(Interface.named(veth[0])) as (_, programs, _):
+        for name in ("listed", "allowed"):
+            fill(programs.maps[name])
+    room = programs.maps["listed"].entries
+    for command, way in (("block", "unblock"), ("allow", "allow --remove")):
+        said = n3icd(one, command, "192.0.2.1", code=1)
+        assert f"full: it has room for {room} entries: remove some with {way}" in said
+        with pytest.raises(UsageError, match=f"full: it has room for {room:,} entries.*{way}"):
+            put_verdict(Interface.named(veth[0]), "192.0.2.1", ACTION[command], 0, None)
+    assert one.end() == 0
+
+
+ACTION = {"block": "drop", "allow": "allow"}
+
+
+def fill(place):
+    """Put one address after another into a list until it has no room."""
+    keys = np.zeros(place.entries, layout.PREFIX)
+    keys["bits"], keys["family"] = layout.PREFIX_FAMILY + 32, 4
+    numbers = 10 << 24 | np.arange(place.entries, dtype=np.uint32)
+    keys["address"][:, :4] = numbers.astype(">u4").view(np.uint8).reshape(-1, 4)
+    value = np.zeros(1, layout.VERDICT)
+    value["until"], value["by"], value["bits"] = layout.FOR_EVER, layout.BY_OPERATOR, 32
+    value["action"] = 1
+    for key in keys:
+        place.update(key.tobytes(), value.tobytes())
 
 
 MISTYPED = (
