@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from socket import AF_INET, inet_ntop
 from typing import Literal, get_args
 
 import numpy as np
@@ -270,34 +271,56 @@ def list_verdicts(
     names = {**verdicts, layout.BY_OPERATOR: "operator"}
     for name in ("allowed", "listed", "tuples", "hosts"):
         keys, values = _rows(maps[name])
-        for key, value in zip(keys, values, strict=True):
-            if int(value["until"]) <= now:
-                continue
-            entry = _entry(name, key, value, now, tick_ns, names)
+        holds = values["until"] > now
+        for entry in _entries(name, keys[holds], values[holds], now, tick_ns, names):
             by_hand = "allowed" if entry.action == "allow" else "listed"
             out[by_hand if entry.by == "operator" else "decided"].append(entry)
     return out
 
 
-def _entry(
-    name: str, key: np.void, value: np.void, now: int, tick_ns: int, names: Mapping[int, str]
-) -> ListedVerdict:
+def _entries(
+    name: str,
+    keys: NDArray[np.void],
+    values: NDArray[np.void],
+    now: int,
+    tick_ns: int,
+    names: Mapping[int, str],
+) -> Iterator[ListedVerdict]:
+    """Decode a map's entries by column, as a list may have many."""
     if name == "tuples":
-        text = flow_text(key)
+        targets = [flow_text(key) for key in keys]
     else:
-        size = int(key["family" if name in ("allowed", "listed") else "address_bytes"])
-        network = ipaddress.ip_network((key["address"][:size].tobytes(), int(value["bits"])))
-        text = _short(network)
-    until, action = int(value["until"]), ACTIONS[int(value["action"])]
-    argument = int(value["argument"])
-    return ListedVerdict(
-        text,
-        action,
-        SECOND_NS // argument if action == "rate-limit" and argument else argument,
-        names.get(int(value["by"]), str(int(value["by"]))),
-        None if until == layout.FOR_EVER else (until - now) * tick_ns / SECOND_NS,
-        int(value["packets"]),
-    )
+        size = "address_bytes" if name == "hosts" else "family"
+        targets = _prefix_texts(keys["address"], keys[size], values["bits"])
+    columns = (values[c].tolist() for c in ("action", "argument", "by", "until", "packets"))
+    for target, action, argument, by, until, packets in zip(targets, *columns, strict=True):
+        yield ListedVerdict(
+            target,
+            ACTIONS[action],
+            SECOND_NS // argument if ACTIONS[action] == "rate-limit" and argument else argument,
+            names.get(by, str(by)),
+            None if until == layout.FOR_EVER else (until - now) * tick_ns / SECOND_NS,
+            packets,
+        )
+
+
+def _prefix_texts(
+    addresses: NDArray[np.uint8], sizes: NDArray[np.generic], bits: NDArray[np.uint32]
+) -> list[str]:
+    """Format prefixes, or the addresses of those that hold only one.
+
+    Args:
+        addresses: bytes of the addresses, of shape (prefixes, 16); IPv4 has 4, and zeros.
+        sizes: bytes that each address has.
+        bits: lengths of the prefixes.
+    """
+    raw, out = addresses.tobytes(), []
+    for at, (size, length) in enumerate(zip(sizes.tolist(), bits.tolist(), strict=True)):
+        packed = raw[16 * at : 16 * at + size]
+        # Of IPv6, inet_ntop writes some addresses in another form than the module does.
+        text = inet_ntop(AF_INET, packed) if size == 4 else str(ipaddress.IPv6Address(packed))
+        out.append(text if length == 8 * size else f"{text}/{length}")
+    return out
 
 
 def set_expiry(maps: Mapping[str, BpfMap]) -> None:
@@ -341,6 +364,8 @@ def _forget_expired(place: BpfMap, now: int) -> None:
 def _rows(place: BpfMap) -> tuple[NDArray[np.void], NDArray[np.void]]:
     """Return the keys and values of a map of verdicts."""
     kinds = {"tuples": layout.KEY, "hosts": layout.SUBJECT}
-    items = list(place.items())
-    keys = np.frombuffer(b"".join(k for k, _ in items), kinds.get(place.name, layout.PREFIX))
-    return keys, np.frombuffer(b"".join(v for _, v in items), layout.VERDICT)
+    keys, values = place.contents()
+    return (
+        np.frombuffer(keys, kinds.get(place.name, layout.PREFIX)),
+        np.frombuffer(values, layout.VERDICT),
+    )

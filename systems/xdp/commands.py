@@ -404,7 +404,7 @@ def list_(interface: InterfaceName, json: JsonFlag = False) -> None:
 
     verdicts = listed_verdicts(Interface.named(interface))
     if json:
-        print_json({name: [asdict(one) for one in some] for name, some in verdicts.items()})
+        print_json({name: [vars(one) for one in some] for name, some in verdicts.items()})
     else:
         show_verdicts(interface, verdicts)
 

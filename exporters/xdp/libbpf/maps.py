@@ -124,6 +124,11 @@ class BpfMap(Descriptor):
                 key = keys[i * self.key_bytes : (i + 1) * self.key_bytes]
                 yield key, values[i * self._size : (i + 1) * self._size]
 
+    def contents(self) -> tuple[bytes, bytes]:
+        """Return all keys and all values, each concatenated, in one order."""
+        batches = list(self._batches())
+        return b"".join(keys for keys, _ in batches), b"".join(values for _, values in batches)
+
     def values(self) -> bytes:
         """Return the values of all keys, concatenated."""
         return b"".join(values for _, values in self._batches())

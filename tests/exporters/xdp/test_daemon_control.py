@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -480,17 +481,36 @@ def test_a_full_list_says_that_it_is_full(running, veth):
 ACTION = {"block": "drop", "allow": "allow"}
 
 
-def fill(place):
-    """Put one address after another into a list until it has no room."""
-    keys = np.zeros(place.entries, layout.PREFIX)
+def fill(place, count=None):
+    """Put one address after another into a list, until it has no room if no count is given."""
+    keys = np.zeros(count or place.entries, layout.PREFIX)
     keys["bits"], keys["family"] = layout.PREFIX_FAMILY + 32, 4
-    numbers = 10 << 24 | np.arange(place.entries, dtype=np.uint32)
+    numbers = 10 << 24 | np.arange(len(keys), dtype=np.uint32)
     keys["address"][:, :4] = numbers.astype(">u4").view(np.uint8).reshape(-1, 4)
     value = np.zeros(1, layout.VERDICT)
     value["until"], value["by"], value["bits"] = layout.FOR_EVER, layout.BY_OPERATOR, 32
     value["action"] = 1
     for key in keys:
         place.update(key.tobytes(), value.tobytes())
+
+
+@pytest.mark.slow
+def test_a_long_list_is_shown_at_once(running, veth):
+    """All entries of a full list, which took most of a minute as text."""
+    one = running()
+    with open_program(Interface.named(veth[0])) as (_, programs, _):
+        fill(programs.maps["listed"], 65_000)
+    start = time.monotonic()
+    shown = n3ic("list", veth[0]).splitlines()
+    text = time.monotonic() - start
+    listed = json.loads(n3ic("list", veth[0], "--json"))["listed"]
+    data = time.monotonic() - start - text
+    wanted = {f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}" for i in range(65_000)}
+    assert {line.split()[0] for line in shown[2:]} == {e["target"] for e in listed} == wanted
+    assert len(shown) == 65_002 and len(listed) == 65_000
+    assert all(e == listed[0] | {"target": e["target"]} for e in listed)
+    assert text < 10 and data < 10, (text, data)  # seconds, on a machine with other work
+    assert one.end() == 0
 
 
 MISTYPED = (
