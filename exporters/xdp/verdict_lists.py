@@ -34,6 +34,7 @@ MAX_BLOCKED, NEW_FLOWS, VERDICTS = 1024, 1000, 16_384
 PREFIX_BITS = (24, 64)
 _TRIES = 8  # to set words that the program changes as well
 _MARGIN = SECOND_NS  # a second or more in any meter's unit of time
+_SAME = ["action", "argument", "by"]  # members of one and the same verdict
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58, "sctp": 132}
 _FLOW = re.compile(r"(.+):(\d+)-(.+):(\d+)/(\w+)")
@@ -219,6 +220,70 @@ def set_verdict(
                 raise
             raise _full(where.text, place) from again
     set_expiry(maps)
+
+
+def set_verdicts(
+    maps: Mapping[str, BpfMap],
+    what: str,
+    keys: NDArray[np.void],
+    action: Action,
+    argument: int,
+    now: int,
+    until: NDArray[np.uint64],
+) -> int:
+    """Put an operator's verdicts on many prefixes into their map.
+
+    A prefix that already has such a verdict keeps its counts; nothing is written if it also ends
+    then. So a list that is put twice changes nothing.
+
+    Args:
+        maps: maps of the metering program.
+        what: name of the list, for messages.
+        keys: the prefixes, each once, of shape (prefixes,) and type ``layout.PREFIX``.
+        action: the action; ``allow`` puts the prefixes on the list of allowed sources.
+        argument: nanoseconds between two packets of a rate limit, or the mark.
+        now: present time in units of the meter.
+        until: first time at which each verdict no longer holds, of shape (prefixes,).
+
+    Returns:
+        The number of prefixes that had no such verdict.
+
+    Raises:
+        UsageError: the list has no room for all of them; nothing was changed.
+    """
+    place = maps["allowed" if action == "allow" else "listed"]
+    present_keys, present = _rows(place)
+    index = {key: i for i, key in enumerate(_raw_keys(present_keys))}
+    at = np.array([index.get(key, -1) for key in _raw_keys(keys)], np.int64)
+    live = present["until"] > now
+    stays = np.array(live)
+    stays[at[at >= 0]] = False
+    if np.count_nonzero(stays) + len(keys) > place.entries:
+        raise _full(f"{what}: {len(keys):,} entries", place)
+    if len(present) + np.count_nonzero(at < 0) > place.entries:
+        for key in present_keys[~live]:
+            place.delete(key.tobytes())
+    values = np.zeros(len(keys), layout.VERDICT)
+    values["since"], values["by"] = now, layout.BY_OPERATOR
+    values["action"], values["argument"] = ACTIONS.index(action), argument
+    values["bits"] = keys["bits"] - layout.PREFIX_FAMILY
+    same = at >= 0
+    old = present[at[same]]
+    same[same] = live[at[same]] & (values[same][_SAME] == old[_SAME])
+    values[same] = present[at[same]]
+    changed = ~same
+    changed[same] = values["until"][same] != until[same]
+    values["until"] = until
+    try:
+        place.update_batch(keys[changed].tobytes(), values[changed].tobytes())
+    finally:
+        set_expiry(maps)
+    return int(np.count_nonzero(~same))
+
+
+def _raw_keys(keys: NDArray[np.void]) -> list[bytes]:
+    size, raw = keys.dtype.itemsize, keys.tobytes()
+    return [raw[i : i + size] for i in range(0, len(raw), size)]
 
 
 def _full(what: str, place: BpfMap) -> UsageError:

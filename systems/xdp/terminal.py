@@ -125,7 +125,7 @@ def show_verdicts(interface: str, verdicts: Mapping[str, list[ListedVerdict]]) -
     # Lines and no table of Rich's, which takes a minute for a list of 65,000 hosts.
     rows.insert(0, ("what", "action", "by", "holds for", "packets"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    line = "{:<%d}  {:<%d}  {:<%d}  {:>%d}  {:>%d}" % tuple(widths)
+    line = "  ".join(f"{{:{side}{n}}}" for side, n in zip("<<<>>", widths, strict=True))
     print_result("\n".join([f"verdicts on {interface}", *(line.format(*row) for row in rows)]))
 
 

@@ -27,7 +27,7 @@ from n3ic.exporters.xdp.packing import pack, repack, unpack
 from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.exporters.xdp.verdict_lists import Limits
 from n3ic.model.random_models import random_model
-from n3ic.systems.xdp.deployment import exported, open_program, put_verdict
+from n3ic.systems.xdp.deployment import exported, open_program, put_file, put_verdict
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.prometheus import metrics
 from n3ic.systems.xdp.status import status
@@ -510,6 +510,60 @@ def test_a_long_list_is_shown_at_once(running, veth):
     assert len(shown) == 65_002 and len(listed) == 65_000
     assert all(e == listed[0] | {"target": e["target"]} for e in listed)
     assert text < 10 and data < 10, (text, data)  # seconds, on a machine with other work
+    assert one.end() == 0
+
+
+def lists(interface):
+    return json.loads(n3ic("list", interface, "--json"))
+
+
+def test_a_file_of_hosts_is_blocked_whole_or_not_at_all(running, veth, tmp_path):
+    """100,000 entries; the same file again keeps counts, and a wrong line changes nothing."""
+    one = running()
+    reader = one.reader()
+    path, other = tmp_path / "hosts.txt", tmp_path / "others.txt"
+    hosts = [f"192.{2 + (i >> 16)}.{i >> 8 & 255}.{i & 255}" for i in range(100_000)]
+    path.write_text("# bad hosts\n192.0.2.1\n2001:db8::/32 ; all of it\n" + "\n".join(hosts))
+    start = time.monotonic()
+    assert "100,002 entries: drop; 100,002 are new" in n3ic("block", veth[0], "--file", path)
+    assert time.monotonic() - start < 10  # seconds, on a machine with other work
+    send(veth[1], flows([1000]) + [frame(9, source=3)] * 4)
+    assert reader.line()["source"] == "192.0.2.3"
+    first = lists(veth[0])
+    assert {e["target"] for e in first["listed"]} == {"192.0.2.1", "2001:db8::/32", *hosts}
+    assert [e["packets"] for e in first["listed"] if e["target"] == "192.0.2.1"] == [4]
+    assert "100,002 entries: drop; 0 are new" in n3ic("block", veth[0], "--file", path)
+    assert lists(veth[0]) == first
+    other.write_text("198.51.100.1\n198.51.100.300\n198.51.100.0/33\n")
+    with pytest.raises(UsageError, match=r"line 2: '198\.51\.100\.300'.*line 3: .*nothing was"):
+        put_file(Interface.named(veth[0]), other, "drop", 0, None)
+    room = 1 << 18
+    other.write_text("".join(f"11.{i >> 16}.{i >> 8 & 255}.{i & 255}\n" for i in range(room)))
+    with pytest.raises(UsageError, match=f"full: it has room for {room:,} entries"):
+        put_file(Interface.named(veth[0]), other, "drop", 0, None)
+    assert lists(veth[0]) == first
+    assert one.end() == 0
+
+
+def test_files_hold_as_long_as_they_say(running, veth, tmp_path):
+    """Entries of other actions are replaced; decisions and sets end when their files say."""
+    one = running()
+    path = tmp_path / "decisions.json"
+    path.write_text(json.dumps([
+        {"value": "192.0.2.7", "scope": "Ip", "type": "ban", "duration": "1h"},
+        {"value": "192.0.2.8", "scope": "Ip", "type": "ban", "duration": "-3s"},
+    ]))  # fmt: skip
+    n3ic("block", veth[0], "192.0.2.7", "--action", "rate-limit:5")
+    assert "1 entries: drop; 1 are new" in n3ic("block", veth[0], "--file", path)
+    (entry,) = lists(veth[0])["listed"]
+    assert (entry["target"], entry["action"]) == ("192.0.2.7", "drop")
+    assert 3500 < entry["left_s"] <= 3600
+    n3ic("block", veth[0], "--file", path, "--ttl", 60)
+    assert 50 < lists(veth[0])["listed"][0]["left_s"] <= 60
+    path.write_text("create good hash:net family inet\nadd good 192.0.2.0/25 timeout 600\n")
+    n3ic("allow", veth[0], "--file", path)
+    (entry,) = lists(veth[0])["allowed"]
+    assert entry["target"] == "192.0.2.0/25" and 500 < entry["left_s"] <= 600
     assert one.end() == 0
 
 
