@@ -169,7 +169,8 @@ class ListedVerdict:
         target: address, prefix or flow.
         action: its action.
         argument: packets per second of a rate limit, or the action's argument; otherwise 0.
-        by: ``operator``, or the verdict of the flow that brought the entry.
+        by: ``operator``, ``file`` (one of n3icd's lists), or the verdict of the flow that brought
+            the entry.
         left_s: seconds for which the entry still holds; None for ever.
         packets: number of packets to which it was applied.
     """
@@ -333,13 +334,14 @@ def list_verdicts(
         verdicts: names of classes and of the other verdicts, by number.
     """
     out: dict[str, list[ListedVerdict]] = {"allowed": [], "listed": [], "decided": []}
-    names = {**verdicts, layout.BY_OPERATOR: "operator"}
+    names = {**verdicts, layout.BY_OPERATOR: "operator", layout.BY_FILE: "file"}
     for name in ("allowed", "listed", "tuples", "hosts"):
         keys, values = _rows(maps[name])
         holds = values["until"] > now
-        for entry in _entries(name, keys[holds], values[holds], now, tick_ns, names):
-            by_hand = "allowed" if entry.action == "allow" else "listed"
-            out[by_hand if entry.by == "operator" else "decided"].append(entry)
+        entries = _entries(name, keys[holds], values[holds], now, tick_ns, names)
+        for entry, by in zip(entries, values["by"][holds].tolist(), strict=True):
+            given = "allowed" if entry.action == "allow" else "listed"
+            out[given if by in (layout.BY_OPERATOR, layout.BY_FILE) else "decided"].append(entry)
     return out
 
 

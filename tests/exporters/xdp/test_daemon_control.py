@@ -567,6 +567,95 @@ def test_files_hold_as_long_as_they_say(running, veth, tmp_path):
     assert one.end() == 0
 
 
+def by_file(interface):
+    """Targets by list that a file set, and those that the operator set."""
+    shown = lists(interface)
+    return [
+        {e["target"] for e in shown[name] if e["by"] == who}
+        for who in ("file", "operator")
+        for name in ("allowed", "listed")
+    ]
+
+
+def test_lists_of_files_last_and_follow_their_files(running, veth, tmp_path):
+    """What left a file is removed at SIGHUP; what the operator set stays, as over restarts."""
+    allow, block = tmp_path / "allow.txt", tmp_path / "block.txt"
+    allow.write_text("198.51.100.0/24\n")
+    block.write_text("# hosts\r\n192.0.2.1 # one\r\n2001:db8::/32\r\n\r\n192.0.2.7\n192.0.2.1")
+    one = running(allow_file="allow.txt", block_file=block)
+    assert any("block.txt: 3 entries are blocked" in line for line in one.log)
+    reader = one.reader()
+    send(veth[1], flows([1000]) + [frame(9, source=3)] * 4)
+    assert reader.line()["source"] == "192.0.2.3"
+    n3icd(one, "block", "192.0.2.7")
+    n3icd(one, "allow", "192.0.2.9")
+    files = [{"198.51.100.0/24"}, {"192.0.2.1", "2001:db8::/32"}]
+    assert by_file(veth[0]) == [*files, {"192.0.2.9"}, {"192.0.2.7"}]
+    assert "by file, for ever, 4 packets" in n3icd(one, "list")
+    block.write_text("2001:db8::/32\n192.0.2.8\n")
+    reload(one, "2 entries are blocked")
+    files[1] = {"2001:db8::/32", "192.0.2.8"}
+    assert by_file(veth[0]) == [*files, {"192.0.2.9"}, {"192.0.2.7"}]
+    block.write_text("192.0.2.8\n192.0.2.0/33\n")
+    reload(one, "block.txt:2: expected an address or a prefix")
+    one.expect("the old lists stay")
+    assert by_file(veth[0]) == [*files, {"192.0.2.9"}, {"192.0.2.7"}]
+    block.write_text("192.0.2.11\n")
+    one.end(signal.SIGKILL)
+    one.start()
+    files[1] = {"192.0.2.11"}
+    assert by_file(veth[0]) == [*files, {"192.0.2.9"}, {"192.0.2.7"}]
+    n3icd(one, "unload")
+    assert one.wait() == 0
+    one.start()
+    assert by_file(veth[0]) == [*files, set(), set()]
+    assert one.end() == 0
+    one.conf.write_text(re.sub("block-file.*", "", one.conf.read_text()))
+    one.start()  # takes over the program, and the setting is gone
+    assert by_file(veth[0]) == [files[0], set(), set(), set()]
+    assert one.end() == 0
+
+
+def reload(one, message):
+    one.process.send_signal(signal.SIGHUP)
+    one.expect(message)
+
+
+@pytest.mark.slow
+def test_a_wrong_list_file_keeps_the_daemon_from_starting(daemon, veth, tmp_path):
+    for text, message in (
+        ("192.0.2.1:1-192.0.2.2:2/udp", "list:1: expected an address or a prefix"),
+        ("0.0.0.0/0", "list:1: expected an address or a prefix"),
+        (None, "list: No such file or directory"),
+    ):
+        path = tmp_path / "list"
+        if text:
+            path.write_text(text)
+        else:
+            path.unlink()
+        one = daemon(allow_file=path)
+        for options in ((), ("--check",)):
+            done = one.run(*options)
+            assert done.returncode == 1 and message in done.stderr
+        assert libbpf.query(socket.if_nametoindex(veth[0])) is None
+
+
+@pytest.mark.slow
+def test_a_list_file_of_100000_hosts_is_read_while_running(running, veth, tmp_path):
+    path = tmp_path / "list"
+    path.write_text("192.0.2.1\n")
+    one = running(block_file=path)
+    n3icd(one, "block", "192.0.2.2")
+    hosts = {f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}" for i in range(100_000)}
+    path.write_text("\n".join(sorted(hosts)))
+    reload(one, "100000 entries are blocked")
+    assert by_file(veth[0]) == [set(), hosts, set(), {"192.0.2.2"}]
+    path.write_text("".join(f"11.{i >> 16}.{i >> 8 & 255}.{i & 255}\n" for i in range(1 << 18)))
+    reload(one, f"full: it has room for {1 << 18} entries")
+    assert by_file(veth[0]) == [set(), hosts, set(), {"192.0.2.2"}]
+    assert one.end() == 0
+
+
 MISTYPED = (
     ("192.0.2.300",), ("192.0.2.1/24",), ("192.0.2.0/33",), ("0.0.0.0/0",), ("::/0",),
     ("192.0.2.0/-1",), ("192.0.2.1:1-192.0.2.2:2/",), ("192.0.2.1:1-[::1]:2/tcp",),

@@ -4,6 +4,7 @@
 import ipaddress
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ PLAIN = """\ufeff# hosts that attacked
 2001:db8::1
 192.0.2.1
 """
-ALERTS = [
+ALERTS: list[dict[str, Any]] = [
     {"id": 1, "decisions": [
         {"duration": "3h59m56.5s", "scope": "Ip", "type": "ban", "value": "192.0.2.1"},
         {"duration": "1h", "scope": "Range", "type": "ban", "value": "198.51.100.0/24"},
