@@ -361,8 +361,7 @@ static void compare_entry(void *context, enum map m, const union any_key *key,
 }
 
 /* Deletes and stores what differs; 0, or the number of the error. */
-static int write_list(const struct kernel *k, enum map m, uint32_t action,
-                      struct comparison *c) {
+static int write_list(const struct kernel *k, enum map m, uint32_t action, struct comparison *c) {
     struct verdict v = {.until = FOR_EVER, .since = c->now, .action = action, .by = BY_FILE};
 
     for (uint32_t i = 0; i < c->gone_count; i++, c->changes++)
