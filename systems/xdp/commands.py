@@ -340,8 +340,8 @@ ListFile = Annotated[
     Path | None,
     typer.Option(
         "--file",
-        help="A list of addresses and prefixes: one a line, CrowdSec decisions (JSON or CSV), or "
-        "what ipset save prints.",
+        help="A list of addresses and prefixes: one a line, what ipset save prints, "
+        "or, to block, CrowdSec decisions (JSON or CSV).",
     ),
 ]
 Ttl = Annotated[
