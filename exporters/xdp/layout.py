@@ -43,7 +43,7 @@ VERDICT = np.dtype(
         ("weight", np.uint64),
     ]
 )
-BY_OPERATOR, FOR_EVER = -3, 2**64 - 1
+BY_OPERATOR, BY_FILE, FOR_EVER = -3, -4, 2**64 - 1
 USES = ("any", "tuples", "allowed", "listed", "hosts", "prefixes")
 GUARD = np.dtype(
     [

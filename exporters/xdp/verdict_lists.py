@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from socket import AF_INET, inet_ntop
 from typing import Literal, get_args
 
 import numpy as np
@@ -33,6 +34,7 @@ MAX_BLOCKED, NEW_FLOWS, VERDICTS = 1024, 1000, 16_384
 PREFIX_BITS = (24, 64)
 _TRIES = 8  # to set words that the program changes as well
 _MARGIN = SECOND_NS  # a second or more in any meter's unit of time
+_SAME = ["action", "argument", "by"]  # members of one and the same verdict
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58, "sctp": 132}
 _FLOW = re.compile(r"(.+):(\d+)-(.+):(\d+)/(\w+)")
@@ -167,7 +169,8 @@ class ListedVerdict:
         target: address, prefix or flow.
         action: its action.
         argument: packets per second of a rate limit, or the action's argument; otherwise 0.
-        by: ``operator``, or the verdict of the flow that brought the entry.
+        by: ``operator``, ``file`` (one of n3icd's lists), or the verdict of the flow that brought
+            the entry.
         left_s: seconds for which the entry still holds; None for ever.
         packets: number of packets to which it was applied.
     """
@@ -214,10 +217,83 @@ def set_verdict(
         try:
             place.update(where.key, value)
         except BpfError as again:
-            raise UsageError(
-                f"{where.text}: the list of {place.entries:,} prefixes is full: unblock some"
-            ) from again
+            if again.number != errno.ENOSPC:
+                raise
+            raise _full(where.text, place) from again
     set_expiry(maps)
+
+
+def set_verdicts(
+    maps: Mapping[str, BpfMap],
+    what: str,
+    keys: NDArray[np.void],
+    action: Action,
+    argument: int,
+    now: int,
+    until: NDArray[np.uint64],
+) -> int:
+    """Put an operator's verdicts on many prefixes into their map.
+
+    A prefix that already has such a verdict keeps its counts; nothing is written if it also ends
+    then. So a list that is put twice changes nothing.
+
+    Args:
+        maps: maps of the metering program.
+        what: name of the list, for messages.
+        keys: the prefixes, each once, of shape (prefixes,) and type ``layout.PREFIX``.
+        action: the action; ``allow`` puts the prefixes on the list of allowed sources.
+        argument: nanoseconds between two packets of a rate limit, or the mark.
+        now: present time in units of the meter.
+        until: first time at which each verdict no longer holds, of shape (prefixes,).
+
+    Returns:
+        The number of prefixes that had no such verdict.
+
+    Raises:
+        UsageError: the list has no room for all of them; nothing was changed.
+    """
+    place = maps["allowed" if action == "allow" else "listed"]
+    present_keys, present = _rows(place)
+    index = {key: i for i, key in enumerate(_raw_keys(present_keys))}
+    at = np.array([index.get(key, -1) for key in _raw_keys(keys)], np.int64)
+    live = present["until"] > now
+    stays = np.array(live)
+    stays[at[at >= 0]] = False
+    if np.count_nonzero(stays) + len(keys) > place.entries:
+        raise _full(f"{what}: {len(keys):,} entries", place)
+    if len(present) + np.count_nonzero(at < 0) > place.entries:
+        for key in present_keys[~live]:
+            place.delete(key.tobytes())
+    values = np.zeros(len(keys), layout.VERDICT)
+    values["since"], values["by"] = now, layout.BY_OPERATOR
+    values["action"], values["argument"] = ACTIONS.index(action), argument
+    values["bits"] = keys["bits"] - layout.PREFIX_FAMILY
+    same = at >= 0
+    old = present[at[same]]
+    same[same] = live[at[same]] & (values[same][_SAME] == old[_SAME])
+    values[same] = present[at[same]]
+    changed = ~same
+    changed[same] = values["until"][same] != until[same]
+    values["until"] = until
+    try:
+        place.update_batch(keys[changed].tobytes(), values[changed].tobytes())
+    finally:
+        set_expiry(maps)
+    return int(np.count_nonzero(~same))
+
+
+def _raw_keys(keys: NDArray[np.void]) -> list[bytes]:
+    size, raw = keys.dtype.itemsize, keys.tobytes()
+    return [raw[i : i + size] for i in range(0, len(raw), size)]
+
+
+def _full(what: str, place: BpfMap) -> UsageError:
+    """The error for what a list has no room for."""
+    kind, way = ("allowed", "allow --remove") if place.name == "allowed" else ("blocked", "unblock")
+    return UsageError(
+        f"{what}: the list of what is {kind} is full: it has room for {place.entries:,} entries: "
+        f"remove some with {way}, or name a shorter prefix in place of several entries"
+    )
 
 
 def remove_verdict(maps: Mapping[str, BpfMap], where: VerdictSubject, *, allowed: bool) -> bool:
@@ -258,37 +334,60 @@ def list_verdicts(
         verdicts: names of classes and of the other verdicts, by number.
     """
     out: dict[str, list[ListedVerdict]] = {"allowed": [], "listed": [], "decided": []}
-    names = {**verdicts, layout.BY_OPERATOR: "operator"}
+    names = {**verdicts, layout.BY_OPERATOR: "operator", layout.BY_FILE: "file"}
     for name in ("allowed", "listed", "tuples", "hosts"):
         keys, values = _rows(maps[name])
-        for key, value in zip(keys, values, strict=True):
-            if int(value["until"]) <= now:
-                continue
-            entry = _entry(name, key, value, now, tick_ns, names)
-            by_hand = "allowed" if entry.action == "allow" else "listed"
-            out[by_hand if entry.by == "operator" else "decided"].append(entry)
+        holds = values["until"] > now
+        entries = _entries(name, keys[holds], values[holds], now, tick_ns, names)
+        for entry, by in zip(entries, values["by"][holds].tolist(), strict=True):
+            given = "allowed" if entry.action == "allow" else "listed"
+            out[given if by in (layout.BY_OPERATOR, layout.BY_FILE) else "decided"].append(entry)
     return out
 
 
-def _entry(
-    name: str, key: np.void, value: np.void, now: int, tick_ns: int, names: Mapping[int, str]
-) -> ListedVerdict:
+def _entries(
+    name: str,
+    keys: NDArray[np.void],
+    values: NDArray[np.void],
+    now: int,
+    tick_ns: int,
+    names: Mapping[int, str],
+) -> Iterator[ListedVerdict]:
+    """Decode a map's entries by column, as a list may have many."""
     if name == "tuples":
-        text = flow_text(key)
+        targets = [flow_text(key) for key in keys]
     else:
-        size = int(key["family" if name in ("allowed", "listed") else "address_bytes"])
-        network = ipaddress.ip_network((key["address"][:size].tobytes(), int(value["bits"])))
-        text = _short(network)
-    until, action = int(value["until"]), ACTIONS[int(value["action"])]
-    argument = int(value["argument"])
-    return ListedVerdict(
-        text,
-        action,
-        SECOND_NS // argument if action == "rate-limit" and argument else argument,
-        names.get(int(value["by"]), str(int(value["by"]))),
-        None if until == layout.FOR_EVER else (until - now) * tick_ns / SECOND_NS,
-        int(value["packets"]),
-    )
+        size = "address_bytes" if name == "hosts" else "family"
+        targets = _prefix_texts(keys["address"], keys[size], values["bits"])
+    columns = (values[c].tolist() for c in ("action", "argument", "by", "until", "packets"))
+    for target, action, argument, by, until, packets in zip(targets, *columns, strict=True):
+        yield ListedVerdict(
+            target,
+            ACTIONS[action],
+            SECOND_NS // argument if ACTIONS[action] == "rate-limit" and argument else argument,
+            names.get(by, str(by)),
+            None if until == layout.FOR_EVER else (until - now) * tick_ns / SECOND_NS,
+            packets,
+        )
+
+
+def _prefix_texts(
+    addresses: NDArray[np.uint8], sizes: NDArray[np.generic], bits: NDArray[np.uint32]
+) -> list[str]:
+    """Format prefixes, or the addresses of those that hold only one.
+
+    Args:
+        addresses: bytes of the addresses, of shape (prefixes, 16); IPv4 has 4, and zeros.
+        sizes: bytes that each address has.
+        bits: lengths of the prefixes.
+    """
+    raw, out = addresses.tobytes(), []
+    for at, (size, length) in enumerate(zip(sizes.tolist(), bits.tolist(), strict=True)):
+        packed = raw[16 * at : 16 * at + size]
+        # Of IPv6, inet_ntop writes some addresses in another form than the module does.
+        text = inet_ntop(AF_INET, packed) if size == 4 else str(ipaddress.IPv6Address(packed))
+        out.append(text if length == 8 * size else f"{text}/{length}")
+    return out
 
 
 def set_expiry(maps: Mapping[str, BpfMap]) -> None:
@@ -332,6 +431,8 @@ def _forget_expired(place: BpfMap, now: int) -> None:
 def _rows(place: BpfMap) -> tuple[NDArray[np.void], NDArray[np.void]]:
     """Return the keys and values of a map of verdicts."""
     kinds = {"tuples": layout.KEY, "hosts": layout.SUBJECT}
-    items = list(place.items())
-    keys = np.frombuffer(b"".join(k for k, _ in items), kinds.get(place.name, layout.PREFIX))
-    return keys, np.frombuffer(b"".join(v for _, v in items), layout.VERDICT)
+    keys, values = place.contents()
+    return (
+        np.frombuffer(keys, kinds.get(place.name, layout.PREFIX)),
+        np.frombuffer(values, layout.VERDICT),
+    )

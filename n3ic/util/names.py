@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+_LINE_ENDS = str.maketrans("", "", "\n\t")
+
 
 def path_component(name: str) -> str:
     """A name as one component of a path: never empty or hidden, and without separators."""
@@ -17,6 +19,8 @@ def visible(text: str) -> str:
 
     Line ends and tabs stay; other characters that are not printable are shown as escapes.
     """
+    if text.translate(_LINE_ENDS).isprintable():  # at once, as the text may be long
+        return text
     return "".join(
         c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii")
         for c in text

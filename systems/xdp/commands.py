@@ -14,7 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from n3ic.exporters.xdp.plan import Choices
-    from n3ic.exporters.xdp.verdict_lists import Limits
+    from n3ic.exporters.xdp.verdict_lists import Action, Limits
     from n3ic.model.classifier import Classifier
 
 COMMANDS = typer.Typer(
@@ -333,6 +333,17 @@ WHAT = (
     "(192.0.2.1:1234-198.51.100.2:80/tcp)."
 )
 What = Annotated[str, typer.Argument(metavar="WHAT", help=WHAT)]
+WhatOrFile = Annotated[
+    str | None, typer.Argument(metavar="WHAT", help=f"{WHAT} Or give --file.", show_default=False)
+]
+ListFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        help="A list of addresses and prefixes: one a line, what ipset save prints, "
+        "or, to block, CrowdSec decisions (JSON or CSV).",
+    ),
+]
 Ttl = Annotated[
     float | None, typer.Option(help="Seconds for which it holds; default: until removed.", min=0)
 ]
@@ -341,7 +352,8 @@ Ttl = Annotated[
 @COMMANDS.command()
 def block(
     interface: InterfaceName,
-    what: What,
+    what: WhatOrFile = None,
+    file: ListFile = None,
     ttl: Ttl = None,
     action: Annotated[
         str, typer.Option(help="drop, rate-limit:N (packets per second) or mark:N.")
@@ -353,6 +365,10 @@ def block(
     from n3ic.systems.xdp.deployment import put_verdict
     from n3ic.systems.xdp.program_record import Interface
 
+    if file is not None:
+        _put_file(interface, what, file, *operators_action(action), ttl, action)
+        return
+    what = _what(what)
     entry = put_verdict(Interface.named(interface), what, *operators_action(action), ttl)
     print_result(f"{interface}: {entry}: {action}{f' for {ttl:g} s' if ttl is not None else ''}")
 
@@ -360,7 +376,8 @@ def block(
 @COMMANDS.command()
 def allow(
     interface: InterfaceName,
-    what: What,
+    what: WhatOrFile = None,
+    file: ListFile = None,
     ttl: Ttl = None,
     remove: Annotated[
         bool, typer.Option("--remove", help="Remove it from the list of what is allowed.")
@@ -372,6 +389,12 @@ def allow(
     from n3ic.systems.xdp.deployment import put_verdict, remove_verdicts
     from n3ic.systems.xdp.program_record import Interface
 
+    if file is not None:
+        if remove:
+            raise UsageError("--remove takes one WHAT, no --file")
+        _put_file(interface, what, file, "allow", 0, ttl, "allowed")
+        return
+    what = _what(what)
     if remove:
         if not remove_verdicts(Interface.named(interface), what, allowed=True):
             raise UsageError(f"{interface}: {what} is not on the list: see n3ic xdp list")
@@ -379,6 +402,40 @@ def allow(
         return
     entry = put_verdict(Interface.named(interface), what, "allow", 0, ttl)
     print_result(f"{interface}: {entry}: allowed{f' for {ttl:g} s' if ttl is not None else ''}")
+
+
+def _what(what: str | None) -> str:
+    from n3ic.errors import UsageError
+
+    if what is None:
+        raise UsageError("expected WHAT (an address, a prefix or a flow) or --file FILE")
+    return what
+
+
+def _put_file(
+    interface: str,
+    what: str | None,
+    file: Path,
+    action: Action,
+    argument: int,
+    ttl: float | None,
+    shown: str,
+) -> None:
+    """Put the entries of a file on a list, and say how many."""
+    from n3ic.cli.console import print_note, print_result
+    from n3ic.errors import UsageError
+    from n3ic.systems.xdp.deployment import put_file
+    from n3ic.systems.xdp.program_record import Interface
+
+    if what is not None:
+        raise UsageError(f"{what} and --file {file}: expected one of them")
+    done = put_file(Interface.named(interface), file, action, argument, ttl)
+    if done.left_out:
+        print_note(
+            f"{file}: {done.left_out:,} decisions are left out: expired, simulated, or no ban of "
+            "an address or a range"
+        )
+    print_result(f"{interface}: {file}: {done.entries:,} entries: {shown}; {done.new:,} are new")
 
 
 @COMMANDS.command()
@@ -404,7 +461,7 @@ def list_(interface: InterfaceName, json: JsonFlag = False) -> None:
 
     verdicts = listed_verdicts(Interface.named(interface))
     if json:
-        print_json({name: [asdict(one) for one in some] for name, some in verdicts.items()})
+        print_json({name: [vars(one) for one in some] for name, some in verdicts.items()})
     else:
         show_verdicts(interface, verdicts)
 

@@ -11,8 +11,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.xdp import policy_parser, source, verdict_lists
+from n3ic.exporters.xdp import layout, policy_parser, source, verdict_lists
 from n3ic.exporters.xdp.exported import MAX_BYTES, read_program
 from n3ic.exporters.xdp.libbpf import (
     AttachedProgram,
@@ -31,6 +33,7 @@ from n3ic.exporters.xdp.verdict_lists import SECOND_NS, Action
 from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier
 from n3ic.systems.xdp import daemon_requests, dispatcher
 from n3ic.systems.xdp.hooks import METERS, check_hook, detach, query, ways
+from n3ic.systems.xdp.prefix_files import read_prefix_file
 from n3ic.systems.xdp.program_record import (
     DaemonRecord,
     Interface,
@@ -50,6 +53,7 @@ from n3ic.util.files import read_regular
 
 OBJECT = "meter.o"
 _TRIES = 3
+_AGES_S = 1e9  # seconds that count as for ever
 _NOT_NATIVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE)
 """What drivers answer that lack XDP, or lack it in this set-up or at this MTU (veth)."""
 
@@ -504,6 +508,51 @@ def put_verdict(
         until = None if ttl_s is None else now + int(ttl_s * SECOND_NS) // tick_ns
         verdict_lists.set_verdict(programs.maps, where, action, argument, now, until)
     return where.text
+
+
+@dataclass(frozen=True)
+class ImportedList:
+    """Result of putting a file's prefixes on a list.
+
+    Attributes:
+        entries: prefixes of the file that hold now.
+        new: those that had no such verdict before.
+        left_out: decisions of the file that block no address now.
+    """
+
+    entries: int
+    new: int
+    left_out: int
+
+
+def put_file(
+    interface: Interface, path: Path, action: Action, argument: int, ttl_s: float | None
+) -> ImportedList:
+    """Put an operator's verdicts on the prefixes of a file into the maps.
+
+    Args:
+        interface: interface of the program.
+        path: a file as :func:`~n3ic.systems.xdp.prefix_files.read_prefix_file` reads it.
+        action: what happens to packets; ``allow`` puts the prefixes on the list of allowed sources.
+        argument: nanoseconds between two packets for a rate limit, or the mark.
+        ttl_s: seconds for which entries hold at most; None: as long as the file says, or for ever.
+
+    Raises:
+        UsageError: No program is loaded there, entries of the file are wrong, or there is no room
+            for all of them. Nothing was changed.
+    """
+    listed = read_prefix_file(path, bans=action != "allow")
+    with changing(interface), open_program(interface) as (record, programs, _):
+        tick_ns = programs.spec.tick_ns
+        now = now_of(record, tick_ns)
+        seconds = np.minimum(listed.seconds, np.inf if ttl_s is None else ttl_s)
+        until = np.full(len(seconds), layout.FOR_EVER, np.uint64)
+        ends = seconds < _AGES_S
+        until[ends] = now + (seconds[ends] * SECOND_NS).astype(np.uint64) // tick_ns
+        new = verdict_lists.set_verdicts(
+            programs.maps, str(path), listed.keys, action, argument, now, until
+        )
+    return ImportedList(len(until), new, listed.left_out)
 
 
 def remove_verdicts(interface: Interface, what: str, *, allowed: bool) -> bool:

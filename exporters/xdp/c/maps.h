@@ -100,7 +100,7 @@ struct {
 #define PREFIXES(NAME)                                                                             \
     struct {                                                                                       \
         __uint(type, BPF_MAP_TYPE_LPM_TRIE);                                                       \
-        __uint(max_entries, 65536);                                                                \
+        __uint(max_entries, 1 << 18); /* which take memory as they come */                         \
         __uint(map_flags, BPF_F_NO_PREALLOC);                                                      \
         __type(key, struct prefix);                                                                \
         __type(value, struct verdict);                                                             \

@@ -238,6 +238,7 @@ struct subject {
 };
 
 #define BY_OPERATOR (-3) /* who made a verdict, in place of a class or SHUNTED */
+#define BY_FILE (-4)     /* an allow or block file */
 #define FOR_EVER (~0ull)
 
 struct verdict {
@@ -246,7 +247,7 @@ struct verdict {
     uint64_t packets;          /* for which it was the one that counts */
     uint64_t full_ns;          /* when the tokens of its rate are all there again */
     uint32_t action, argument; /* as in struct policy */
-    int32_t by;                /* a class, SHUNTED or BY_OPERATOR */
+    int32_t by;                /* a class, SHUNTED, BY_OPERATOR or BY_FILE */
     uint32_t bits;             /* of its prefix's address */
     uint64_t weight;           /* what it adds to blocked_hosts */
 };

@@ -27,6 +27,7 @@
 #include "flow_report.h"
 #include "ipfix.h"
 #include "kernel.h"
+#include "list_file.h"
 #include "logs.h"
 #include "metrics.h"
 #include "operator.h"
@@ -348,7 +349,8 @@ static int open_all(struct daemon *d) {
     uint32_t size = sizeof ring;
 
     d->pack = store_read(s, &d->configured);
-    if (!d->pack || !pack_resolve(d->pack) || !lock_interface(d) || !open_loop(d))
+    if (!d->pack || !pack_resolve(d->pack) || !list_files_check(s) || !lock_interface(d) ||
+        !open_loop(d))
         return 0;
     if (!text_make(&d->line, flow_report_room(d->pack)) || !text_make(&d->answer, METRICS_ROOM)) {
         log_message("no memory");
@@ -372,6 +374,8 @@ static int open_all(struct daemon *d) {
         if (!kernel_apply(&d->kernel, d->pack))
             return 0;
     }
+    if (!list_files_apply(s, &d->kernel))
+        return 0;
     store_remove_updates(s, d->configured);
     if (!record_write(s, &d->kernel, d->pack))
         log_message("%s: without a record, n3ic xdp does not find the program", s->interface);
@@ -428,6 +432,8 @@ static int on_signal(struct daemon *d) {
         if (info.ssi_signo != SIGHUP)
             return 0;
         reload_pack(d);
+        if (!list_files_apply(&d->settings, &d->kernel))
+            log_message("%s: the old lists stay", d->kernel.interface);
     }
     return 1;
 }
@@ -543,7 +549,7 @@ static int run_daemon(struct daemon *d) {
 
 static int usage(void) {
     fputs("usage: n3icd [--check | --remove] CONFIGURATION [INTERFACE]\n"
-          "  --check   reads the configuration and the pack, and changes nothing\n"
+          "  --check   reads the configuration, the pack and the lists, and changes nothing\n"
           "  --remove  detaches the program and forgets its flows\n" OPERATOR_USAGE,
           stderr);
     return 2;
@@ -567,7 +573,7 @@ int main(int argc, char **argv) {
         struct pack *p = pack_read(d.settings.pack);
 
         pack_free(p);
-        return !p;
+        return !p || !list_files_check(&d.settings);
     }
     return run_daemon(&d);
 }

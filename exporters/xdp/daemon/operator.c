@@ -207,7 +207,10 @@ static void list_verdict(void *context, const struct target *t, const struct ver
     struct listing *l = context;
     const struct pack_value *rules = l->p ? pack_value(l->p, PACK_DISPATCH, 0) : NULL;
     uint32_t slot = rules ? ((const struct rules *)(const void *)rules->bytes)->otherwise : 0;
-    const char *by = v->by == BY_OPERATOR ? "operator" : v->by == SHUNTED ? "shunt" : NULL;
+    const char *by = v->by == BY_OPERATOR ? "operator"
+                     : v->by == BY_FILE   ? "file"
+                     : v->by == SHUNTED   ? "shunt"
+                                          : NULL;
     char bytes[256], number[16], left[32] = "ever";
     struct text shown = {.bytes = bytes, .room = sizeof bytes};
 

@@ -144,6 +144,8 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         {"object", s->object, SETTING, NULL, 0, 0},
         {"idle-object", s->idle, SETTING, NULL, 0, 0},
         {"pack", s->pack, SETTING, NULL, 0, 0},
+        {"allow-file", s->allow_file, SETTING, NULL, 0, 0},
+        {"block-file", s->block_file, SETTING, NULL, 0, 0},
         {"pins", s->pins, SETTING, NULL, 0, 0},
         {"mode", s->mode, SETTING, NULL, 0, 0},
         {"on-exit", s->on_exit, SETTING, NULL, 0, 0},
@@ -201,5 +203,7 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         if (k->text && !insert_interface(k->text, s->interface, k->name))
             return 0;
     return resolve_path(s->object, path, "object") && resolve_path(s->idle, path, "idle-object") &&
-           resolve_path(s->pack, path, "pack");
+           resolve_path(s->pack, path, "pack") &&
+           (!*s->allow_file || resolve_path(s->allow_file, path, "allow-file")) &&
+           (!*s->block_file || resolve_path(s->block_file, path, "block-file"));
 }

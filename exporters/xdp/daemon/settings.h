@@ -13,6 +13,7 @@ struct settings {
     char object[SETTING], idle[SETTING], pack[SETTING], pins[SETTING], mode[SETTING];
     char on_exit[SETTING], socket[SETTING], json[SETTING], syslog[SETTING], prometheus[SETTING];
     char ipfix[SETTING], control[SETTING], updates[SETTING], records[SETTING];
+    char allow_file[SETTING], block_file[SETTING]; /* empty: none */
     uint32_t queue, domain, enterprise, templates_s;
 };
 

@@ -183,18 +183,23 @@ union any_key {
 
 static const enum map with_verdicts[] = {MAP_TUPLES, MAP_ALLOWED, MAP_LISTED, MAP_HOSTS};
 
+/* The number of entries that a map has room for; 0 if the kernel does not tell. */
+static uint32_t map_room(const struct kernel *k, enum map m) {
+    struct bpf_map_info info = {0};
+    uint32_t size = sizeof info;
+
+    return bpf_obj_get_info_by_fd(k->map[m], &info, &size) ? 0 : info.max_entries;
+}
+
 /* Calls a function for each entry of a map; the work is bounded, as the map may change. */
 static void for_each_entry(const struct kernel *k, enum map m, void *context,
                            void (*visit)(void *, enum map, const union any_key *,
                                          const struct verdict *)) {
+    uint64_t most = 2 * (uint64_t)map_room(k, m);
     union any_key key, next;
-    struct bpf_map_info info = {0};
-    uint32_t size = sizeof info;
     struct verdict v;
 
-    if (bpf_obj_get_info_by_fd(k->map[m], &info, &size))
-        return;
-    for (uint32_t i = 0; i < 2 * info.max_entries; i++) {
+    for (uint64_t i = 0; i < most; i++) {
         if (bpf_map_get_next_key(k->map[m], i ? &key : NULL, &next))
             return;
         key = next;
@@ -283,6 +288,27 @@ static void delete_expired(const struct kernel *k, enum map m) {
     free(f.key);
 }
 
+/* Stores an entry; 0, or the number of the error. A full map first loses what has expired. */
+static int store_entry(const struct kernel *k, enum map m, const void *key,
+                       const struct verdict *v) {
+    if (!bpf_map_update_elem(k->map[m], key, v, BPF_ANY))
+        return 0;
+    if (errno != ENOSPC)
+        return errno;
+    delete_expired(k, m);
+    return bpf_map_update_elem(k->map[m], key, v, BPF_ANY) ? errno : 0;
+}
+
+static void report_refusal(const struct kernel *k, enum map m, int error) {
+    if (error == ENOSPC)
+        log_message("the list of what is %s is full: it has room for %u entries: remove some with "
+                    "%s, or name a shorter prefix in place of several entries",
+                    m == MAP_ALLOWED ? "allowed" : "blocked", map_room(k, m),
+                    m == MAP_ALLOWED ? "allow --remove" : "unblock");
+    else
+        log_message("the verdict cannot be stored: %s", strerror(error));
+}
+
 int verdict_put(const struct kernel *k, const struct target *t, uint32_t action, uint32_t argument,
                 uint64_t until) {
     enum map m = t->flow ? MAP_TUPLES : action == ACT_ALLOW ? MAP_ALLOWED : MAP_LISTED;
@@ -293,17 +319,85 @@ int verdict_put(const struct kernel *k, const struct target *t, uint32_t action,
                         .argument = argument,
                         .by = BY_OPERATOR,
                         .bits = t->bits};
+    int error = store_entry(k, m, key, &v);
 
-    if (bpf_map_update_elem(k->map[m], key, &v, BPF_ANY)) {
-        if (errno == ENOSPC)
-            delete_expired(k, m);
-        if (errno != ENOSPC || bpf_map_update_elem(k->map[m], key, &v, BPF_ANY)) {
-            log_message("the verdict cannot be stored: %s: if the list is full, unblock some",
-                        strerror(errno));
-            return 0;
-        }
+    if (error) {
+        report_refusal(k, m, error);
+        return 0;
     }
     return write_uses(k);
+}
+
+/* --- lists of files -------------------------------------------------------------------------- */
+
+int prefix_compare(const void *a, const void *b) {
+    return memcmp(a, b, sizeof(struct prefix));
+}
+
+/* A list of the program beside the list of a file. */
+struct comparison {
+    const struct prefix *prefix; /* of the file */
+    uint8_t *is_held;            /* of each of them: whether it has a verdict that holds */
+    struct prefix *gone;         /* entries to delete */
+    uint64_t now;
+    uint32_t count, gone_count, room, others, changes;
+};
+
+static void compare_entry(void *context, enum map m, const union any_key *key,
+                          const struct verdict *v) {
+    struct comparison *c = context;
+    const struct prefix *same =
+        c->count ? bsearch(&key->prefix, c->prefix, c->count, sizeof *c->prefix, prefix_compare)
+                 : NULL;
+    int holds = v->until > c->now;
+
+    (void)m;
+    if (same)
+        c->is_held[same - c->prefix] = (uint8_t)holds;
+    else if (holds && v->by != BY_FILE)
+        c->others++;
+    else if (c->gone_count < c->room)
+        c->gone[c->gone_count++] = key->prefix;
+}
+
+/* Deletes and stores what differs; 0, or the number of the error. */
+static int write_list(const struct kernel *k, enum map m, uint32_t action, struct comparison *c) {
+    struct verdict v = {.until = FOR_EVER, .since = c->now, .action = action, .by = BY_FILE};
+
+    for (uint32_t i = 0; i < c->gone_count; i++, c->changes++)
+        if (bpf_map_delete_elem(k->map[m], &c->gone[i]) && errno != ENOENT)
+            return errno;
+    for (uint32_t i = 0; i < c->count; i++) {
+        if (c->is_held[i])
+            continue;
+        v.bits = c->prefix[i].bits - PREFIX_FAMILY;
+        if (bpf_map_update_elem(k->map[m], &c->prefix[i], &v, BPF_ANY))
+            return errno;
+        c->changes++;
+    }
+    return 0;
+}
+
+int verdict_put_list(const struct kernel *k, uint32_t action, const struct prefix *prefix,
+                     uint32_t count, const char *path) {
+    enum map m = action == ACT_ALLOW ? MAP_ALLOWED : MAP_LISTED;
+    uint32_t room = map_room(k, m);
+    struct comparison c = {.prefix = prefix, .count = count, .room = room, .now = kernel_now(k)};
+    int error = ENOMEM;
+
+    c.is_held = calloc(count + 1, sizeof *c.is_held);
+    c.gone = calloc(room + 1, sizeof *c.gone);
+    if (c.is_held && c.gone) {
+        for_each_entry(k, m, &c, compare_entry);
+        error = (uint64_t)c.others + count > room ? ENOSPC : write_list(k, m, action, &c);
+    }
+    free(c.is_held);
+    free(c.gone);
+    if (error) {
+        log_message("%s: its %u entries are not all taken:", path, count);
+        report_refusal(k, m, error);
+    }
+    return (!c.changes || write_uses(k)) && !error;
 }
 
 static int delete_entry(const struct kernel *k, enum map m, const void *key) {

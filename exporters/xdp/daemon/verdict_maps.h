@@ -24,6 +24,17 @@ void target_write(struct text *out, const struct target *t);
 int verdict_put(const struct kernel *k, const struct target *t, uint32_t action, uint32_t argument,
                 uint64_t until);
 
+/* Order of the bytes, for qsort and bsearch. */
+int prefix_compare(const void *a, const void *b);
+
+/*
+ * Makes the verdicts by a file those on the prefixes of an allow or block list, which are sorted,
+ * each once. What the operator set stays. 0 with a message if the list has no room for all, and
+ * then nothing was changed, or if the kernel refuses.
+ */
+int verdict_put_list(const struct kernel *k, uint32_t action, const struct prefix *prefix,
+                     uint32_t count, const char *path);
+
 /* Removes verdicts, those that allow or all others; their number, or -1 if the kernel refuses. */
 int verdict_remove(const struct kernel *k, const struct target *t, int allowed);
 

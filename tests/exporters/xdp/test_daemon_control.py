@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,12 +22,12 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ExportError, UsageError
-from n3ic.exporters.xdp import libbpf
+from n3ic.exporters.xdp import layout, libbpf
 from n3ic.exporters.xdp.packing import pack, repack, unpack
 from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.exporters.xdp.verdict_lists import Limits
 from n3ic.model.random_models import random_model
-from n3ic.systems.xdp.deployment import exported
+from n3ic.systems.xdp.deployment import exported, open_program, put_file, put_verdict
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.prometheus import metrics
 from n3ic.systems.xdp.status import status
@@ -462,6 +463,200 @@ def check_target(one, veth, what):
     assert json.loads(n3ic("list", veth[0], "--json"))["allowed"][0]["left_s"] is None
     n3icd(one, "allow", what, "--remove")
     assert "no verdict" in n3icd(one, "unblock", what, code=1)
+
+
+@pytest.mark.slow
+def test_a_full_list_says_that_it_is_full(running, veth):
+    """Both commands name the room and what to do, for entries that hold for ever."""
+    one = running()
+    with open_program(Interface.named(veth[0])) as (_, programs, _):
+        for name in ("listed", "allowed"):
+            fill(programs.maps[name])
+    room = programs.maps["listed"].entries
+    for command, way in (("block", "unblock"), ("allow", "allow --remove")):
+        said = n3icd(one, command, "192.0.2.1", code=1)
+        assert f"full: it has room for {room} entries: remove some with {way}" in said
+        with pytest.raises(UsageError, match=f"full: it has room for {room:,} entries.*{way}"):
+            put_verdict(Interface.named(veth[0]), "192.0.2.1", ACTION[command], 0, None)
+    assert one.end() == 0
+
+
+ACTION = {"block": "drop", "allow": "allow"}
+
+
+def fill(place, count=None):
+    """Put one address after another into a list, until it has no room if no count is given."""
+    keys = np.zeros(count or place.entries, layout.PREFIX)
+    keys["bits"], keys["family"] = layout.PREFIX_FAMILY + 32, 4
+    numbers = 10 << 24 | np.arange(len(keys), dtype=np.uint32)
+    keys["address"][:, :4] = numbers.astype(">u4").view(np.uint8).reshape(-1, 4)
+    value = np.zeros(1, layout.VERDICT)
+    value["until"], value["by"], value["bits"] = layout.FOR_EVER, layout.BY_OPERATOR, 32
+    value["action"] = 1
+    for key in keys:
+        place.update(key.tobytes(), value.tobytes())
+
+
+@pytest.mark.slow
+def test_a_long_list_is_shown_at_once(running, veth):
+    """All entries of a full list, which took most of a minute as text."""
+    one = running()
+    with open_program(Interface.named(veth[0])) as (_, programs, _):
+        fill(programs.maps["listed"], 65_000)
+    start = time.monotonic()
+    shown = n3ic("list", veth[0]).splitlines()
+    text = time.monotonic() - start
+    listed = json.loads(n3ic("list", veth[0], "--json"))["listed"]
+    data = time.monotonic() - start - text
+    wanted = {f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}" for i in range(65_000)}
+    assert {line.split()[0] for line in shown[2:]} == {e["target"] for e in listed} == wanted
+    assert len(shown) == 65_002 and len(listed) == 65_000
+    assert all(e == listed[0] | {"target": e["target"]} for e in listed)
+    assert text < 10 and data < 10, (text, data)  # seconds, on a machine with other work
+    assert one.end() == 0
+
+
+def lists(interface):
+    return json.loads(n3ic("list", interface, "--json"))
+
+
+def test_a_file_of_hosts_is_blocked_whole_or_not_at_all(running, veth, tmp_path):
+    """100,000 entries; the same file again keeps counts, and a wrong line changes nothing."""
+    one = running()
+    reader = one.reader()
+    path, other = tmp_path / "hosts.txt", tmp_path / "others.txt"
+    hosts = [f"192.{2 + (i >> 16)}.{i >> 8 & 255}.{i & 255}" for i in range(100_000)]
+    path.write_text("# bad hosts\n192.0.2.1\n2001:db8::/32 ; all of it\n" + "\n".join(hosts))
+    start = time.monotonic()
+    assert "100,002 entries: drop; 100,002 are new" in n3ic("block", veth[0], "--file", path)
+    assert time.monotonic() - start < 10  # seconds, on a machine with other work
+    send(veth[1], flows([1000]) + [frame(9, source=3)] * 4)
+    assert reader.line()["source"] == "192.0.2.3"
+    first = lists(veth[0])
+    assert {e["target"] for e in first["listed"]} == {"192.0.2.1", "2001:db8::/32", *hosts}
+    assert [e["packets"] for e in first["listed"] if e["target"] == "192.0.2.1"] == [4]
+    assert "100,002 entries: drop; 0 are new" in n3ic("block", veth[0], "--file", path)
+    assert lists(veth[0]) == first
+    other.write_text("198.51.100.1\n198.51.100.300\n198.51.100.0/33\n")
+    with pytest.raises(UsageError, match=r"line 2: '198\.51\.100\.300'.*line 3: .*nothing was"):
+        put_file(Interface.named(veth[0]), other, "drop", 0, None)
+    room = 1 << 18
+    other.write_text("".join(f"11.{i >> 16}.{i >> 8 & 255}.{i & 255}\n" for i in range(room)))
+    with pytest.raises(UsageError, match=f"full: it has room for {room:,} entries"):
+        put_file(Interface.named(veth[0]), other, "drop", 0, None)
+    assert lists(veth[0]) == first
+    assert one.end() == 0
+
+
+def test_files_hold_as_long_as_they_say(running, veth, tmp_path):
+    """Entries of other actions are replaced; decisions and sets end when their files say."""
+    one = running()
+    path = tmp_path / "decisions.json"
+    path.write_text(json.dumps([
+        {"value": "192.0.2.7", "scope": "Ip", "type": "ban", "duration": "1h"},
+        {"value": "192.0.2.8", "scope": "Ip", "type": "ban", "duration": "-3s"},
+    ]))  # fmt: skip
+    n3ic("block", veth[0], "192.0.2.7", "--action", "rate-limit:5")
+    assert "1 entries: drop; 1 are new" in n3ic("block", veth[0], "--file", path)
+    (entry,) = lists(veth[0])["listed"]
+    assert (entry["target"], entry["action"]) == ("192.0.2.7", "drop")
+    assert 3500 < entry["left_s"] <= 3600
+    n3ic("block", veth[0], "--file", path, "--ttl", 60)
+    assert 50 < lists(veth[0])["listed"][0]["left_s"] <= 60
+    path.write_text("create good hash:net family inet\nadd good 192.0.2.0/25 timeout 600\n")
+    n3ic("allow", veth[0], "--file", path)
+    (entry,) = lists(veth[0])["allowed"]
+    assert entry["target"] == "192.0.2.0/25" and 500 < entry["left_s"] <= 600
+    assert one.end() == 0
+
+
+def by_file(interface):
+    """Targets by list that a file set, and those that the operator set."""
+    shown = lists(interface)
+    return [
+        {e["target"] for e in shown[name] if e["by"] == who}
+        for who in ("file", "operator")
+        for name in ("allowed", "listed")
+    ]
+
+
+def test_lists_of_files_last_and_follow_their_files(running, veth, tmp_path):
+    """What left a file is removed at SIGHUP; what the operator set stays, as over restarts."""
+    allow, block = tmp_path / "allow.txt", tmp_path / "block.txt"
+    allow.write_text("198.51.100.0/24\n")
+    block.write_text("# hosts\r\n192.0.2.1 # one\r\n2001:db8::/32\r\n\r\n192.0.2.7\n192.0.2.1")
+    one = running(allow_file="allow.txt", block_file=block)
+    assert any("block.txt: 3 entries are blocked" in line for line in one.log)
+    reader = one.reader()
+    send(veth[1], flows([1000]) + [frame(9, source=3)] * 4)
+    assert reader.line()["source"] == "192.0.2.3"
+    n3icd(one, "block", "192.0.2.7")
+    n3icd(one, "allow", "192.0.2.9")
+    files = [{"198.51.100.0/24"}, {"192.0.2.1", "2001:db8::/32"}]
+    assert by_file(veth[0]) == [*files, {"192.0.2.9"}, {"192.0.2.7"}]
+    assert "by file, for ever, 4 packets" in n3icd(one, "list")
+    block.write_text("2001:db8::/32\n192.0.2.8\n")
+    reload(one, "2 entries are blocked")
+    files[1] = {"2001:db8::/32", "192.0.2.8"}
+    assert by_file(veth[0]) == [*files, {"192.0.2.9"}, {"192.0.2.7"}]
+    block.write_text("192.0.2.8\n192.0.2.0/33\n")
+    reload(one, "block.txt:2: expected an address or a prefix")
+    one.expect("the old lists stay")
+    assert by_file(veth[0]) == [*files, {"192.0.2.9"}, {"192.0.2.7"}]
+    block.write_text("192.0.2.11\n")
+    one.end(signal.SIGKILL)
+    one.start()
+    files[1] = {"192.0.2.11"}
+    assert by_file(veth[0]) == [*files, {"192.0.2.9"}, {"192.0.2.7"}]
+    n3icd(one, "unload")
+    assert one.wait() == 0
+    one.start()
+    assert by_file(veth[0]) == [*files, set(), set()]
+    assert one.end() == 0
+    one.conf.write_text(re.sub("block-file.*", "", one.conf.read_text()))
+    one.start()  # takes over the program, and the setting is gone
+    assert by_file(veth[0]) == [files[0], set(), set(), set()]
+    assert one.end() == 0
+
+
+def reload(one, message):
+    one.process.send_signal(signal.SIGHUP)
+    one.expect(message)
+
+
+@pytest.mark.slow
+def test_a_wrong_list_file_keeps_the_daemon_from_starting(daemon, veth, tmp_path):
+    for text, message in (
+        ("192.0.2.1:1-192.0.2.2:2/udp", "list:1: expected an address or a prefix"),
+        ("0.0.0.0/0", "list:1: expected an address or a prefix"),
+        (None, "list: No such file or directory"),
+    ):
+        path = tmp_path / "list"
+        if text:
+            path.write_text(text)
+        else:
+            path.unlink()
+        one = daemon(allow_file=path)
+        for options in ((), ("--check",)):
+            done = one.run(*options)
+            assert done.returncode == 1 and message in done.stderr
+        assert libbpf.query(socket.if_nametoindex(veth[0])) is None
+
+
+@pytest.mark.slow
+def test_a_list_file_of_100000_hosts_is_read_while_running(running, veth, tmp_path):
+    path = tmp_path / "list"
+    path.write_text("192.0.2.1\n")
+    one = running(block_file=path)
+    n3icd(one, "block", "192.0.2.2")
+    hosts = {f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}" for i in range(100_000)}
+    path.write_text("\n".join(sorted(hosts)))
+    reload(one, "100000 entries are blocked")
+    assert by_file(veth[0]) == [set(), hosts, set(), {"192.0.2.2"}]
+    path.write_text("".join(f"11.{i >> 16}.{i >> 8 & 255}.{i & 255}\n" for i in range(1 << 18)))
+    reload(one, f"full: it has room for {1 << 18} entries")
+    assert by_file(veth[0]) == [set(), hosts, set(), {"192.0.2.2"}]
+    assert one.end() == 0
 
 
 MISTYPED = (
