@@ -449,6 +449,7 @@ def test_figures_are_answered_before_a_full_ring_is_read(
     unlimited = repacked(built, daemon_model, tmp_path / "p", limits=Limits(new_flows=0))
     port, ports = free_port(), range(1000, 8000)
     running = daemon(pack=unlimited, prometheus=f"127.0.0.1:{port}").start()
+    assert running.figures()  # it has read what was decided before its start, and waits
     running.process.send_signal(signal.SIGSTOP)
     send(veth[1], flows(ports))
     request = running.figures_request()
