@@ -52,6 +52,7 @@ class ChainSupervisor:
         self._starts: Counter[str] = Counter()
         self._stop_requested: set[str] = set()
         self._to_start: set[str] = set()  # to be started once their processes have ended
+        self._ended: set[subprocess.Popen[bytes]] = set()  # processes whose end was handled
         self._exit_codes: dict[str, int] = {}  # of functions that fell, whoever started them again
 
     def run(self, started: Callable[[], object] = lambda: None) -> dict[str, Any]:
@@ -141,24 +142,29 @@ class ChainSupervisor:
                     code = process.wait(_STARTING_S)
                     raise N3icError(f"function {name} ended with {code} before the first packet")
 
+    def _note_fall(self, name: str, code: int) -> None:
+        self._exit_codes[name] = code
+        self._note(f"function {name} ended {code}")
+
     def _gone(self, name: str, process: subprocess.Popen[bytes]) -> None:
         code = process.wait()
+        self._ended.add(process)
         if name in self._to_start:
             self._to_start.discard(name)
             self._stop_requested.discard(name)
             self._start(name)
         elif code and name not in self._stop_requested:
-            self._exit_codes[name] = code
-            self._note(f"function {name} ended {code}")
+            self._note_fall(name, code)
             if self._starts[name] <= self._functions[name].restarts:
                 self._start(name)
 
     def _wait_for_exits(self) -> None:
-        """Take the exit codes of functions that end with the manager."""
+        """Note functions that fell with the manager's end, or so shortly before it."""
         for name, process in self._processes.items():
             with suppress(subprocess.TimeoutExpired):
-                if process.wait(_ENDING_S) and name not in self._stop_requested:
-                    self._exit_codes.setdefault(name, process.returncode)
+                code = process.wait(_ENDING_S)
+                if code and process not in self._ended and name not in self._stop_requested:
+                    self._note_fall(name, code)
 
     def _kill(self) -> None:
         """Kill functions that still run after the manager has ended, and close all handles."""
