@@ -20,6 +20,7 @@ from n3ic.runs.preparation import on_bits
 from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.training_rows import Prepared
 from n3ic.training.recipe import Training
+from n3ic.util.signals import held
 
 if TYPE_CHECKING:
     from n3ic.training.loop import Epoch
@@ -164,7 +165,8 @@ def _gradient(
     prepared: Prepared, progress: TrainingProgress
 ) -> tuple[BinaryModel, tuple[Epoch, ...]]:
     """Train a network by gradient, fold and polish it; return the figures of its epochs too."""
-    from n3ic.families.binary.fit import fit_network
+    with held():  # a signal within PyTorch's import would end the process in C++
+        from n3ic.families.binary.fit import fit_network
     from n3ic.families.binary.fold import check_fold, fold
 
     experiment, rows, validation_rows = prepared.experiment, prepared.train, prepared.validation

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.model.bits import Bits
+from n3ic.util.signals import held
 
 if TYPE_CHECKING:
     from sklearn.tree import DecisionTreeClassifier
@@ -173,7 +174,8 @@ def float_mlp(
         hidden: neurons of the hidden layers.
         seed: seed of the weights and the shuffling.
     """
-    from n3ic.training.float_mlp import fit_float_mlp
+    with held():  # a signal within PyTorch's import would end the process in C++
+        from n3ic.training.float_mlp import fit_float_mlp
 
     scores = fit_float_mlp(
         (train.bits, train.label),

@@ -14,6 +14,7 @@ from n3ic.errors import needed
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.training.input_bits.boosted import boosted_fields
 from n3ic.training.input_bits.columns import Columns, thermometer_fields
+from n3ic.util.signals import held
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -55,7 +56,8 @@ def weighted_fields(
     fields = boosted_fields(columns, label, candidates, seed=seed, trees=trees, catalogue=catalogue)
     if not fields:
         return ()
-    with needed("choosing input bits by weight"):
+    # A signal within PyTorch's import would end the process in C++, without a word and a clean-up.
+    with needed("choosing input bits by weight"), held():
         from n3ic.training.importance import bit_importance
     encoded = InputSpec(fields).encode(columns)
     weight = bit_importance(encoded, label, hidden=hidden, seed=seed)
