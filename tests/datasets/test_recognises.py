@@ -32,7 +32,7 @@ def test_flows_are_known_by_their_columns(tmp_path, name, pack):
 @pytest.mark.parametrize(
     "data", [b"", b"pkts,dur\n1,2\n", b"\0" * 99, b"\xfd7zXZ\0junk", b"PK\x03\x04"]
 )
-def test_what_nobody_knows_is_said(tmp_path, data):
+def test_a_file_that_no_data_set_recognises_is_an_error(tmp_path, data):
     (tmp_path / "other.csv").write_bytes(data)
     for path in (tmp_path / "other.csv", tmp_path, tmp_path / "absent"):
         with pytest.raises(UsageError, match="no data set knows it; name one with --dataset"):

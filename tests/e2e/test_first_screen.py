@@ -126,5 +126,5 @@ def test_a_column_that_a_model_lacks_is_answered_with_the_nearest(n3ic, tmp_path
         (["data", "generate", "unsw-nb15-synthetic", "--rws", "3"], "--rows"),
     ],
 )
-def test_so_is_a_word_of_the_command_line(n3ic, words, meant):
+def test_a_mistyped_word_of_the_command_line_has_a_suggestion(n3ic, words, meant):
     assert meant in n3ic(*words, expect=2).stderr

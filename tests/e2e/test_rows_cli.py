@@ -65,7 +65,7 @@ def table_and_model(tmp_path):
 
 
 @pytest.mark.usefixtures("table")
-def test_both_forms_give_the_same_and_one_is_typed(n3ic):
+def test_rows_typed_alone_or_after_data_give_the_same_and_not_both(n3ic):
     for command in ("predict", "features"):
         one = n3ic(f"{command} t.csv --model m.n3ic")
         assert one.stdout == n3ic(f"{command} --data t.csv --model m.n3ic").stdout != ""

@@ -133,7 +133,7 @@ def test_a_row_is_right_where_the_found_class_is_its_label():
     assert held.right.tolist() == [False] * 7 + [True] * 293
 
 
-def test_it_shows_a_line_and_how_often_it_is_right():
+def test_held_out_rows_display_as_a_line_a_table_and_html():
     held = held_out(*made())
     said = f"{100 * held.right.mean():.1f} % right"
     assert repr(held) == f"<HeldOut random on the 30 test rows of flows: {said}>"

@@ -158,7 +158,7 @@ def test_look_up_tables_favour_a_class_by_as_much_as_is_said():
         assert np.array_equal(lead[1], lead[0] + 7)
 
 
-def test_what_cannot_be_said_is_refused(model, table):
+def test_arguments_of_prevalence_that_contradict_are_refused(model, table):
     held = held_out(model, flows(seed=5))
     with pytest.raises(UsageError, match="validation rows choose the threshold"):
         ask(held, false_alarms=0.01)

@@ -33,7 +33,7 @@ def test_the_interval_of_no_rows_says_nothing():
 
 
 @pytest.mark.parametrize("score", ["fine", "tied", "constant"])
-def test_it_is_that_of_scikit_learn(score):
+def test_the_roc_is_that_of_scikit_learn(score):
     metrics = pytest.importorskip("sklearn.metrics")
     positive, values = rows(60, 90)
     values = {"fine": values, "tied": np.rint(values), "constant": np.zeros(150)}[score]

@@ -31,7 +31,7 @@ def test_ports(text, number):
 
 
 @pytest.mark.parametrize("text", ["65536", "-1", "80.0", " 80", "²", "9" * 21, "http"])
-def test_what_is_no_port(text):
+def test_a_number_outside_0_to_65535_is_no_port(text):
     with pytest.raises(ValueError, match=r"whole number|0\.\.65535"):
         port_number(text)
 

@@ -91,7 +91,7 @@ def test_one_packet_is_decided_once_and_one_and_the_end_twice(folder, tmp_path, 
 
 
 @pytest.mark.parametrize("typed", ["3,8", "3,end,8", "end,3", "8,3,end", "3,3,end", "x", "", "-1"])
-def test_what_is_no_schedule(folder, tmp_path, typed):
+def test_points_that_do_not_rise_are_no_schedule(folder, tmp_path, typed):
     words = ["data", "extract", folder / "c.pcap", "--packets", typed, "--out", tmp_path / "f.csv"]
     with pytest.raises(N3icError, match=r"expected|increasing packets"):
         command(*words)

@@ -134,7 +134,7 @@ def test_registers_hold_what_traffic_needs():
 
 
 @pytest.mark.parametrize("more", [{}, {"idle_timeout_us": 7, "cache_flows": 3}])
-def test_what_may_be_chosen(more):
+def test_the_decision_and_timeouts_of_the_standard_meter_are_arguments(more):
     spec = standard_spec(packets=8, after_us=9, **more)
     assert spec.decision == Decision(packets=8, after=9)
     assert spec.idle_timeout == more.get("idle_timeout_us", 60_000_000)

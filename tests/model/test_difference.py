@@ -19,7 +19,7 @@ def place(found):
     return found.vector, found.layer, found.neuron, found.expected, found.got, found.vectors
 
 
-def test_what_is_equal_has_none():
+def test_equal_models_have_no_difference():
     assert first_difference(MODEL, GOOD, WORDS) is None
     assert first_difference(MODEL, replace(GOOD, hidden=()), WORDS) is None
 

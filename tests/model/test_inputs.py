@@ -143,7 +143,7 @@ def test_binary_fields_that_are_refused(change, message):
         Field(**values)
 
 
-def test_the_edges_of_fields():
+def test_fields_of_the_least_and_largest_sizes_are_valid():
     assert Field.binary("a", 1).clamp == 1
     assert Field.binary("a", 32).clamp == UINT32_MAX
     assert Field("a", "binary", 5, 1).encode([0, 1, 2, 31]).sum(axis=1).tolist() == [0, 1, 1, 1]

@@ -37,7 +37,7 @@ SPEC = MeterSpec(
 )
 
 
-def test_it_survives_json():
+def test_a_meter_spec_survives_json():
     assert MeterSpec.from_dict(json.loads(json.dumps(SPEC.to_dict()))) == SPEC
 
 

@@ -45,7 +45,7 @@ def demo(repository, tmp_path):
     return run
 
 
-def test_it_installs_what_training_and_the_targets_need_and_says_how_far_it_is(demo):
+def test_the_demo_installs_what_training_and_targets_need_with_progress(demo):
     (pip, uv, train, export), told = demo()
     assert pip.startswith("python -m pip install") and " uv" in pip
     assert "--editable .[train,onnx] torch=cpu" in uv  # without some gigabytes of CUDA
@@ -57,7 +57,7 @@ def test_it_installs_what_training_and_the_targets_need_and_says_how_far_it_is(d
 
 
 @pytest.mark.slow
-def test_it_takes_pytorch_from_the_index_that_pip_is_set_to(demo):
+def test_the_demo_takes_pytorch_from_the_index_that_pip_is_set_to(demo):
     (_, uv, *_), _ = demo(pip="global.index-url='file:///mine'\n")
     assert uv.endswith("torch=")
 

@@ -104,7 +104,7 @@ def test_an_argus_that_fails_is_named(tmp_path, monkeypatch, alone):
     assert "argus ended with 3: left out" in found.notes
 
 
-def test_its_options_are_its_own(tmp_path):
+def test_the_meter_bench_has_options_of_its_own(tmp_path):
     with pytest.raises(UsageError, match="takes one option, the capture"):
         n3ic.bench("meter", tmp_path)
     with pytest.raises(UsageError, match="for the benchmark of the meter, not of host"):

@@ -22,7 +22,7 @@ CAPABILITIES = {
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)
-def test_these_targets_have_it(name):
+def test_each_capability_is_had_by_the_targets_listed(name):
     targets = [exporter(target) for target in plugins.names("n3ic.exporters")]
     assert {t.name for t in targets if getattr(t, name) is not None} == CAPABILITIES[name]
 

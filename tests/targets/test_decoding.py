@@ -39,7 +39,7 @@ def read_back(model=MODEL, **changes):
     return replace(Decoded("weights.bin", layers, fields=fields), **changes)
 
 
-def test_what_is_equal_has_no_difference():
+def test_an_artefact_of_the_model_decodes_without_difference():
     assert decoding_difference(MODEL, read_back()) == ""
 
 

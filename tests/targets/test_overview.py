@@ -203,7 +203,7 @@ def test_a_set_is_one_row(only_toy):
     assert rows_text([row])[1].split()[1] == "apart"
 
 
-def test_it_reads_well_in_80_columns():
+def test_the_overview_fits_80_columns():
     resources = (
         SourcedNumber(144_500, "LUT6", "estimated"),
         SourcedNumber(12, "BRAM36", "estimated"),

@@ -121,7 +121,7 @@ def test_trees_that_are_worse_than_the_majority_choose_no_cuts():
     assert boosted_fields(columns, label, 6, trees=trees) == tree_fields(columns, label, 6)
 
 
-def test_it_chooses_no_cuts(table, trees):
+def test_a_collapsed_boosting_chooses_no_cuts(table, trees):
     columns, label = table.features, table.label
     of_tree = tree_fields(columns, label, 6)
     assert boosted_fields(columns, label, 6, trees=trees) == of_tree
@@ -130,7 +130,7 @@ def test_it_chooses_no_cuts(table, trees):
     assert {(f.feature, cut) for f in chosen for cut in f.cuts} <= known
 
 
-def test_it_teaches_nobody_and_the_report_says_so(table, trees):
+def test_a_collapsed_teacher_teaches_nobody_and_the_report_says_so(table, trees):
     training = Training(hidden=(8,), epochs=1, batch_size=1024, distill=0.5)
     this = Experiment(table, Recipe("r", "", "quantile", 8, training=training))
     said: list[str] = []

@@ -106,7 +106,7 @@ def written(tmp_path_factory):
         return html_report(folder, {"": model}, metrics, ROWS)
 
 
-def test_it_stands_alone_and_no_name_breaks_it(written):
+def test_the_page_loads_nothing_else_and_no_name_breaks_it(written):
     found = Page(written)
     assert found.wrong == []
     assert "script" not in {tag for tag, _ in found.tags}
@@ -121,7 +121,7 @@ def test_it_stands_alone_and_no_name_breaks_it(written):
     assert "<script>alert(1)</script>" in found.text and "\\x1b" in found.text
 
 
-def test_it_says_what_it_should(written):
+def test_the_page_shows_the_figures_and_targets_of_the_run(written):
     text = Page(written).text
     for said in (
         "75.0 %", "70 (70.0%)", "80 (80.0%)", "No better than always saying", "generator made",
@@ -241,7 +241,7 @@ def test_the_roc_of_a_run_is_shown_beside_its_baselines_where_the_rows_are_the_r
         assert "ROC beside its baselines" in text
 
 
-def test_it_is_read_without_a_mouse_and_without_seeing(written):
+def test_the_page_is_read_by_keyboard_and_by_screen_reader(written):
     found = Page(written)
     assert found.all("html")[0]["lang"] == "en"
     assert any(a.get("name") == "viewport" for a in found.all("meta"))
@@ -261,7 +261,7 @@ def luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_its_colours_have_the_contrast_of_wcag(written):
+def test_the_colours_of_the_page_have_the_contrast_of_wcag(written):
     """1.4.3, level AA: 4.5 to 1 of text, on light and on dark."""
     schemes = [
         dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
@@ -433,7 +433,7 @@ def test_the_bits_in_words_have_their_rates():
         (1280, 0, "rgb(21, 23, 27)"),
     ],
 )
-def test_it_fits_and_has_its_colours(browser, tmp_path, monkeypatch, width, scheme, paper):
+def test_the_page_fits_the_window_and_has_its_colours(browser, tmp_path, monkeypatch, width, scheme, paper):
     model = make_model()
     model.save(tmp_path / "model.n3ic")
     monkeypatch.setattr(page, "labelled_flows", lambda *_: {"": make_flows(model)})

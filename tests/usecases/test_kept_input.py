@@ -94,7 +94,7 @@ def test_weights_alone_are_new(models):
     assert two.provenance["input_of"] == f"{one.name} {one.digest}"
 
 
-def test_its_export_is_of_the_same_executor(models, tmp_path):
+def test_models_of_a_kept_input_export_for_one_executor(models, tmp_path):
     memories = []
     for i, model in enumerate(models[:2]):
         top = tmp_path / str(i)

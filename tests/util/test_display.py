@@ -158,7 +158,7 @@ def test_long_tables_are_cut_and_say_so():
     assert repr(Long()).endswith("y…>")
 
 
-def test_what_a_model_is():
+def test_the_display_of_a_model_has_its_facts():
     found = random_model((256, 32, 16, 2), np.random.default_rng(0), extremes=False)
     line = repr(found)
     assert "256-32-16-2, 1,092 bytes of weights, " in line

@@ -36,7 +36,7 @@ def test_nothing_of_the_user_is_passed_on(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(not no_network(), reason="no network namespaces here")
-def test_there_is_no_network():
+def test_a_child_process_has_no_network():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         text = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"

@@ -119,7 +119,7 @@ def test_another_table_is_refused_and_odd_cells_are_told(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_it_is_exported_and_verified(run, tmp_path, compiler, quick_build):
+def test_a_model_of_user_flows_is_exported_and_verified(run, tmp_path, compiler, quick_build):
     found, data, _ = run
     n3ic.export(found.path, "host", tmp_path / "host")
     rows = describe(data, "Class")[0].load(data).features

@@ -18,7 +18,7 @@ def file(real_data):
     return path
 
 
-def test_it_is_not_embedded():
+def test_unsw_iot_is_not_embedded():
     with pytest.raises(UsageError, match="unsw-iot has no embedded sample"):
         DATASET.load()
 

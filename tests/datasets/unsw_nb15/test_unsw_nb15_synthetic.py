@@ -69,7 +69,7 @@ def test_csv_read_back_is_the_same_table(tmp_path, monkeypatch):
         np.testing.assert_array_equal(read.partition, made.partition)
 
 
-def test_it_says_synthetic_everywhere(table):
+def test_the_synthetic_data_says_synthetic_everywhere(table):
     assert table.synthetic
     assert SYNTHETIC.synthetic
     assert "synthetic" in table.name

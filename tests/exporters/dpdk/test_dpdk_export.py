@@ -79,7 +79,7 @@ def test_a_changed_weight_is_read_back(tmp_path):
     assert any("host/weights.bin" in failure for failure in found.failures)
 
 
-def test_it_takes_the_families_of_the_host():
+def test_dpdk_takes_the_families_of_the_host():
     host = exporter("host")
     assert EXPORTER.families == host.families
     for family in EXPORTER.families:

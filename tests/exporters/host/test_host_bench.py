@@ -84,6 +84,6 @@ def test_what_is_not_installed_is_named(compiler: object, monkeypatch: pytest.Mo
     assert result.missing == ("other: gone is not installed",)
 
 
-def test_it_has_no_options() -> None:
+def test_the_host_bench_has_no_options() -> None:
     with pytest.raises(UsageError, match="no option rows"):
         n3ic.bench("host", MODEL, rows=5)

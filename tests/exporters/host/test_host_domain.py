@@ -41,7 +41,7 @@ def known(model, capture, *, like):
     ("like", "checked"),
     [(True, False), (False, False), pytest.param(False, True, marks=pytest.mark.slow)],
 )
-def test_it_says_what_predict_says(compiler, sanitize, tmp_path, capture, like, checked):
+def test_the_program_warns_of_the_domain_as_predict_does(compiler, sanitize, tmp_path, capture, like, checked):
     model = known(metered_network(standard_spec(packets=6)), capture, like=like)
     flags = sanitize if checked else ("-O0",)
     program = compiled_flows(compiler, model, tmp_path / "out", *flags)
@@ -69,7 +69,7 @@ def test_it_says_what_predict_says(compiler, sanitize, tmp_path, capture, like, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("packets", [pytest.param(12, marks=pytest.mark.slow), 120])
-def test_of_few_flows_it_says_what_predict_says(compiler, tmp_path, capture, packets):
+def test_of_few_flows_the_program_says_what_predict_says(compiler, tmp_path, capture, packets):
     """Those that are unlike every class, or that they are too few to say."""
     model = known(metered_network(standard_spec(packets=6)), capture, like=False)
     program = compiled_flows(compiler, model, tmp_path / "out", "-Wall", "-Wextra", "-Werror")

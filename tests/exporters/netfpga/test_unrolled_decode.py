@@ -307,7 +307,7 @@ def test_each_class_has_its_own_bits():
         (form_of(0, {1: 8}), "the score of class 1 counts an input more than once"),
     ],
 )
-def test_what_is_no_score(form, said):
+def test_a_score_that_is_no_exact_sum_is_refused(form, said):
     with pytest.raises(VerifyError, match=said):
         _output(Summed(form_of(0, {1: 1}), form), WIRES, [[("s", k) for k in range(4)]] * 2)
 

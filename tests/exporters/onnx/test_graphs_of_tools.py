@@ -22,7 +22,7 @@ def test_every_tool_has_a_graph():
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
-def test_it_answers_as_its_network(path):
+def test_a_graph_of_another_tool_predicts_the_classes_that_its_network_gave(path):
     facts = {p.key: p.value for p in onnx.load(path).metadata_props}
     assert facts["made by"]
     model = read(path)

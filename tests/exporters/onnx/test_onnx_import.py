@@ -447,7 +447,7 @@ def test_a_residual_connection():
     refused(g, "chain of layers")
 
 
-def test_two_inputs():
+def test_a_graph_of_two_inputs_is_refused():
     model = layer(Graph(3), 2).proto()
     model.graph.input.append(helper.make_tensor_value_info("y", FLOAT, [1, 3]))
     with pytest.raises(ModelError, match="one input, this graph has 2"):

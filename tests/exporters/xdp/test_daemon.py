@@ -333,7 +333,7 @@ def test_a_slow_reader_loses_its_own_flows_and_hears_how_many(daemon, veth):
 
 
 @pytest.mark.slow
-def test_what_is_in_the_socket_s_place(daemon, veth, tmp_path):
+def test_a_file_in_the_socket_s_place_is_not_overwritten(daemon, veth, tmp_path):
     running = daemon()
     running.socket.write_text("a file")
     done = running.run()

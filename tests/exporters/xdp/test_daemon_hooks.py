@@ -57,7 +57,7 @@ def test_the_daemon_sees_both_directions(daemon, veth):
 
 
 @pytest.mark.slow
-def test_it_comes_back_with_its_interface(daemon, veth):
+def test_the_daemon_attaches_again_when_its_interface_comes_back(daemon, veth):
     running = daemon(mode="tcx").start()
     ip("del", veth[0])
     assert running.wait() == 1

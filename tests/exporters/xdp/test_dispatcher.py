@@ -114,7 +114,7 @@ def test_a_program_joins_with_its_maps(place, compile_bpf, tmp_path, priority):
 
 
 @pytest.mark.slow
-def test_both_run(place, exported):
+def test_two_programs_of_one_interface_both_run(place, exported):
     def check(interface, other):
         load_other(other)
         loaded = deployment.load(interface, exported)

@@ -240,7 +240,7 @@ def test_objects_are_the_same_from_any_folder(clang, exported):
     assert one == other
 
 
-def test_what_does_not_fit_is_said(tmp_path):
+def test_a_window_of_too_many_flows_is_a_problem(tmp_path):
     spec = standard_spec()
     wide = Window("ct_all", 5000, ("protocol",))
     model = network(replace(spec, windows=(*spec.windows, wide)))

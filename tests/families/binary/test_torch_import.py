@@ -311,7 +311,7 @@ def test_one_score_is_two_classes():
     ],
     ids=["softmax", "log_softmax", "argmax", "max", "topk", "number"],
 )
-def test_what_reads_the_scores_is_left_out(reader):
+def test_a_softmax_behind_the_scores_is_left_out(reader):
     torch.manual_seed(4)
     body = (BinaryLinear(8, 5), Step(SIGNS["where"]), BinaryLinear(5, 3))
     model = decides_alike(network(*body), 8)

@@ -130,7 +130,7 @@ def test_a_random_network_of_the_family_has_6_features_and_2_classes():
     assert (made.shape[0], made.shape[-1], made.learned_all) == (6, 2, True)
 
 
-def test_its_summary_counts_its_parts():
+def test_the_summary_of_an_spn_counts_its_nodes():
     model = random_spn(np.random.default_rng(7), features=3, arithmetic=LogArithmetic.of(6))
     table, notes = family(model.family).summary_of(model)
     assert (table.title, table.head, notes) == (model.name, ("sum-product network", ""), ())

@@ -119,7 +119,7 @@ def test_a_flow_that_is_not_everywhere_the_same_is_left_out():
         _same_flows({1: one, 2: two}, 2)
 
 
-def test_what_cannot_be_asked_for():
+def test_decision_points_that_are_no_packet_numbers_are_refused():
     assert packets_of("1, 8,end") == (1, 8, AT_END)
     for text in ("0", "", "1,,2", "-1", "x", "1.5", "\u0663"):
         with pytest.raises(UsageError, match="expected numbers from 1 and 'end'"):

@@ -102,7 +102,7 @@ def test_a_lie_about_ones_demands_or_limit_does_not_pay(instance, data):
 
 @settings(max_examples=30, deadline=None)
 @given(instances())
-def test_it_is_what_a_row_of_linear_programmes_finds(instance):
+def test_shares_are_what_a_row_of_linear_programmes_finds(instance):
     """Max-min fairness by another way: raise the level, fix who cannot rise, go on."""
     demands, capacity, weights, limits = instance
     dominant = shares_of(demands, capacity).max(axis=1)

@@ -58,7 +58,7 @@ def test_an_answer_names_the_model_that_computed_it(updated: FrontBench) -> None
         assert p.read_ipv4(left.data).payload == wanted
 
 
-def test_so_does_one_whose_header_comes_alone(updated: FrontBench) -> None:
+def test_a_message_cut_at_any_byte_has_the_same_answer(updated: FrontBench) -> None:
     peer = Peer(updated, 1000)
     sent, wanted = asked(4, 3)
     for cut in (1, 15, 16, 17, 16 + 19, 16 + 20, 16 + 21, len(sent) - 1):

@@ -89,7 +89,7 @@ def committed(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.parquet", "out.ipfix"])
-def test_so_is_a_file_of_another_kind(tmp_path, name):
+def test_a_parquet_or_ipfix_file_is_the_same_after_a_kill_at_any_step(tmp_path, name):
     runs, model = killed(tmp_path, name, stride=5)
     stream(tmp_path / "c.pcap", model, tmp_path / name)
     if name == "out.parquet":

@@ -180,7 +180,7 @@ def test_the_chains_of_the_page_are_chains(repository, tmp_path):
     assert all(f"| `{name}` |" in page for name in READY)
 
 
-def test_nothing_answers_where_nothing_runs(n3ic):
+def test_status_without_running_functions_is_an_error(n3ic):
     assert "no functions answer" in n3ic("stream functions status --socket here", expect=2).stderr
 
 

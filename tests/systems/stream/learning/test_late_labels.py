@@ -75,7 +75,7 @@ def test_a_label_holds_for_its_time_and_contradictions_for_nothing(model):
     assert [record_key(record) for record in back.records] == keys[2:]
 
 
-def test_what_waits_is_bounded(model):
+def test_flows_that_wait_for_labels_are_bounded(model):
     join = LabelJoin(model, room=10)
     join.flows(FLOWS.batch(model, slice(0, 30)))
     assert join.counts["flows left unlabelled"] == 20
