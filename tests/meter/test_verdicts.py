@@ -123,7 +123,9 @@ def test_a_capture_and_its_table_get_the_same_verdicts(tmp_path, packets, check_
 @pytest.mark.first_case
 @pytest.mark.filterwarnings("ignore:.* time stamps")
 @pytest.mark.parametrize("seed", [0, 2, 3, 4])
-def test_hostile_frames_and_any_meter_get_the_verdicts_of_the_reference(tmp_path, seed, quick_build, check_every_way):
+def test_hostile_frames_and_any_meter_get_the_verdicts_of_the_reference(
+    tmp_path, seed, quick_build, check_every_way
+):
     r = random.Random(seed)
     spec = replace(random_spec(r), tick_ns=1000, when_full="evict-oldest")
     packets = [(max(0, t) / 1e6, f) for f, _, t in random_frames(r, 400, 1000)]
@@ -131,7 +133,9 @@ def test_hostile_frames_and_any_meter_get_the_verdicts_of_the_reference(tmp_path
     check_every_way(metered_network(spec, seed), tmp_path / "c.pcap", tmp_path)
 
 
-def test_the_meter_of_a_data_set_gets_the_verdicts_of_the_reference(tmp_path, quick_build, check_every_way):
+def test_the_meter_of_a_data_set_gets_the_verdicts_of_the_reference(
+    tmp_path, quick_build, check_every_way
+):
     (tmp_path / "c.pcap").write_bytes(labelled_capture(60)[0])
     check_every_way(metered_network(one_tap(windows=True)), tmp_path / "c.pcap", tmp_path)
 

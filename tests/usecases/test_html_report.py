@@ -433,7 +433,9 @@ def test_the_bits_in_words_have_their_rates():
         (1280, 0, "rgb(21, 23, 27)"),
     ],
 )
-def test_the_page_fits_the_window_and_has_its_colours(browser, tmp_path, monkeypatch, width, scheme, paper):
+def test_the_page_fits_the_window_and_has_its_colours(
+    browser, tmp_path, monkeypatch, width, scheme, paper
+):
     model = make_model()
     model.save(tmp_path / "model.n3ic")
     monkeypatch.setattr(page, "labelled_flows", lambda *_: {"": make_flows(model)})

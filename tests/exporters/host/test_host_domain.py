@@ -41,7 +41,9 @@ def known(model, capture, *, like):
     ("like", "checked"),
     [(True, False), (False, False), pytest.param(False, True, marks=pytest.mark.slow)],
 )
-def test_the_program_warns_of_the_domain_as_predict_does(compiler, sanitize, tmp_path, capture, like, checked):
+def test_the_program_warns_of_the_domain_as_predict_does(
+    compiler, sanitize, tmp_path, capture, like, checked
+):
     model = known(metered_network(standard_spec(packets=6)), capture, like=like)
     flags = sanitize if checked else ("-O0",)
     program = compiled_flows(compiler, model, tmp_path / "out", *flags)
