@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from n3ic.systems.card.api import export_card, plan_card, simulate_card, verify_card
     from n3ic.systems.cluster.api import plan_cluster, run_cluster
     from n3ic.systems.stream.api import stream
+    from n3ic.systems.stream.learning.api import learn
     from n3ic.targets.base import Exporter
     from n3ic.training.recipe import Recipe, Training
     from n3ic.usecases.base import UseCase
@@ -66,6 +67,7 @@ __all__ = [
     "export_card",
     "extract",
     "from_torch",
+    "learn",
     "load",
     "plan_card",
     "plan_cluster",
@@ -107,6 +109,7 @@ _MODULES = {
     "n3ic.studies.decide.api": ("decide",),
     "n3ic.studies.shunt.api": ("shunt",),
     "n3ic.systems.stream.api": ("stream",),
+    "n3ic.systems.stream.learning.api": ("learn",),
     "n3ic.studies.sweep.api": ("sweep",),
     "n3ic.training.recipe": ("Recipe", "Training"),
     "n3ic.usecases.base": ("UseCase",),

@@ -15,11 +15,21 @@ from n3ic.studies.decide import comparison
 from n3ic.studies.sweep import training as sweeping
 from n3ic.systems.cluster import run as cluster_run
 from n3ic.util.json_text import json_text
+from tests.support.changing_traffic import tables, traffic, write_table
 from tests.support.stream_models import MODELS, lines
 from tests.support.traffic import labelled_capture
 
 VERBS = (
-    *("audit", "decide", "export_card", "plan_card", "plan_cluster", "run_cluster", "shunt"),
+    *(
+        "audit",
+        "decide",
+        "export_card",
+        "learn",
+        "plan_card",
+        "plan_cluster",
+        "run_cluster",
+        "shunt",
+    ),
     *("simulate_card", "stream", "sweep", "verify_card"),
 )
 
@@ -71,6 +81,31 @@ def test_a_stream_gives_flows_to_objects(tmp_path):
     first, second = Counted(), Counted()
     figures = n3ic.stream(tmp_path / "c.pcap", MODELS["binary"](), [first, second])
     assert first.flows == second.flows == figures.flows == 20
+
+
+def test_learning_is_that_of_the_command(command, tmp_path):
+    model = tables()
+    model.save(tmp_path / "m.n3ic")
+    write_table(tmp_path / "flows.csv", traffic(600, 1))
+    learn = "stream learn flows.csv --model m.n3ic --folder one --delay 50 --every 200 --guard 1"
+    said = json.loads(command(f"{learn} --json").stdout)
+    seen = []
+    result = n3ic.learn(
+        tmp_path / "flows.csv",
+        tmp_path / "two",
+        model,
+        delay=50,
+        every=200,
+        guard=1,
+        watch=seen.append,
+    )
+    told = plain(result.to_dict())
+    for decision in (*said["decisions"], *told["decisions"]):
+        decision.pop("at", None)
+    assert told == said
+    assert seen[-1].flows == 600 and f"{result.counts['flows labelled']:,} flows" in repr(result)
+    with pytest.raises(ArgumentError, match="model"):
+        n3ic.learn(tmp_path / "flows.csv", tmp_path / "two", model, delay=50)
 
 
 def test_a_card_is_that_of_the_command(command, tmp_path):

@@ -11,22 +11,15 @@ import typer
 from n3ic.cli.rows import takes_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from n3ic.model.classifier import Classifier
-    from n3ic.systems.stream.batch import FlowBatch
-    from n3ic.systems.stream.learning.late_labels import LabelFile
-    from n3ic.systems.stream.learning.learner import LearnSettings
-    from n3ic.systems.stream.learning.learning_folder import LearningFolder
     from n3ic.systems.stream.learning.replay import ReplayedFlows
-    from n3ic.systems.stream.learning.rows import LabelledRows
-    from n3ic.systems.stream.learning.stream import LearnedBatch, ReplayedLabels
+    from n3ic.systems.stream.learning.stream import LearnedBatch
 
-_BATCH = 200  # flows of a batch of a replayed table
-_ANCHORS = 2000
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of n3ic stream learn.")]
 Push = Annotated[
     str,
@@ -93,91 +86,46 @@ def learn(
     json: JsonFlag = False,
 ) -> None:
     """Refresh a model on labels that come late, and swap it in only if it is better."""
-    from dataclasses import replace
-
     from n3ic.cli.console import print_json, print_note, print_result
-    from n3ic.errors import UsageError
-    from n3ic.meter.capture import is_capture
-    from n3ic.systems.stream.flows.source import open_source
-    from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
     from n3ic.systems.stream.learning.learner import LearnSettings
-    from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder
-    from n3ic.systems.stream.learning.live import learn_live
-    from n3ic.systems.stream.learning.replay import replayed
-    from n3ic.systems.stream.learning.stream import LiveLearner, ReplayedLabels
-
-    if (labels is None) == (delay is None):
-        raise UsageError("labels come from --labels FILE or, for a table, --delay N: give one")
-    swap = _swap(push)
-    if (folder / LOG).exists():
-        if model is not None:
-            raise UsageError(f"{folder} exists: leave --model out to go on there")
-        learning = LearningFolder(folder, swap, now=_now)
-        first = learning.learner.running
-    elif model is None:
-        raise UsageError(f"{folder}: a new folder needs --model")
-    else:
-        first = _model(model)
-    settings = LearnSettings(every=every, held=held_share, alpha=alpha, guard=guard, seed=seed)
-    settings = replace(settings, teacher=teacher, block=block)
-    is_table = Path(source).is_file() and not is_capture(source)
-    flows = replayed(source, first, dataset=dataset) if is_table else None
-    opened = None if is_table else open_source(source, first)
-    if opened and labels is None:
-        opened.close()
-        raise UsageError(f"{source}: packets have no labels of their own: give --labels")
-    if flows is not None and seconds is not None:
-        raise UsageError("--seconds: a table of flows is read to its end")
-    if model is None:
-        settings = learning.learner.settings
-    trusted = None if anchors is None else _anchors(anchors, first, dataset, settings)
-    if model is not None:
-        LearningFolder.begin(folder, first, settings)
-        learning = LearningFolder(folder, swap, now=_now)
-    if trusted is not None:
-        learning.anchor(trusted)
-    join = LabelJoin(first, seed=settings.seed, block=settings.block)
-    right: list[tuple[int, int]] = []
-    feed: LabelFile | ReplayedLabels
-    if flows is None or labels is not None:
-        feed = LabelFile(labels or "")
-    else:
-        feed = ReplayedLabels(flows, first, delay or 0, seed)
+    from n3ic.systems.stream.learning.run import learn_from
 
     def show_decisions(learned: LearnedBatch) -> None:
         if learned.decisions and not json:
             decisions = ", ".join(learned.decisions)
             print_note(f"after {learned.flows:,} flows, {learned.labelled:,} labelled: {decisions}")
 
-    learner = LiveLearner(feed, learning, join, _passer(feed))
-    if opened:
-        learn_live(opened, first, learner, show_decisions, seconds)
-    if flows is not None:
-        for batch in _running(flows, learning, right):
-            show_decisions(learner.learn(batch))
-    now = learning.learner.running
-    taught = learning.second_stage()
-    learning.close()
-    if taught is not None and second_stage_file is not None:
-        taught.save(second_stage_file)
-    if isinstance(feed, LabelFile) and feed.unread:
-        print_note(f"{feed.unread} labels could not be read: {feed.first_fault}")
-    if json:
-        print_json(
-            {
-                "running": now.digest,
-                "began": first.digest,
-                "decisions": learning.decisions,
-                "counts": {**join.counts, "late for their block": learning.learner.blocks.late},
-                "accuracy": [{"flows": n, "right": share} for n, share in right],
-            }
-        )
-        return
-    print_result(
-        f"{join.counts['flows labelled']:,} flows labelled, running {now.name} {now.digest[:12]}"
-        + ("" if now.digest != first.digest else ", as before")
+    settings = LearnSettings(
+        every=every,
+        held=held_share,
+        alpha=alpha,
+        guard=guard,
+        seed=seed,
+        teacher=teacher,
+        block=block,
     )
-    if late := learning.learner.blocks.late:
+    result = learn_from(
+        source,
+        folder,
+        None if model is None else _model(model),
+        settings,
+        labels=labels,
+        delay=delay,
+        push=push,
+        anchors=anchors,
+        dataset=dataset,
+        seconds=seconds,
+        watch=show_decisions,
+    )
+    if result.second_stage is not None and second_stage_file is not None:
+        result.second_stage.save(second_stage_file)
+    if result.unread:
+        print_note(f"{result.unread} labels could not be read: {result.first_fault}")
+    if json:
+        print_json(result.to_dict())
+        return
+    print_result(str(result))
+    if late := result.counts["late for their block"]:
         print_note(f"{late:,} held-out flows came after their block was judged, and were left out")
 
 
@@ -402,24 +350,6 @@ def _model(path: Path) -> Classifier:
     return load_model(next(iter(models.values())))
 
 
-def _anchors(
-    path: Path, model: Classifier, dataset: str | None, settings: LearnSettings
-) -> LabelledRows:
-    import numpy as np
-
-    from n3ic.systems.stream.learning.blocks import block_hashes
-    from n3ic.systems.stream.learning.replay import replayed
-    from n3ic.systems.stream.learning.rows import LabelledRows
-
-    flows = replayed(path, model, dataset=dataset)
-    rows = np.flatnonzero(flows.label >= 0)
-    if len(rows) > _ANCHORS:
-        rows = np.sort(np.random.default_rng(settings.seed).choice(rows, _ANCHORS, replace=False))
-    tick = model.meter.tick_ns if model.meter else 1000
-    blocks = block_hashes(flows.records[rows], tick, settings.block, settings.seed)
-    return LabelledRows(flows.features[rows], flows.label[rows], blocks)
-
-
 def _drift_blocks(
     tables: Sequence[ReplayedFlows], model: Classifier, block: str, seed: int
 ) -> list[NDArray[np.uint64]]:
@@ -446,24 +376,3 @@ def _drift_blocks(
         (np.arange(len(table)) // int(block) + start).astype(np.uint64)
         for table, start in zip(tables, starts, strict=False)
     ]
-
-
-def _running(
-    flows: ReplayedFlows, learning: LearningFolder, right: list[tuple[int, int]]
-) -> Iterator[FlowBatch]:
-    """Decide flows with the model running at the time; append how many are right to ``right``."""
-    for start in range(0, len(flows), _BATCH):
-        rows = slice(start, start + _BATCH)
-        batch = flows.batch(learning.learner.running, rows)
-        right.append((len(batch), int((batch.classes == flows.label[rows]).sum())))
-        yield batch
-
-
-def _passer(feed: LabelFile | ReplayedLabels) -> Callable[[int], object]:
-    from n3ic.systems.stream.learning.stream import ReplayedLabels
-
-    def set_flow(flows: int) -> None:
-        if isinstance(feed, ReplayedLabels):
-            feed.flow = flows
-
-    return set_flow

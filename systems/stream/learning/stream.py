@@ -65,6 +65,14 @@ class ReplayedLabels:
         self.flow = 0
         """Number of flows that have passed."""
 
+    def pass_flows(self, flows: int) -> None:
+        """Let flows pass, which makes labels due.
+
+        Args:
+            flows: number of flows that have passed.
+        """
+        self.flow = flows
+
     def news(self) -> list[tuple[Key, Labelled]]:
         """The labels that are now due."""
         end = int(np.searchsorted(self._due, self.flow))
