@@ -14,6 +14,7 @@ PROTOCOLS = {
     "icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "icmp6": 58, "icmpv6": 58,
     "ipv6-icmp": 58, "ospf": 89, "pgm": 113, "sctp": 132,
 }  # fmt: skip
+_NAMES = {number: name for name, number in reversed(PROTOCOLS.items())}  # the first name of each
 
 
 def flow_key(source: str, sport: str, destination: str, dport: str, protocol: str) -> Key:
@@ -51,6 +52,12 @@ def protocol_number(text: str) -> int:
     if name.isascii() and name.isdecimal() and len(name) <= 3 and int(name) < 256:
         return int(name)
     return PROTOCOLS.get(name, 0)
+
+
+def protocol_name(text: str) -> str:
+    """Name of an IP protocol, of its number or a name; ``protocol N`` where it has none here."""
+    number = protocol_number(text)
+    return _NAMES.get(number, f"protocol {text.strip()}")
 
 
 def whole_number(text: str) -> int:

@@ -17,6 +17,7 @@ from n3ic.data.delimited import Sheet
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.data.table_meter import is_parquet, meter_of
 from n3ic.errors import DataError
+from n3ic.meter.flow_keys import protocol_name
 from n3ic.meter.rows import FLOW_KEY, SYNTHETIC
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 DATA_SET = "metered"  # name of such tables on the command line
 LABEL = "label"
+_FEW_HOSTS = 32
 _Numbers = NDArray[np.int64]
 
 
@@ -91,11 +93,28 @@ def flow_table(
         classes=tuple(classes.tolist()),
         synthetic=_synthetic(table),
         sha256=sha256,
+        category=_kinds(table),
         conversation=_conversations(table),
         flow=flow,
         point=point,
         meter=spec,
     )
+
+
+def _kinds(table: pa.Table) -> NDArray[np.str_] | None:
+    """The protocol of each flow and, where few hosts send flows, its source; None without a key."""
+    if "protocol" not in table.column_names:
+        return None
+    number_texts = table["protocol"].to_numpy().astype(str)
+    texts, of_row = np.unique(number_texts, return_inverse=True)
+    kinds = np.array([protocol_name(text) for text in texts.tolist()])[of_row]
+    if "source" in table.column_names:
+        sources = table["source"].dictionary_encode().combine_chunks()
+        hosts = np.array(sources.dictionary.fill_null("").to_pylist(), dtype=str)
+        if len(hosts) <= _FEW_HOSTS:
+            from_host = np.char.add(" from ", hosts)[sources.indices.to_numpy()]
+            kinds = np.char.add(kinds, from_host)
+    return np.asarray(kinds)
 
 
 def catalogue_of(spec: MeterSpec) -> tuple[Feature, ...]:

@@ -180,3 +180,19 @@ def test_rows_are_grouped_however_they_come(monkeypatch, sizes):
 def test_a_group_of_a_file_has_65_536_rows():
     (one, two) = rows._grouped([pa.table({"n": np.zeros(70_000, np.int8)})])
     assert (len(one), len(two)) == (65_536, 4_464)
+
+
+def test_a_flow_has_its_protocol_and_of_few_hosts_its_source_as_category():
+    assert table_of().category.tolist() == [
+        *("tcp from 10.0.0.1", "tcp from 10.0.0.2", "tcp from 10.0.0.1"),
+        *("udp from 10.0.0.1", "tcp from 10.0.0.1", "tcp from 10.0.0.1"),
+    ]
+    many = [f"10.0.{i}.1" for i in range(33)]
+    columns = {
+        name: [*values[:1]] * 33
+        for name, values in COLUMNS.items()
+        if name not in ("source", "protocol")
+    }
+    told = table_of(source=many, protocol=[1, 6, 253] * 11, **columns).category.tolist()
+    assert told == ["icmp", "tcp", "protocol 253"] * 11
+    assert table_of(SPEC, without=("protocol",)).category is None

@@ -23,6 +23,34 @@ _ROWS = np.unique(np.geomspace(10, 1e7, 400).astype(np.int64))
 
 
 @dataclass(frozen=True)
+class KindRow:
+    """What becomes of the test rows of a kind at the chosen threshold.
+
+    Attributes:
+        name: their class.
+        kind: their category, such as the attack, or protocol and source; empty without one.
+        flows: number of rows.
+        right: number of rows that the card gives their class.
+        wrong: number of rows that the card gives another class.
+    """
+
+    name: str
+    kind: str
+    flows: int
+    right: int
+    wrong: int
+
+    @property
+    def shunted(self) -> int:
+        """Number of rows that the card leaves to the host."""
+        return self.flows - self.right - self.wrong
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return vars(self) | {"shunted": self.shunted}
+
+
+@dataclass(frozen=True)
 class ClaimRow:
     """The card's decisions on some rows at the chosen threshold.
 

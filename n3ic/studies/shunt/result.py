@@ -12,7 +12,7 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.evaluation.study import StudyResult
 from n3ic.model.classifier import Classifier
-from n3ic.studies.shunt.guarantee import ClaimRow, at_least
+from n3ic.studies.shunt.guarantee import ClaimRow, KindRow, at_least
 from n3ic.studies.shunt.points import ShuntPoint
 from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
@@ -94,6 +94,7 @@ class ShuntStudy(StudyResult):
         figures: figures of the stages on the test rows at that threshold; see
             :func:`~n3ic.studies.shunt.points.stage_figures`.
         claims: the card's decisions at that threshold, on the rows that chose it and on others.
+        kinds: the card's verdicts on test rows at that threshold, by class and category.
     """
 
     model: Classifier
@@ -108,6 +109,7 @@ class ShuntStudy(StudyResult):
     chosen: int | None
     figures: Mapping[str, Evaluation]
     claims: tuple[ClaimRow, ...] = ()
+    kinds: tuple[KindRow, ...] = ()
 
     @property
     def title(self) -> str:
@@ -157,6 +159,7 @@ class ShuntStudy(StudyResult):
             "threshold": self.chosen,
             "confidence": self.aim.confidence,
             "claims": [row.to_dict() for row in self.claims],
+            "kinds": [row.to_dict() for row in self.kinds],
             "figures": {name: e.to_dict() for name, e in self.figures.items()},
         }
 
@@ -253,7 +256,25 @@ def _tables(study: ShuntStudy) -> tuple[TextTable, ...]:
     )
     head = ("", "rows", "share", "accuracy", "deduplicated", "macro F1")
     decided = TextTable(f"threshold {study.chosen}, for {study.aim}; test rows", head, stages)
-    return points, *_claims(study.claims), decided
+    return points, *_claims(study.claims), *_kinds(study.kinds), decided
+
+
+def _kinds(kinds: Sequence[KindRow]) -> tuple[TextTable, ...]:
+    rows = [
+        (
+            row.name,
+            row.kind,
+            f"{row.flows:,}",
+            *(f"{n:,}" for n in (row.right, row.wrong, row.shunted)),
+            percent(row.right / row.flows),
+        )
+        for row in kinds[:_SHOWN]
+    ]
+    if left := kinds[_SHOWN:]:
+        rows.append((f"{len(left)} other kinds", "", f"{sum(r.flows for r in left):,}", *[""] * 4))
+    head = ("class", "kind", "flows", "right", "wrong", "shunted", "right, share")
+    title = "test rows by kind, the least caught first"
+    return (TextTable(title, head, tuple(rows), left=2),) if rows else ()
 
 
 def _claims(claims: Sequence[ClaimRow]) -> tuple[TextTable, ...]:

@@ -20,6 +20,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.studies.shunt.guarantee import (
     ClaimRow,
+    KindRow,
     at_least,
     claim_row,
     first_threshold,
@@ -127,6 +128,7 @@ def _study(
     chosen = _chosen(flows, parts, validation, aim, task)
     figures: Mapping[str, Evaluation] = {}
     claims: list[ClaimRow] = []
+    kinds: tuple[KindRow, ...] = ()
     if chosen is not None:
         thresholds = sorted({*thresholds, chosen})
         if not own:
@@ -137,6 +139,7 @@ def _study(
             *_claims("validation", validation, chosen),
             *_claims("test", test, chosen),
         ]
+        kinds = _kinds(table.rows(parts.test), test, chosen)
         if other_flows is not None:
             claims += _claims(where, _other_rows(flows, parts.train, other_flows), chosen)
     return ShuntStudy(
@@ -152,6 +155,7 @@ def _study(
         chosen,
         figures,
         tuple(claims),
+        kinds,
     )
 
 
@@ -163,6 +167,21 @@ def _claims(name: str, rows: TwoStageRows, threshold: int) -> tuple[ClaimRow, Cl
         claim_row(name, right, rows.margins, threshold),
         claim_row(new, right[unseen], rows.margins[unseen], threshold),
     )
+
+
+def _kinds(table: FlowTable, rows: TwoStageRows, threshold: int) -> tuple[KindRow, ...]:
+    """Count the card's verdicts by class and category, the kinds with fewest right ones first."""
+    kind = np.full(len(table), "") if table.category is None else table.category
+    decided = rows.margins >= threshold
+    out = []
+    for index in np.unique(rows.label).tolist():
+        of_class = rows.label == index
+        for name in np.unique(kind[of_class]).tolist():
+            of = of_class & (kind == name)
+            right = int((of & decided & (rows.card == index)).sum())
+            wrong = int((of & decided & (rows.card != index)).sum())
+            out.append(KindRow(table.classes[index], str(name), int(of.sum()), right, wrong))
+    return tuple(sorted(out, key=lambda row: (row.right / row.flows, -row.flows)))
 
 
 def _other_rows(

@@ -128,6 +128,21 @@ def test_the_claim_is_shown_on_the_rows_that_chose_it_and_on_others(run, flows, 
     assert "other.csv" in study.tables[1].rows[4][0]
 
 
+def test_the_verdicts_of_each_class_and_category_are_counted(run, flows):
+    (study,) = n3ic.shunt(run, flows, host_load=0.3).values()
+    _, _, test, _ = study.claims
+    assert sum(row.flows for row in study.kinds) == study.rows["test"]
+    assert sum(row.right for row in study.kinds) == test.right
+    assert sum(row.wrong for row in study.kinds) == test.decided - test.right
+    shares = [row.right / row.flows for row in study.kinds]
+    assert shares == sorted(shares) and shares[0] < shares[-1]
+    of_attack = {row.kind for row in study.kinds if row.name == "attack"}
+    assert len(of_attack) > 3 and len({(row.name, row.kind) for row in study.kinds}) > 4
+    (shown,) = (t for t in study.tables if "by kind" in t.title)
+    assert shown.rows[0][:2] == (study.kinds[0].name, study.kinds[0].kind)
+    assert study.to_dict()["kinds"][0]["shunted"] == study.kinds[0].shunted
+
+
 def test_what_no_threshold_gives_is_said(run, flows, monkeypatch):
     """With all labels turned around, the card is wrong where it is sure."""
     (study,) = n3ic.shunt(run, flows).values()
