@@ -19,10 +19,11 @@ from n3ic.exporters.host import runner
 from n3ic.exporters.host.estimate import flow_cache
 from n3ic.exporters.host.exporter import HostExporter
 from n3ic.exporters.host.flows import FLOW_EXEC
+from n3ic.exporters.host.plain.exporter import form_of
 from n3ic.exporters.host.sources import TEMPLATES, copy_sources
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Inference
-from n3ic.options import Options
+from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter, ModelT
 from n3ic.targets.capabilities import TargetMeter, VerificationDefaults
 from n3ic.targets.device import Device, Fit, Placement, Problem
@@ -37,6 +38,7 @@ class EmbeddedModelExporter(Exporter[ModelT]):
     name: ClassVar[str] = "host"
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, portable), with bnn-exec"
     shunts: ClassVar[bool] = True
+    options: ClassVar[tuple[Option, ...]] = HostExporter.options
     products: ClassVar[tuple[str, ...]] = HostExporter.products
     verification: ClassVar[VerificationDefaults] = HostExporter.verification
 
@@ -44,6 +46,10 @@ class EmbeddedModelExporter(Exporter[ModelT]):
     def device(self) -> Device:
         """The device of binary networks: the same host."""
         return Device.from_toml(Path(runner.__file__).with_name("device.toml"))
+
+    def for_options(self, options: Options) -> Exporter[Any]:
+        """The exporter of the form that the options choose."""
+        return form_of(self, options)
 
     @abstractmethod
     def source(self, model: ModelT) -> str:

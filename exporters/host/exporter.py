@@ -14,6 +14,7 @@ from n3ic.exporters.host import runner
 from n3ic.exporters.host.decode import decode_directory
 from n3ic.exporters.host.estimate import estimate, flow_cache, memory_of
 from n3ic.exporters.host.flows import FLOW_EXEC
+from n3ic.exporters.host.plain.exporter import STYLE, form_of
 from n3ic.exporters.host.sources import (
     TEMPLATES,
     copy_sources,
@@ -46,6 +47,7 @@ class HostExporter(Exporter):
     name: ClassVar[str] = "host"
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, NEON, portable), with bnn-exec"
     shunts: ClassVar[bool] = True
+    options: ClassVar[tuple[Option, ...]] = (STYLE,)
     other_families: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "n3ic.exporters.host.spn:EXPORTER",
         "look-up-tables": "n3ic.exporters.host.tables:EXPORTER",
@@ -59,6 +61,10 @@ class HostExporter(Exporter):
     verification: ClassVar[VerificationDefaults] = VerificationDefaults(
         (Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),)
     )
+
+    def for_options(self, options: Options) -> Exporter[Any]:
+        """The exporter of the form that the options choose."""
+        return form_of(self, options)
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
         """Check the number of layers and the model's size, the only limits; see the base class."""

@@ -128,6 +128,14 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """The families of models that the target takes, its own first."""
         return (self.family, *self.other_families)
 
+    def for_options(self, options: Options) -> Exporter[Any]:
+        """The exporter for these options; itself, unless one of them chooses another form.
+
+        Args:
+            options: options of the export, by name.
+        """
+        return self
+
     def for_family(self, family: str) -> Exporter[Any]:
         """The exporter for models of a family on this target.
 

@@ -103,6 +103,7 @@ def export(
     """
     tool = exporter(target).for_family(model.family)
     parsed = tool.parse_options(options or {})
+    tool = tool.for_options(parsed)
     tool.refuse_shunting(model)
     smaller = tool.simplifies if simplify is None else simplify
     network = passes.simplify(model) if smaller else passes.unchanged(model)

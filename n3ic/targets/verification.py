@@ -206,6 +206,7 @@ def verify_directory(
     manifest = read_manifest(path)
     network = exported_network(path, manifest)
     tool = exporter(manifest["target"]).for_family(network.source.family)
+    tool = tool.for_options(manifest["options"])
     parsed = tool.parse_options(manifest["options"] | dict(options or {}), verify=True)
     state = state_of(path, tool)
     with tempfile.TemporaryDirectory(prefix="n3ic-verify-") as name:

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a network as one header and one source of C99, for firmware.
+
+Without heap, floating point or libraries beyond ``stdint.h``; every constant has the narrowest type
+that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import ExportError
+from n3ic.families.tables.network import TablesModel
+from n3ic.model.bits import pack
+from n3ic.model.classifier import Classifier
+from n3ic.model.inputs import InputSpec
+from n3ic.model.network import BinaryModel
+from n3ic.targets.identifiers import comment
+from n3ic.util.templates import render
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+STEM = "n3ic_model"
+_LINE = 100  # characters
+_WORDS = ("weights", "mask")
+_TYPES = (
+    ("uint8_t", 0, 255),
+    ("int8_t", -128, 127),
+    ("uint16_t", 0, 65_535),
+    ("int16_t", -32_768, 32_767),
+    ("uint32_t", 0, 2**32 - 1),
+    ("int32_t", -(2**31), 2**31 - 1),
+)
+
+
+def write_plain(model: Classifier, out: Path) -> None:
+    """Write the header, the source and the README.
+
+    Raises:
+        ExportError: a file cannot be written.
+    """
+    constants, spec = constants_of(model), model.input
+    names = {
+        "shape": comment(model.shape_text),
+        "digest": model.digest,
+        "features": [comment(_described(spec, name)) for name in spec.features],
+        "classes": [comment(name) for name in model.classes],
+        "words": spec.n_words,
+        "inputs": spec.n_bits,
+        "shunt": model.shunt,
+    }
+    values = {
+        **names,
+        **_network(model, constants),
+        **{name: constants.get(name, ()) for name in ("field_feature", "field_width", "cuts")},
+        "field_clamp": constants.get("field_clamp", ()),
+        "raw": "field_clamp" in constants,
+        "array": _array,
+        "constant_bytes": f"{sum(memory_of(model).values()):,}",
+    }
+    files = {
+        f"{STEM}.h": f"{STEM}.h.j2",
+        f"{STEM}.c": f"{STEM}.c.j2",
+        "README.md": "README.md.j2",
+    }
+    try:
+        for name, template in files.items():
+            (out / name).write_text(render(TEMPLATES, template, values), "utf-8")
+    except OSError as error:
+        raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
+
+
+def constants_of(model: Classifier) -> dict[str, Sequence[int]]:
+    """The integers of every array of the source, by its name."""
+    own = _layers(model) if isinstance(model, BinaryModel) else _tables(model)
+    return {**_fields(model.input), **own}
+
+
+def memory_of(model: Classifier) -> dict[str, int]:
+    """Bytes of the constants, by array."""
+    return {
+        name: _width(_type(name, numbers)) * len(numbers)
+        for name, numbers in constants_of(model).items()
+        if len(numbers)
+    }
+
+
+def _described(spec: InputSpec, name: str) -> str:
+    scale = next(f.scale for f in spec.fields if f.feature == name)
+    return name if scale == 1 else f"{name}, {scale:g} in one source unit"
+
+
+def _fields(spec: InputSpec) -> dict[str, Sequence[int]]:
+    places = {name: i for i, name in enumerate(spec.features)}
+    raw = any(f.kind == "binary" for f in spec.fields)
+    out: dict[str, Sequence[int]] = {
+        "field_feature": [places[f.feature] for f in spec.fields],
+        "field_width": [f.width for f in spec.fields],
+        "cuts": [cut for f in spec.fields if f.kind != "binary" for cut in f.cuts],
+    }
+    if raw:
+        out["field_clamp"] = [f.clamp if f.kind == "binary" else 0 for f in spec.fields]
+    return out
+
+
+def _layers(model: BinaryModel) -> dict[str, Sequence[int]]:
+    out: dict[str, Sequence[int]] = {}
+    limits = [*(layer.thresholds for layer in model.hidden), model.output.bias]
+    for i, (layer, limit) in enumerate(zip(model.layers, limits, strict=True)):
+        out[f"weights_{i}"] = pack(layer.weights, pad=True).ravel().tolist()
+        if layer.mask is not None:
+            out[f"mask_{i}"] = pack(layer.mask).ravel().tolist()
+        name = "bias" if i == len(model.hidden) else "threshold"
+        out[f"{name}_{i}"] = limit.tolist()
+    return out
+
+
+def _tables(model: Classifier) -> dict[str, Sequence[int]]:
+    if not isinstance(model, TablesModel):
+        raise ExportError(refusal(model))
+    return {
+        "index_bits": [len(t.bits) for t in model.tables],
+        "index_bit": [bit for t in model.tables for bit in t.bits],
+        "entries": [e for t in model.tables for e in t.entries.ravel().tolist()],
+        "bias": model.bias.tolist(),
+    }
+
+
+def refusal(model: Classifier) -> str:
+    """Why a model is not written in this style; empty if it is."""
+    if isinstance(model, BinaryModel | TablesModel):
+        return ""
+    return (
+        f"--style plain writes binary networks and look-up tables, not models of family "
+        f"{model.family}: choose --style fast"
+    )
+
+
+def _network(model: Classifier, constants: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    if not isinstance(model, BinaryModel):
+        return {"network": "tables.c.j2", **constants}
+    layers = [
+        {
+            "inputs": layer.n_inputs,
+            "neurons": layer.n_outputs,
+            "words": -(-layer.n_inputs // 32),
+            "weights": constants[f"weights_{i}"],
+            "mask": constants.get(f"mask_{i}", ()),
+            "limits": constants[f"{'bias' if i == len(model.hidden) else 'threshold'}_{i}"],
+        }
+        for i, layer in enumerate(model.layers)
+    ]
+    return {"network": "layers.c.j2", "layers": layers, "masked": model.has_masks}
+
+
+def _type(name: str, numbers: Sequence[int]) -> str:
+    """The narrowest type that holds all numbers of an array; words are read whole."""
+    if name.startswith(_WORDS):
+        return "uint32_t"
+    low, high = min(numbers, default=0), max(numbers, default=0)
+    return next(name for name, least, most in _TYPES if least <= low and high <= most)
+
+
+def _width(name: str) -> int:
+    """Bytes of a type."""
+    return int("".join(filter(str.isdigit, name))) // 8
+
+
+def _array(name: str, numbers: Sequence[int]) -> str:
+    """A constant array as C."""
+    kind = _type(name, numbers)
+    suffix = "u" if kind.startswith("u") else ""
+    texts = [f"0x{n:08x}" if name.startswith(_WORDS) else f"{n}{suffix}"
+             for n in numbers]  # fmt: skip
+    head = f"static const {kind} {name}[{len(numbers)}] = {{"
+    if len(one_line := f"{head}{', '.join(texts)}}};") <= _LINE:
+        return one_line
+    lines, line = [], ""
+    for text in texts:
+        if 4 + len(line) + len(text) + 2 > _LINE:
+            lines.append(line)
+            line = ""
+        line += f"{' ' if line else ''}{text},"
+    body = "\n".join(f"    {each}" for each in [*lines, line])
+    return f"{head}\n{body}\n}};"

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``--style plain``: what firmware engineers ask of a source, and that it computes the model."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import n3ic
+from n3ic.errors import ExportError, VerifyError
+from n3ic.exporters.host.exporter import EXPORTER
+from n3ic.exporters.host.plain.decode import decode_directory
+from n3ic.exporters.host.plain.exporter import form_of
+from n3ic.exporters.host.plain.runner import PROCESSORS, SMALL, loaded_bytes
+from n3ic.families.tables.network import TablesModel
+from n3ic.families.tables.random_models import random_tables
+from n3ic.model.family import family
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.random_models import random_model
+from n3ic.targets.decoding import decoding_difference
+from tests.support.kernel_models import small_model
+
+STRICT = (
+    *("-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Wshadow"),
+    *("-Wstrict-prototypes", "-Wmissing-prototypes", "-Wcast-qual", "-Wundef", "-Werror"),
+)
+
+
+def thermometers(seed=1, shunt=0):
+    """The paper's shape, whose input bits compare features with cuts."""
+    rng = np.random.default_rng(seed)
+    fields = [
+        Field.thermometer(f"f{i}", np.sort(rng.choice(9000, 32, replace=False)).tolist())
+        for i in range(8)
+    ]
+    model = random_model((256, 32, 16, 2), rng, extremes=False)
+    return replace(model, input=InputSpec(fields)).with_shunt(shunt)
+
+
+MODELS = {
+    "paper": lambda: thermometers(shunt=3),
+    "masks and numbers": small_model,
+    "tables": lambda: random_tables(np.random.default_rng(3)),
+    "tables of three classes": lambda: random_tables(np.random.default_rng(5), classes=3),
+    "one word": lambda: random_model((5, 2), np.random.default_rng(6)),
+}
+
+
+@pytest.fixture(params=MODELS)
+def exported(request, tmp_path, compiler):
+    model = MODELS[request.param]()
+    return model, n3ic.export(model, "host", tmp_path / "out", style="plain", simplify=False).path
+
+
+@pytest.mark.first_case
+def test_the_source_computes_the_model_and_reads_back(exported):
+    model, path = exported
+    assert {p.name for p in path.iterdir()} >= {"n3ic_model.c", "n3ic_model.h", "README.md"}
+    rows = np.random.default_rng(0).integers(0, 10_000, (300, len(model.input.features)))
+    features = dict(zip(model.input.features, rows.T, strict=True))
+    result = n3ic.verify(path, rows=features, vectors=500)
+    assert result.ok and result.encoded and result.decoded == ("n3ic_model.c",)
+    figures = {figure.name: figure.value for figure in result.figures}
+    assert figures["time.plain"] > 0
+
+
+def test_the_papers_network_fits_four_kilobytes_of_small_processors(compiler, tmp_path):
+    if not shutil.which("clang"):
+        pytest.skip("needs clang")
+    path = n3ic.export(thermometers(), "host", tmp_path / "out", style="plain").path
+    figures = {f.name: f.value for f in n3ic.verify(path, vectors=10).figures}
+    for name in PROCESSORS:
+        assert 1092 < figures[f"code.{name}"] <= 4096
+    source = (path / "n3ic_model.c").read_text()
+    assert len(source.splitlines()) < 150
+    code = re.sub(r"/\*.*?\*/", "", source, flags=re.S)
+    assert re.findall(r"#include (.*)", code) == ['"n3ic_model.h"']
+    assert re.findall(r"#include (.*)", (path / "n3ic_model.h").read_text()) == ["<stdint.h>"]
+    assert not re.search(r"\b(float|double|malloc|free|long)\b", code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["gcc", "-std=c99"], ["g++", "-x", "c++"], ["clang"]])
+def test_no_compiler_warns_of_the_plain_source(exported, tmp_path, command):
+    if not shutil.which(command[0]):
+        pytest.skip(f"needs {command[0]}")
+    _, path = exported
+    flags = [f for f in STRICT if "prototypes" not in f] if command[0] == "g++" else STRICT
+    words = [*command, *flags, "-O2", "-c", path / "n3ic_model.c", "-o", tmp_path / "n.o"]
+    subprocess.run(words, check=True, timeout=120)
+    symbols = subprocess.run(["nm", "-u", tmp_path / "n.o"], capture_output=True, check=True)
+    assert symbols.stdout == b""  # no library function
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize("name", ["paper", "masks and numbers", "tables", "one word"])
+def test_every_changed_number_is_found(tmp_path, name):
+    """Of each array the first and the last, by one bit; and the margin."""
+    model = MODELS[name]()
+    tool = form_of(EXPORTER.for_family(model.family), {"style": "plain"})
+    tool.write(model, {}, tmp_path)
+    path = tmp_path / "n3ic_model.c"
+    text = path.read_text()
+
+    def difference():
+        try:
+            decoded = decode_directory(tmp_path, model)
+        except VerifyError as error:
+            return str(error)
+        # Look-up tables are compared by their own reader, which raises.
+        is_tables = isinstance(model, TablesModel)
+        return "" if is_tables else decoding_difference(model, decoded[0])
+
+    assert difference() == ""
+    arrays = re.findall(r"^static const \w+ (\w+)\[\d+\] = \{\s*(.*?)\s*\};", text, re.M | re.S)
+    assert len(arrays) >= 4
+    for array, body in arrays:
+        for number in {re.findall(r"-?\w+", body)[i] for i in (0, -1)}:
+            suffix = "u" * number.endswith("u")
+            changed = int(number.rstrip("u"), 0) ^ 1
+            other = body.replace(number, f"{changed}{suffix}", 1)
+            path.write_text(text.replace(body, other, 1))
+            assert difference(), (array, number)
+    if model.shunt:
+        path.write_text(text.replace(f"second < {model.shunt})", f"second < {model.shunt + 1})"))
+        assert "shunts margins below" in difference()
+
+
+def test_a_family_without_a_plain_form_is_refused(tmp_path):
+    model = family("sum-product-network").random(np.random.default_rng(0))
+    with pytest.raises(ExportError, match="plain writes binary networks and look-up tables"):
+        n3ic.export(model, "host", tmp_path / "out", style="plain")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("qemu", "flags"),
+    [
+        ("qemu-arm", ("--target=armv6-linux-gnueabi", "-mthumb", "-mcpu=cortex-m0plus")),
+        ("qemu-riscv32", PROCESSORS["rv32imc"]),
+    ],
+)
+def test_it_runs_without_a_library_on_small_processors(exported, tmp_path, qemu, flags):
+    for tool in ("clang", "ld.lld", qemu):
+        if not shutil.which(tool):
+            pytest.skip(f"needs {tool}")
+    model, path = exported
+    rng = np.random.default_rng(1)
+    cuts = [cut for f in model.input.fields for cut in f.cuts] or [1 << 31]
+    near = np.array([[c - 1, c, c + 1] for c in cuts]).clip(0).ravel()
+    rows = rng.choice([*near, 0, 2**32 - 1], (200, len(model.input.features))).astype(np.uint32)
+    body = ",\n".join("{" + ",".join(f"{n}u" for n in row) + "}" for row in rows.tolist())
+    (tmp_path / "rows.h").write_text(
+        f"#define ROWS {len(rows)}\n"
+        f"static const uint32_t features[ROWS][N3IC_FEATURES] = {{\n{body}\n}};\n"
+    )
+    here = ["tests/exporters/host/firmware.c", path / "n3ic_model.c"]
+    small = [flag for flag in SMALL if flag != "-c"]
+    where = ["-I", path, "-I", tmp_path, "-o", tmp_path / "firmware"]
+    link = ["-nostdlib", "-static", "-fuse-ld=lld"]
+    subprocess.run(["clang", *flags, *small, *where, *link, *here], check=True, timeout=120)
+    done = subprocess.run([qemu, tmp_path / "firmware"], capture_output=True, timeout=60)
+    values = np.frombuffer(done.stdout, "<i4").reshape(len(rows), -1)
+    columns = dict(zip(model.input.features, rows.T.astype(np.int64), strict=True))
+    expected = model.infer(model.encode(columns))
+    assert (values[:, :-1] == expected.scores).all()
+    assert (values[:, -1] == expected.verdicts).all()
+
+
+def test_sections_that_are_loaded_are_counted(tmp_path):
+    if not shutil.which("clang"):
+        pytest.skip("needs clang")
+    (tmp_path / "a.c").write_text("const char here[300] = {1}; int n; int f(void) { return n; }\n")
+    for flags in PROCESSORS.values():
+        words = ["clang", *flags, *SMALL, tmp_path / "a.c", "-o", tmp_path / "a.o"]
+        subprocess.run(words, check=True, timeout=60)
+        assert 304 < loaded_bytes((tmp_path / "a.o").read_bytes()) < 340
