@@ -19,7 +19,7 @@ from n3ic.exporters.host import runner
 from n3ic.exporters.host.estimate import flow_cache
 from n3ic.exporters.host.exporter import HostExporter
 from n3ic.exporters.host.flows import FLOW_EXEC
-from n3ic.exporters.host.plain.exporter import form_of
+from n3ic.exporters.host.forms import form_of
 from n3ic.exporters.host.sources import TEMPLATES, copy_sources
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Inference

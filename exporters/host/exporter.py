@@ -14,7 +14,7 @@ from n3ic.exporters.host import runner
 from n3ic.exporters.host.decode import decode_directory
 from n3ic.exporters.host.estimate import estimate, flow_cache, memory_of
 from n3ic.exporters.host.flows import FLOW_EXEC
-from n3ic.exporters.host.plain.exporter import STYLE, form_of
+from n3ic.exporters.host.forms import STYLE, form_of
 from n3ic.exporters.host.sources import (
     TEMPLATES,
     copy_sources,

@@ -22,15 +22,6 @@ from n3ic.targets.figures import Figure, Report
 if TYPE_CHECKING:
     from n3ic.targets.colocation import CoLocatedNetwork, CoLocation
 
-STYLE = Option(
-    "style",
-    "fast: C11 with kernels for AVX-512, AVX2 and NEON, and programs; plain: C99 for firmware, one "
-    "header and one source without heap, floating point or libraries",
-    "fast",
-    choices=("fast", "plain"),
-    newer=True,
-)
-
 
 class PlainExporter(Exporter[Classifier]):
     """One header and one source of C99.
@@ -42,10 +33,14 @@ class PlainExporter(Exporter[Classifier]):
     name: ClassVar[str] = "host"
     summary: ClassVar[str] = "C99 for firmware: one header, one source"
     shunts: ClassVar[bool] = True
-    options: ClassVar[tuple[Option, ...]] = (STYLE,)
 
     def __init__(self, fast: Exporter[Any]) -> None:
         self._fast = fast
+
+    @property
+    def options(self) -> tuple[Option, ...]:  # type: ignore[override]
+        """The options of the form ``fast``."""
+        return self._fast.options
 
     @property
     def verification(self) -> VerificationDefaults:  # type: ignore[override]
@@ -102,13 +97,3 @@ class PlainExporter(Exporter[Classifier]):
             "constants on a Cortex-M0+ and on RV32."
         )
         return Report(tuple(figures), (note,))
-
-
-def form_of(fast: Exporter[Any], options: Options) -> Exporter[Any]:
-    """The exporter of the form that options of the target ``host`` choose.
-
-    Args:
-        fast: the exporter of the form ``fast``.
-        options: options of the export, by name.
-    """
-    return PlainExporter(fast) if options.get(STYLE.name) == "plain" else fast
