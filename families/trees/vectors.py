@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the inputs for verifying trees, and counts the parameters that they decide.
 
-An input decides the leaf that it reaches in each tree: another value there changes a sum. It decides
-on which side of a node it passes. It tells the node's bit from the next one of its feature where it is at the node's
-cut or one below; the vectors hold both for each node.
+An input decides the leaf that it reaches in each tree: another value there changes a sum. It
+decides on which side of a node it passes. It tells the node's bit from the next one of its feature
+where it is at the node's cut or one below; the vectors hold both for each node.
 """
 
 from __future__ import annotations

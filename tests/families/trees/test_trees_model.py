@@ -173,7 +173,7 @@ def test_a_damaged_file_is_an_error_that_names_it(name, damaged, message):
 def test_a_header_of_wrong_sizes_is_an_error(key, value):
     header, _ = unpack_file(small().to_bytes(), "")
     data = pack_file("decision-trees", header | {key: value}, small()._tensors())
-    with pytest.raises(ModelError, match="m.n3ic"):
+    with pytest.raises(ModelError, match=r"m\.n3ic"):
         parse_model(data, "m.n3ic")
 
 
