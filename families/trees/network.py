@@ -25,7 +25,7 @@ MAX_TREES = 1 << 14
 MAX_NODES = 1 << 20
 MAX_SUM = (1 << 30) - 1
 """Bound of a sum's magnitude: the difference of two scores fits 32 bits."""
-_CELLS = 1 << 20  # rows times trees whose places numpy holds at once
+_CELLS = 1 << 21  # rows times trees, or input bits, that numpy holds at once
 
 
 def n_sums(classes: int) -> int:
@@ -293,10 +293,10 @@ class TreesModel(Classifier):
 
     @property
     def _block(self) -> int:
-        return max(1, _CELLS // len(self.sizes))
+        return max(1, _CELLS // max(len(self.sizes), self.input.n_bits))
 
     def _leaves_of(self, words: Words) -> Ints:
-        bits = unpack(words, self.input.n_bits).astype(np.int64)
+        bits = unpack(words, self.input.n_bits)
         asked, following = self._steps
         roots = self.links.roots
         nodes = len(self.bits)

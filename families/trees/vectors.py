@@ -150,12 +150,14 @@ def _keys(spec: InputSpec) -> list[tuple[int, int, int]]:
 
 def _joined(box: _Box, other: _Box) -> _Box | None:
     """What is in both boxes; None if nothing is."""
+    for key, (low, high) in other.items():
+        least, largest = box.get(key, (low, high))
+        if max(low, least) > min(high, largest):
+            return None
     out = dict(box)
     for key, (low, high) in other.items():
-        least, largest = out.get(key, (low, high))
+        least, largest = box.get(key, (low, high))
         out[key] = (max(low, least), min(high, largest))
-        if out[key][0] > out[key][1]:
-            return None
     return out
 
 
