@@ -47,9 +47,9 @@ class HostExporter(Exporter):
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, NEON, portable), with bnn-exec"
     shunts: ClassVar[bool] = True
     other_families: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "n3ic.exporters.host.spn:EXPORTER",
         "look-up-tables": "n3ic.exporters.host.tables:EXPORTER",
     }
+    graph_exporter: ClassVar[str] = "n3ic.exporters.host.graph:EXPORTER"
     # All files that the Makefile builds: they may appear in an export without counting as damage.
     products: ClassVar[tuple[str, ...]] = (
         *("bnn-exec", "flow-exec", "libbnn.a"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the int64 graph of a sum-product network, with operations grouped by kind and depth."""
+"""Builds the int64 ONNX graph of integer operations, grouped by kind and depth."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx import model_proto
 from n3ic.exporters.onnx.exporter import OPSET, decision, in_order, input_stage, outputs_of
-from n3ic.families.spn.arithmetic import LogArithmetic
-from n3ic.families.spn.network import SpnModel
-from n3ic.families.spn.operations import (
+from n3ic.model.classifier import Classifier
+from n3ic.model.graph.arithmetic import FixedPoint, Logarithms
+from n3ic.model.graph.operations import (
     Add,
+    Choose,
     Constant,
+    Graph,
     LogAdd,
     Lookup,
     Offset,
@@ -24,59 +26,72 @@ from n3ic.families.spn.operations import (
     Scale,
     Times,
     operands,
-    operations,
 )
 
+WRITTEN = (Constant, Lookup, Add, Offset, LogAdd, Times, Scale, Round)
+"""The operations that become nodes."""
 INT32, INT64 = 6, 7  # TensorProto data types
 _Leaf = Lookup | Constant
 
 
-def build(model: SpnModel, *, features: bool) -> Any:
-    """Build the graph of a model, as a ModelProto.
+def build(model: Classifier, graph: Graph, *, features: bool) -> Any:
+    """Build the ONNX graph of a model, as a ModelProto.
 
     Args:
-        model: the network.
+        model: the model.
+        graph: its operations.
         features: whether the graph takes integer features and encodes them itself; otherwise it
             takes input bits.
     """
-    network = operations(model)
-    b = graph.GraphBuilder("batch")
+    b = model_proto.GraphBuilder("batch")
     b.tensor("bits", model.input.n_bits, np.float32)
     if features:
         input_stage(b, model.input)
     depth: list[int] = []
     groups: dict[tuple[int, str], list[int]] = defaultdict(list)
     # Operations of one depth do not depend on each other, so one operator computes a whole group.
-    for i, step in enumerate(network.steps):
+    for i, step in enumerate(graph.steps):
         depth.append(1 + max((depth[k] for k in operands(step)), default=-1))
         kind = "Leaf" if isinstance(step, _Leaf) else type(step).__name__
         groups[depth[i], kind].append(i)
-    stage = _Stage(b, model, network.steps)
+    stage = _Stage(b, graph)
     stage.bins()
     for (level, kind), members in sorted(groups.items()):
         stage.write(f"{kind.lower()}_{level}", kind, members)
-    stage.columns("scores_wide", [stage.place[i] for i in network.scores])
-    b.tensor("scores", len(network.scores), np.int32)
+    stage.columns("scores_wide", [stage.place[i] for i in graph.scores])
+    b.tensor("scores", len(graph.scores), np.int32)
     b.node("Cast", ["scores_wide"], ["scores"], to=INT32)
     decision(b, model.shunt)
     source = "features" if features else "bits"
     return in_order(b.model(model, [source], outputs_of(model), {"": OPSET}))
 
 
+def operators_text(graph: Graph) -> str:
+    """Name the operators that compute each kind of operations, in words."""
+    names = {
+        Choose: "`Where` for choices",
+        Add: "`Add` for sums",
+        LogAdd: "`Where`, `Sub`, `Abs` and a `Gather` of the table for log-adds",
+        Times: "`Mul` and `Div` for rounded products",
+        Round: "`Mul` and `Div` for rounded sums",
+    }
+    return ", ".join(text for kind, text in names.items() if kind in graph.kinds) or "none"
+
+
 class _Stage:
     """Adds groups of operations; the tensor ``values`` has one column per known value."""
 
-    def __init__(self, b: graph.GraphBuilder, model: SpnModel, steps: Sequence[Operation]) -> None:
+    def __init__(self, b: model_proto.GraphBuilder, graph: Graph) -> None:
         self.b = b
-        self.model = model
-        self.steps = steps
+        self.graph = graph
+        self.steps = graph.steps
         self.place: dict[int, int] = {}  # column of each value
         self.values = ""
         self.count = 0
 
     def bins(self) -> None:
         """Add the tensor ``bins``: the number of set bits of each field."""
-        spec = self.model.input
+        spec = self.graph.input
         member = np.zeros((spec.n_bits, len(spec.fields)), np.float32)
         for i, (start, field) in enumerate(zip(spec.offsets, spec.fields, strict=True)):
             member[start : start + field.width, i] = 1
@@ -125,7 +140,7 @@ class _Stage:
         for step in steps:
             fields.append(step.field if isinstance(step, Lookup) else 0)
             starts.append(len(tables))
-            width = self.model.input.fields[fields[-1]].width
+            width = self.graph.input.fields[fields[-1]].width
             if isinstance(step, Lookup):
                 tables += step.table
             elif isinstance(step, Constant):
@@ -148,12 +163,12 @@ class _Stage:
             self._log_add(name, a, b, n)
 
     def _log_add(self, name: str, a: str, b: str, n: int) -> None:
-        arithmetic = self.model.arithmetic
-        assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - only there
+        arithmetic = self.graph.arithmetic
+        assert isinstance(arithmetic, Logarithms)  # noqa: S101 - a graph has it with log-adds
         reach = len(arithmetic.table)
         table = f"{name}_table"
         # The last entry, 0, serves all distances beyond the table.
-        self.b.constant(table, np.append(arithmetic.table, 0).astype(np.int64))
+        self.b.constant(table, np.append(arithmetic.entries, 0).astype(np.int64))
         self._scalar(f"{name}_reach", [reach])
         for flag in ("less", "far"):
             self.b.tensor(f"{name}_{flag}", n, np.bool_)
@@ -170,9 +185,10 @@ class _Stage:
 
     def _round(self, name: str, exact: str, n: int) -> None:
         """Round to the nearest step; ``Div`` rounds down because the dividend is never negative."""
-        one = self.model.arithmetic.one
-        self._scalar(f"{name}_half", [one // 2])
-        self._scalar(f"{name}_one", [one])
+        arithmetic = self.graph.arithmetic
+        assert isinstance(arithmetic, FixedPoint)  # noqa: S101 - a graph has it with roundings
+        self._scalar(f"{name}_half", [arithmetic.half])
+        self._scalar(f"{name}_one", [arithmetic.one])
         self._node("Add", f"{name}_more", [exact, f"{name}_half"], n)
         self._node("Div", name, [f"{name}_more", f"{name}_one"], n)
 

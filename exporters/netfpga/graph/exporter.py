@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sum-product networks as Verilog: a pipeline generated from the graph, one input per clock.
+"""Graphs of integer operations as Verilog: a generated pipeline, one input per clock.
 
 The core has the ports of a binary network's core, so packet path and front end are shared.
 """
@@ -16,35 +16,36 @@ from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.netfpga import shell
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.frontend import options as front
+from n3ic.exporters.netfpga.graph import size
+from n3ic.exporters.netfpga.graph.pipeline import WRITTEN, Pipeline, pipeline
+from n3ic.exporters.netfpga.graph.verilog import class_width, core_text, latency, table_text
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
-from n3ic.exporters.netfpga.spn import size
-from n3ic.exporters.netfpga.spn.pipeline import SpnPipeline, pipeline
-from n3ic.exporters.netfpga.spn.verilog import class_width, core_text, latency, table_text
 from n3ic.exporters.netfpga.tools import simulate, synth
-from n3ic.families.spn.arithmetic import LogArithmetic
-from n3ic.families.spn.network import SpnModel
-from n3ic.families.spn.vectors import spn_vectors
 from n3ic.model.bits import Words
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import family, graph_of
+from n3ic.model.graph.arithmetic import Logarithms
+from n3ic.model.passes import unchanged
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.capabilities import VerificationDefaults
 from n3ic.targets.device import Device, Fit, Problem
 from n3ic.targets.figures import Figure, Report
+from n3ic.targets.operations import unwritten
 
 FOLDER = Path(__file__).resolve().parent
 _LOG_BLOCKS = ("n3ic_ones.v", "n3ic_log_max.v", "n3ic_best.v")
-_LINEAR_BLOCKS = ("n3ic_ones.v", "n3ic_times.v", "n3ic_scale.v", "n3ic_round.v", "n3ic_best.v")
+_BLOCKS = ("n3ic_ones.v", "n3ic_times.v", "n3ic_scale.v", "n3ic_round.v", "n3ic_best.v")
 _REPORT_VECTORS = 64
 
 
-class NetfpgaSpnExporter(Exporter[SpnModel]):
+class NetfpgaGraphExporter(Exporter[Classifier]):
     """A fully spatial pipeline for the NetFPGA-SUME (Virtex-7 690T)."""
 
     name: ClassVar[str] = "netfpga"
     summary: ClassVar[str] = "Verilog for the NetFPGA-SUME: a pipeline, one input per clock"
-    family: ClassVar[str] = SpnModel.family
     options: ClassVar[tuple[Option, ...]] = (
         *wrapper.OPTIONS,
         # There is only one style, so conditions on the style are dropped.
@@ -64,8 +65,10 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         """The device of binary networks: the same card."""
         return Device.from_toml(shell.FOLDER / "device.toml")
 
-    def check(self, model: SpnModel, options: Options) -> Fit:
+    def check(self, model: Classifier, options: Options) -> Fit:
         """Check that logic, registers and multipliers fit the device beside the reference NIC."""
+        if refused := unwritten(graph_of(model), WRITTEN):
+            return Fit(problems=refused)
         used, limits = size.estimate(_plan(model)), self.device.limits
         rows = (
             ("LUTs", used.lut_sites, limits["lut"] - limits["reference_lut"]),
@@ -80,14 +83,14 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             )
         )
 
-    def write(self, model: SpnModel, options: Options, out: Path) -> None:
+    def write(self, model: Classifier, options: Options, out: Path) -> None:
         """Write Verilog and README."""
         plan = _plan(model)
-        log = isinstance(model.arithmetic, LogArithmetic)
+        log = isinstance(plan.graph.arithmetic, Logarithms)
         texts = {"n3ic_core.v": core_text(plan)}
         if log:
             texts["n3ic_log_table.v"] = table_text(plan)
-        for name in _LOG_BLOCKS if log else _LINEAR_BLOCKS:
+        for name in _LOG_BLOCKS if log else _BLOCKS:
             texts[name] = (FOLDER / "rtl" / name).read_text("ascii")
         (out / "rtl").mkdir(exist_ok=True)
         for name, text in texts.items():
@@ -107,7 +110,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         )
         shell.write_shell(model, options, ports, out)
 
-    def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
+    def run(self, directory: Path, model: Classifier, options: Options, words: Words) -> Execution:
         """Simulate the core on packed inputs, then the parts around it under traffic."""
         simulation = simulate.run_core(directory, model, words, shell.simulator_of(options))
         if simulation.latency != latency(_plan(model)) or simulation.interval not in (None, 1.0):
@@ -120,14 +123,14 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         return shell.run_shell(directory, model, options, words, simulation, done)
 
     def encode(
-        self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
+        self, directory: Path, model: Classifier, options: Options, features: Mapping[str, Any]
     ) -> Words | None:
         """Simulate the input stage on integer features; return None if packets hold input bits."""
         if options["input-stage"] == "features":
             decode_cuts(directory, model, options)
         return shell.run_input_stage(directory, model, options, features)
 
-    def report(self, model: SpnModel, options: Options, directory: Path) -> Report:
+    def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report simulated clocks, counted or synthesised logic, and the rate of inputs."""
         plan, copies = _plan(model), _copies(options)
         figures: list[Figure] = []
@@ -135,8 +138,9 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             "Latency and rate are the core's own, in simulation; LUTs, flip-flops and DSP blocks "
             f"are those of one core{f' out of {copies}' if copies > 1 else ''}.",
         ]
+        words = family(model.family).vectors(unchanged(model), _REPORT_VECTORS, 0)
         try:
-            simulation = simulate.run_core(directory, model, spn_vectors(model, _REPORT_VECTORS))
+            simulation = simulate.run_core(directory, model, words)
             figures += simulate.as_run(simulation, self.device.clock_mhz, {}).figures
         except MissingDependencyError as error:
             notes.append(f"Not simulated: {error}.")
@@ -154,7 +158,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             notes.append(shell.ECP5)
         return Report(tuple(figures), tuple(notes))
 
-    def estimate(self, model: SpnModel, options: Options) -> tuple[Figure, ...]:
+    def estimate(self, model: Classifier, options: Options) -> tuple[Figure, ...]:
         """Estimate the logic of one core, and its latency."""
         plan = _plan(model)
         clocks = estimated_latency(latency(plan), self.device.clock_mhz)
@@ -178,8 +182,8 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
 
 
 @lru_cache(maxsize=4)
-def _plan(model: SpnModel) -> SpnPipeline:
-    return pipeline(model)
+def _plan(model: Classifier) -> Pipeline:
+    return pipeline(model, graph_of(model))
 
 
 def _copies(options: Options) -> int:
@@ -187,4 +191,4 @@ def _copies(options: Options) -> int:
     return int(options["executors"]) if options["front-end"] != "none" else 1
 
 
-EXPORTER = NetfpgaSpnExporter()
+EXPORTER = NetfpgaGraphExporter()

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+from n3ic.exporters.netfpga.graph.pipeline import COUNTED, Pipeline, PipelineCell
+from n3ic.exporters.netfpga.graph.verilog import class_width, latency
 from n3ic.exporters.netfpga.resources import Resources
-from n3ic.exporters.netfpga.spn.pipeline import COUNTED, PipelineCell, SpnPipeline
-from n3ic.exporters.netfpga.spn.verilog import class_width, latency
-from n3ic.families.spn.arithmetic import LogArithmetic
+from n3ic.model.graph.arithmetic import Logarithms
 
 DSP_A, DSP_B = 24, 17  # widths of unsigned factors that one DSP48E1 multiplies
 SRL_MINIMUM = 3  # length of a register chain that synthesis turns into a shift register
@@ -15,10 +15,10 @@ TABLE_SITES = 40  # look-up tables of log-add's table with 6 fractional bits
 SOURCE = "count of the generator's cells"
 
 
-def estimate(plan: SpnPipeline) -> Resources:
+def estimate(plan: Pipeline) -> Resources:
     """Estimate the resources of a pipeline on a 7-series FPGA."""
-    arithmetic = plan.model.arithmetic
-    fraction = arithmetic.fraction if isinstance(arithmetic, LogArithmetic) else 0
+    arithmetic = plan.graph.arithmetic
+    fraction = arithmetic.fraction if isinstance(arithmetic, Logarithms) else 0
     table = max(1, TABLE_SITES << max(0, fraction - 6) >> max(0, 6 - fraction))
     luts, ffs, dsps = 0.0, 0, 0
     in_blocks = _cells_in_blocks(plan)
@@ -43,13 +43,13 @@ def estimate(plan: SpnPipeline) -> Resources:
     return Resources(total, total, ffs, 0.0, None, srls, SOURCE, "estimated", dsps)
 
 
-def _blocks(plan: SpnPipeline, cell: PipelineCell) -> int:
+def _blocks(plan: Pipeline, cell: PipelineCell) -> int:
     """Number of DSP blocks of a product."""
     widths = sorted(_factors(plan, cell))
     return -(-widths[0] // DSP_B) * -(-widths[1] // DSP_A)
 
 
-def _cells_in_blocks(plan: SpnPipeline) -> set[int]:
+def _cells_in_blocks(plan: Pipeline) -> set[int]:
     """Cells whose register is inside a DSP block: the product itself and its inputs."""
     alone = {
         i
@@ -61,12 +61,12 @@ def _cells_in_blocks(plan: SpnPipeline) -> set[int]:
     return alone | lookups
 
 
-def _factors(plan: SpnPipeline, cell: PipelineCell) -> list[int]:
+def _factors(plan: Pipeline, cell: PipelineCell) -> list[int]:
     read = [plan.cells[i].width for i in cell.reads]
     return read if cell.kind == "times" else [*read, cell.table[0].bit_length()]
 
 
-def _luts(plan: SpnPipeline, cell: PipelineCell, table: int) -> float:
+def _luts(plan: Pipeline, cell: PipelineCell, table: int) -> float:
     if cell.kind == "lookup":
         inputs = sum(plan.cells[i].width for i in cell.reads)
         # Two functions of up to five inputs share a site.

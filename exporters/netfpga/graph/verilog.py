@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders the pipeline of a sum-product network as Verilog-2005."""
+"""Renders the pipeline of operations as Verilog-2005."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from n3ic.exporters.netfpga.spn.pipeline import PipelineCell, SpnPipeline
-from n3ic.exporters.netfpga.spn.tournament import pair_scores
-from n3ic.families.spn.arithmetic import LogArithmetic
+from n3ic.exporters.netfpga.graph.pipeline import Pipeline, PipelineCell
+from n3ic.exporters.netfpga.graph.tournament import pair_scores
+from n3ic.model.graph.arithmetic import Logarithms
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
@@ -34,23 +34,23 @@ def class_width(n_classes: int) -> int:
     return max(1, (n_classes - 1).bit_length())
 
 
-def latency(plan: SpnPipeline) -> int:
+def latency(plan: Pipeline) -> int:
     """Clocks from an input to its result."""
     return plan.depth + _late(plan)
 
 
-def _late(plan: SpnPipeline) -> int:
+def _late(plan: Pipeline) -> int:
     """Clocks from the scores to the result: two per round, one for the margin, one for shunting."""
     rounds = (len(plan.scores) - 1).bit_length()
     return 2 * rounds + 1 + (plan.model.shunt > 0)
 
 
-def table_text(plan: SpnPipeline) -> str:
+def table_text(plan: Pipeline) -> str:
     """Render the file ``n3ic_log_table.v``."""
-    arithmetic = plan.model.arithmetic
-    assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - no other has a table
+    arithmetic = plan.graph.arithmetic
+    assert isinstance(arithmetic, Logarithms)  # noqa: S101 - no other has a table
     widths = _table_widths(plan)
-    table = arithmetic.table.tolist()
+    table = arithmetic.table
     # Synthesis maps small tables to one look-up table per bit, and large ones to block memory.
     low_w = min(widths["at_w"], BLOCK_BITS if len(table) <= LARGE_TABLE else widths["at_w"])
     size = 1 << low_w
@@ -73,26 +73,26 @@ def table_text(plan: SpnPipeline) -> str:
     return render(FOLDER, "n3ic_log_table.v.j2", values)
 
 
-def _table_widths(plan: SpnPipeline) -> dict[str, int]:
-    arithmetic = plan.model.arithmetic
-    if not isinstance(arithmetic, LogArithmetic):
+def _table_widths(plan: Pipeline) -> dict[str, int]:
+    arithmetic = plan.graph.arithmetic
+    if not isinstance(arithmetic, Logarithms):
         return {"at_w": 0, "more_w": 0}
     return {
         "at_w": max(1, (len(arithmetic.table) - 1).bit_length()),
-        "more_w": max(1, int(arithmetic.table[0]).bit_length()),
+        "more_w": max(1, arithmetic.table[0].bit_length()),
     }
 
 
-def core_text(plan: SpnPipeline) -> str:
+def core_text(plan: Pipeline) -> str:
     """Render the file ``n3ic_core.v``."""
-    model = plan.model
+    model, arithmetic = plan.model, plan.graph.arithmetic
     score_w, class_w = plan.score_width, class_width(len(model.classes))
     matches, last = pair_scores(len(plan.scores), score_w, class_w)
     spans = zip(model.input.offsets, model.input.fields, strict=True)
     values = {
         "shape": model.shape_text,
-        "log": isinstance(model.arithmetic, LogArithmetic),
-        "fraction": model.arithmetic.fraction,
+        "numbers": arithmetic.text if arithmetic else "integers",
+        "fraction": arithmetic.fraction if arithmetic else 0,
         **_table_widths(plan),
         "n_in": model.input.n_bits,
         "n_classes": len(model.classes),
@@ -118,12 +118,12 @@ def core_text(plan: SpnPipeline) -> str:
     return render(FOLDER, "n3ic_core.v.j2", values)
 
 
-def _name(plan: SpnPipeline, index: int) -> str:
+def _name(plan: Pipeline, index: int) -> str:
     cell = plan.cells[index]
     return f"{_NAMES[cell.kind]}{cell.reads[0] if cell.kind == 'more' else index}"
 
 
-def _at(plan: SpnPipeline, index: int, clock: int) -> str:
+def _at(plan: Pipeline, index: int, clock: int) -> str:
     """Name a value that is delayed to a clock."""
     name, width = _name(plan, index), plan.cells[index].width
     late = clock - plan.ready(index)
@@ -134,7 +134,7 @@ def _literal(value: int, width: int) -> str:
     return f"{width}'d{value % (1 << width)}"
 
 
-def _operand(plan: SpnPipeline, index: int, clock: int, width: int) -> str:
+def _operand(plan: Pipeline, index: int, clock: int, width: int) -> str:
     """Write a value as it is read in a clock, extended to the reader's width."""
     cell = plan.cells[index]
     if cell.kind == "constant":
@@ -151,7 +151,7 @@ def _operand(plan: SpnPipeline, index: int, clock: int, width: int) -> str:
     return f"{{{{{more} {{{sign}}}}}, {name}}}"
 
 
-def _values(plan: SpnPipeline, index: int) -> dict[str, Any]:
+def _values(plan: Pipeline, index: int) -> dict[str, Any]:
     """Make the template values of a cell."""
     cell, clock = plan.cells[index], plan.start[index]
     read = [plan.cells[i] for i in cell.reads]

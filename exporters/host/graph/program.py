@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles a network to a program: a list of steps that keeps few values live at a time."""
+"""Compiles a graph to a program: a list of steps that keeps few values live at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from n3ic.families.spn.network import SpnModel
-from n3ic.families.spn.operations import (
+from n3ic.model.graph.arithmetic import FixedPoint
+from n3ic.model.graph.operations import (
     Add,
     Constant,
+    Graph,
     LogAdd,
     Lookup,
     Offset,
-    Operations,
     Round,
     Scale,
     Times,
     operands,
-    operations,
 )
 
 CACHE_BYTES = 24 << 10  # for bins and values of a block, so that they stay in the L1 cache
@@ -36,6 +35,10 @@ _NAMES = {
 }
 
 
+WRITTEN = tuple(_NAMES)
+"""The operations that the C computes."""
+
+
 @dataclass(frozen=True)
 class Instruction:
     """One step: sets ``to`` to the result of operation ``kind`` on ``a``, ``b`` and ``by``.
@@ -51,7 +54,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class SpnProgram:
+class Program:
     """The program that the C interprets.
 
     Attributes:
@@ -83,43 +86,50 @@ class SpnProgram:
         return rows * (4 * self.fields + self.value_bytes * self.slots)
 
 
-def program(model: SpnModel) -> SpnProgram:
-    """Compile a network to its program; deterministic."""
-    network = operations(model)
-    writer = _Writer(network)
-    for i, step in enumerate(network.steps):
+def program(graph: Graph) -> Program:
+    """Compile a graph to its program; deterministic."""
+    writer = _Writer(graph)
+    for i, step in enumerate(graph.steps):
         writer.write(i, step)
-    return SpnProgram(
+    return Program(
         tuple(writer.steps),
         tuple(writer.tables) or (0,),  # C has no empty arrays
-        tuple(writer.slot[i] for i in network.scores),
+        tuple(writer.slot[i] for i in graph.scores),
         writer.slots,
-        8 if model.arithmetic.one else 4,  # products need 64 bits; logarithms are only added
-        len(model.input.fields),
+        8 if needs_64_bits(graph) else 4,
+        len(graph.input.fields),
+    )
+
+
+def needs_64_bits(graph: Graph) -> bool:
+    """Whether the C computes in 64 bits: for products, and where a value exceeds 32 bits."""
+    return isinstance(graph.arithmetic, FixedPoint) or any(
+        low < -(1 << 31) or high >= 1 << 31 for low, high in graph.bounds
     )
 
 
 class _Writer:
     """Emits steps; frees a value's slot after its last read (linear-scan allocation)."""
 
-    def __init__(self, network: Operations) -> None:
-        self.network = network
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
         self.steps: list[Instruction] = []
         self.tables: list[int] = []
         self.slot: dict[int, int] = {}
         self.slots = 0
         self._free: list[int] = []
-        self._readers_left = [len(readers) for readers in network.readers]
-        for score in network.scores:
+        self._readers_left = [len(readers) for readers in graph.readers]
+        for score in graph.scores:
             self._readers_left[score] += 1  # an extra reader, so that a score's slot is never freed
         self._places: dict[tuple[int, ...], int] = {}
-        self._fused = _fused(network)
+        self._fused = _fused(graph)
+        self._wide = needs_64_bits(graph)
 
     def write(self, index: int, step: object) -> None:
         """Emit the steps of an operation; a sum also looks up the tables that only it reads."""
         if index in self._fused:
             return
-        read = operands(self.network.steps[index])
+        read = operands(self.graph.steps[index])
         fused = [i for i in read if i in self._fused]
         plain = [i for i in read if i not in self._fused]
         to = self._take()  # before operands are freed: the C's loops must not write what they read
@@ -135,7 +145,7 @@ class _Writer:
         else:
             slots = [self.slot[i] for i in plain]
             by = step.by if isinstance(step, Offset | Scale) else 0
-            self._step(_NAMES[type(self.network.steps[index])], to, slots[0], (*slots, 0)[1], by)
+            self._step(_NAMES[type(self.graph.steps[index])], to, slots[0], (*slots, 0)[1], by)
         self.slot[index] = to
         for i in plain:
             self._readers_left[i] -= 1
@@ -143,7 +153,7 @@ class _Writer:
                 self._free.append(self.slot[i])
 
     def _fuse(self, kind: str, to: int, a: int, index: int) -> None:
-        lookup = self.network.steps[index]
+        lookup = self.graph.steps[index]
         assert isinstance(lookup, Lookup)  # noqa: S101 - _fused returns only look-ups
         self._look_up(kind, to, a, lookup)
 
@@ -151,7 +161,7 @@ class _Writer:
         """Emit a look-up; small tables are padded to the eight entries of a register."""
         table = lookup.table
         # No bin reaches the padding; the last entry keeps the values in range.
-        if self.network.model.arithmetic.one == 0 and len(table) <= REGISTER:
+        if not self._wide and len(table) <= REGISTER:
             kind, table = f"{kind}_{REGISTER}", table + table[-1:] * (REGISTER - len(table))
         self._step(kind, to, a, lookup.field, self._place(table))
 
@@ -172,13 +182,13 @@ class _Writer:
         return self._places[key]
 
 
-def _fused(network: Operations) -> frozenset[int]:
+def _fused(graph: Graph) -> frozenset[int]:
     """Find the tables that a single sum reads, so that its step can look them up."""
     return frozenset(
         i
-        for i, (step, readers) in enumerate(zip(network.steps, network.readers, strict=True))
+        for i, (step, readers) in enumerate(zip(graph.steps, graph.readers, strict=True))
         if isinstance(step, Lookup)
         and len(readers) == 1
-        and i not in network.scores
-        and isinstance(network.steps[readers[0]], Add)
+        and i not in graph.scores
+        and isinstance(graph.steps[readers[0]], Add)
     )

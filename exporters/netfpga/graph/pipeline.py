@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles a sum-product network to a pipeline: its cells, and the clock of each cell's inputs.
+"""Compiles a graph to a pipeline: its cells, and the clock of each cell's inputs.
 
 One input enters every clock, so all inputs of a cell must belong to the same network input: values
 that are ready early wait in registers. Cells are scheduled as late as their readers allow. Values
@@ -14,24 +14,28 @@ from functools import cached_property
 
 import numpy as np
 
-from n3ic.families.spn.arithmetic import LogArithmetic, pairwise_reduce
-from n3ic.families.spn.network import SpnModel
-from n3ic.families.spn.operations import (
+from n3ic.errors import ExportError
+from n3ic.model.classifier import Classifier
+from n3ic.model.graph.arithmetic import Logarithms, pairwise_reduce
+from n3ic.model.graph.operations import (
     Add,
     Constant,
+    Graph,
     LogAdd,
     Lookup,
     Offset,
     Operation,
-    Operations,
     Round,
     Scale,
     Times,
+    applied,
+    in_words,
     operands,
-    operations,
 )
 
 COUNTED = 6  # inputs of one look-up table
+WRITTEN = (Constant, Lookup, Add, Offset, LogAdd, Times, Scale, Round)
+"""The operations that the pipeline computes."""
 LATENCY = {
     "bits": 0,
     "count": 1,
@@ -87,11 +91,12 @@ def width_of(low: int, high: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class SpnPipeline:
+class Pipeline:
     """The cells of a network and their schedule.
 
     Attributes:
-        model: the network.
+        model: the model.
+        graph: its operations.
         cells: cells in topological order.
         start: clock in which each cell has its inputs; network inputs arrive in clock 0.
         scores: index of the cell of each class's score.
@@ -99,7 +104,8 @@ class SpnPipeline:
         bins: index of the cell with each field's bin; None if no cell reads it.
     """
 
-    model: SpnModel
+    model: Classifier
+    graph: Graph
     cells: tuple[PipelineCell, ...]
     start: tuple[int, ...]
     scores: tuple[int, ...]
@@ -136,31 +142,30 @@ class SpnPipeline:
         return max((-low - 1).bit_length() if low < 0 else 0, high.bit_length()) + 1
 
 
-def pipeline(model: SpnModel) -> SpnPipeline:
-    """Build the pipeline of a network; deterministic."""
-    network = operations(model)
-    builder = _Builder(model)
-    pairs = _pairs(network)
+def pipeline(model: Classifier, graph: Graph) -> Pipeline:
+    """Build the pipeline of a model's operations; deterministic."""
+    builder = _Builder(graph)
+    pairs = _pairs(graph)
     inside = {i for pair in pairs.values() for i in pair}
-    for i, (step, bounds) in enumerate(zip(network.steps, network.bounds, strict=True)):
+    for i, (step, bounds) in enumerate(zip(graph.steps, graph.bounds, strict=True)):
         if i in inside:
             builder.place.append(-1)  # the fused table is its only reader
         elif i in pairs:
-            builder.write_pair(step, [network.steps[k] for k in pairs[i]], *bounds)
+            builder.write_pair(step, [graph.steps[k] for k in pairs[i]], *bounds)
         else:
             builder.write(step, *bounds)
-    scores = tuple(builder.place[i] for i in network.scores)
+    scores = tuple(builder.place[i] for i in graph.scores)
     cells = tuple(builder.cells)
     start, depth = _schedule(cells, scores, builder.early)
-    bins = tuple(builder.bins.get(i) for i in range(len(model.input.fields)))
-    return SpnPipeline(model, cells, start, scores, depth, bins)
+    bins = tuple(builder.bins.get(i) for i in range(len(graph.input.fields)))
+    return Pipeline(model, graph, cells, start, scores, depth, bins)
 
 
 class _Builder:
     """Creates the cells of operations."""
 
-    def __init__(self, model: SpnModel) -> None:
-        self.model = model
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
         self.cells: list[PipelineCell] = []
         self.place: list[int] = []
         self.bins: dict[int, int] = {}
@@ -183,8 +188,10 @@ class _Builder:
             cell = self._add("scale", low, high, (self.place[step.a],), (step.by,))
         elif isinstance(step, Round):
             cell = self._add("round", low, high, (self.place[step.a],))
-        else:
+        elif isinstance(step, Times):
             cell = self._add("times", low, high, (self.place[step.a], self.place[step.b]))
+        else:
+            raise ExportError(f"the pipeline has no cell for a {in_words(type(step))}")
         self.place.append(cell)
 
     def write_pair(
@@ -196,9 +203,7 @@ class _Builder:
         # The bins' bits index the table, so it has an entry for every value of those bits.
         padded = np.pad(second, (0, (1 << _bin_bits(len(second))) - len(second)), mode="edge")
         values = [first.repeat(len(padded)), np.tile(padded, len(first))]
-        joined = values[0] + values[1]
-        if isinstance(step, Times):
-            joined = self.model.arithmetic.product(values)
+        joined = applied(step, values, self.graph.arithmetic)
         table = tuple(int(value) for value in joined)
         fields = tuple(each.field for each in tables)
         self.place.append(self._lookup(fields, table, low, high))
@@ -224,8 +229,8 @@ class _Builder:
         return len(self.cells) - 1
 
     def _log_add(self, a: int, b: int, low: int, high: int) -> int:
-        arithmetic = self.model.arithmetic
-        assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - no other has log-adds
+        arithmetic = self.graph.arithmetic
+        assert isinstance(arithmetic, Logarithms)  # noqa: S101 - no other has log-adds
         operands = [self.cells[i] for i in (a, b)]
         bounds = max(c.low for c in operands), max(c.high for c in operands)
         least = min(c.low for c in operands)
@@ -233,13 +238,13 @@ class _Builder:
         width = max(width_of(least, bounds[1]), *(c.width for c in operands))
         self.cells.append(PipelineCell("larger", least, bounds[1], width, (a, b)))
         larger = len(self.cells) - 1
-        more = self._add("more", 0, max(1, int(arithmetic.table[0])), (larger,))
+        more = self._add("more", 0, max(1, arithmetic.table[0]), (larger,))
         return self._add("add", low, high, (larger, more))
 
     def _bin(self, field: int) -> int:
         """Return the cell that counts the set bits of a field; create it once."""
         if field not in self.bins:
-            first, width = self.model.input.offsets[field], self.model.input.fields[field].width
+            first, width = self.graph.input.offsets[field], self.graph.input.fields[field].width
             before = len(self.cells)
             parts = []
             for at in range(first, first + width, COUNTED):
@@ -260,16 +265,16 @@ def _bin_bits(entries: int) -> int:
     return width_of(0, entries - 1)
 
 
-def _pairs(network: Operations) -> dict[int, tuple[int, int]]:
+def _pairs(graph: Graph) -> dict[int, tuple[int, int]]:
     """Find sums and products of two tables that together fit one look-up table per bit."""
     pairs = {}
-    for i, step in enumerate(network.steps):
+    for i, step in enumerate(graph.steps):
         if not isinstance(step, Add | Times):
             continue
         a, b = operands(step)
-        parts = [network.steps[a], network.steps[b]]
+        parts = [graph.steps[a], graph.steps[b]]
         tables = [part.table for part in parts if isinstance(part, Lookup)]
-        alone = all(len(network.readers[k]) == 1 and k not in network.scores for k in (a, b))
+        alone = all(len(graph.readers[k]) == 1 and k not in graph.scores for k in (a, b))
         if len(tables) == 2 and alone and sum(_bin_bits(len(t)) for t in tables) <= COUNTED:
             pairs[i] = (a, b)
     return pairs

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations that targets are written from: the model's scores, within their bounds."""
+"""The graph of a network: the model's scores, within their bounds."""
 
 from dataclasses import replace
 
@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 from n3ic.families.spn.arithmetic import LinearArithmetic, LogArithmetic
+from n3ic.families.spn.graph import spn_graph
 from n3ic.families.spn.network import CONSTANT, SpnModel
 from n3ic.families.spn.nodes import Leaf, Product, Sum
-from n3ic.families.spn.operations import (
+from n3ic.families.spn.random_models import random_spn
+from n3ic.families.spn.vectors import bits_of_bins, spn_vectors
+from n3ic.model.bits import pack
+from n3ic.model.graph.builder import GraphBuilder
+from n3ic.model.graph.evaluate import scores as graph_scores
+from n3ic.model.graph.operations import (
     Add,
     Constant,
     LogAdd,
@@ -18,31 +24,18 @@ from n3ic.families.spn.operations import (
     Round,
     Scale,
     Times,
-    _apply,
-    _Builder,
     operands,
-    operations,
 )
-from n3ic.families.spn.random_models import random_spn
-from n3ic.families.spn.vectors import bits_of_bins, spn_vectors
-from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec
 
 ARITHMETICS = [LogArithmetic.of(6), LogArithmetic.of(0), LinearArithmetic(30), LinearArithmetic(9)]
+WIDE = InputSpec(tuple(Field.thermometer(f"x{i}", (5,)) for i in range(60)))
 SPEC = InputSpec((Field.thermometer("a", (5, 6)), Field.thermometer("b", (5,))))
 
 
 def evaluate(made, bins):
-    """The scores of bins, of shape ``(rows, classes)``, from one operation after another."""
-    values = []
-    for step in made.steps:
-        if isinstance(step, Lookup):
-            values.append(np.array(step.table, dtype=np.int64)[bins[:, step.field]])
-        elif isinstance(step, Constant):
-            values.append(np.full(len(bins), step.value, dtype=np.int64))
-        else:
-            values.append(_apply(made.model, step, [values[i] for i in operands(step)]))
-    return np.stack([values[i] for i in made.scores], axis=1)
+    """The scores of bins, of shape ``(rows, classes)``."""
+    return graph_scores(made, pack(bits_of_bins(made.input, bins)))
 
 
 @pytest.mark.first_case
@@ -52,7 +45,7 @@ def evaluate(made, bins):
 def test_they_give_the_scores_of_the_model_within_their_bounds(arithmetic, classes, seed):
     rng = np.random.default_rng(seed)
     model = random_spn(rng, features=5, classes=classes, arithmetic=arithmetic)
-    made = operations(model)
+    made = spn_graph(model)
     words = spn_vectors(model, 300, seed)
     scores = evaluate(made, model.bins(words))
     assert (scores == model.scores(words)).all()
@@ -60,12 +53,12 @@ def test_they_give_the_scores_of_the_model_within_their_bounds(arithmetic, class
         low, high = made.bounds[step]
         assert low <= scores[:, c].min()
         assert scores[:, c].max() <= high
-    assert operations(model).steps == made.steps
+    assert spn_graph(model).steps == made.steps
 
 
 def test_weights_and_biases_sink_into_the_tables():
     model = random_spn(np.random.default_rng(3), classes=3)
-    assert operations(replace(model, bias=[-5, -6, -7])).count(Offset) == 0
+    assert spn_graph(replace(model, bias=[-5, -6, -7])).count(Offset) == 0
 
 
 def test_constants_of_a_sum_sink_into_a_table():
@@ -75,7 +68,7 @@ def test_constants_of_a_sum_sink_into_a_table():
     pairs = ((0, 2), (0, 2), (1, 2), (0, 3))
     nodes = (*leaves, *(Product(pair) for pair in pairs), Sum((4, 5, 6, 7), [30, 40, 50, 8]))
     model = SpnModel(SPEC, nodes, LinearArithmetic(7), (8, -1), [0, 0], ("x", "y"))
-    made = operations(model)
+    made = spn_graph(model)
     assert (made.count(Add), made.count(Offset)) == (1, 0)
     bins = np.array([[i, j] for i in range(3) for j in range(2)])
     assert (evaluate(made, bins) == model.scores(pack(bits_of_bins(SPEC, bins)))).all()
@@ -89,7 +82,7 @@ def test_a_constant_sinks_into_the_factor_that_nothing_else_reads():
     model = SpnModel(
         spec, (*nodes, Sum((6,), [-7])), LogArithmetic.of(2), (7, 4), [-3, 0], ("x", "y")
     )
-    made = operations(model)
+    made = spn_graph(model)
     assert (made.count(Add), made.count(Offset)) == (3, 0)
     bins = np.array([[i >> j & 1 for j in range(4)] for i in range(16)])
     assert (evaluate(made, bins) == model.scores(pack(bits_of_bins(spec, bins)))).all()
@@ -109,7 +102,7 @@ def test_parts_that_several_read_are_made_once_and_stay_as_they_are():
         Sum((2, 5), [-8, -1]),
     )
     model = SpnModel(SPEC, nodes, log, (6, 7, 8), [0, -1, -1], ("x", "y", "z"))
-    made = operations(model)
+    made = spn_graph(model)
     assert made.count(Add) == 2
     assert made.count(LogAdd) == 2  # the last two sums are one
     bins = np.array([[i, j] for i in range(3) for j in range(2)])
@@ -126,7 +119,7 @@ def test_what_depends_on_one_feature_is_a_table():
         Leaf(1, [128, 128]),
         Product((2, 3)),
     )
-    made = operations(SpnModel(SPEC, nodes, linear, (4, CONSTANT), [0, 9], ("x", "y")))
+    made = spn_graph(SpnModel(SPEC, nodes, linear, (4, CONSTANT), [0, 9], ("x", "y")))
     assert made.count(Round) == made.count(Times) == 0
     assert made.count(Lookup) == 1
 
@@ -140,7 +133,7 @@ def test_a_term_that_is_always_too_small_is_dropped():
         model = SpnModel(
             SPEC, (*nodes, Sum((2, 5), [0, -gap])), log, (6, CONSTANT), [0, -9], ("x", "y")
         )
-        made = operations(model)
+        made = spn_graph(model)
         assert made.count(LogAdd) == kept
         bins = np.array([[i, j] for i in range(3) for j in range(2)])
         wanted = model.scores(pack(bits_of_bins(SPEC, bins)))
@@ -149,7 +142,7 @@ def test_a_term_that_is_always_too_small_is_dropped():
 
 def steps_of(nodes, arithmetic, roots, bias):
     classes = tuple(f"c{i}" for i in range(len(roots)))
-    made = operations(SpnModel(SPEC, nodes, arithmetic, roots, bias, classes))
+    made = spn_graph(SpnModel(SPEC, nodes, arithmetic, roots, bias, classes))
     return made.steps, made.bounds, made.scores, made.readers
 
 
@@ -194,7 +187,7 @@ def test_a_constant_goes_to_the_first_factor_where_each_has_other_readers():
     nodes = (*leaves, Product((0, 1)), Product((2, 3)), Product((4, 5)), Sum((6,), [-7]))
     roots, names = (7, 4, 5, 4, CONSTANT), ("v", "w", "x", "y", "z")
     model = SpnModel(spec, nodes, LogArithmetic.of(2), roots, [-3, -2, 0, 0, -1], names)
-    made = operations(model)
+    made = spn_graph(model)
     first = made.steps.index(Add(0, 1))
     assert [step for step in made.steps if isinstance(step, Offset)] == [
         Offset(first, -10), Offset(first, -2),
@@ -259,11 +252,11 @@ def test_a_product_of_two_features_with_nothing_is_nothing():
     spec = InputSpec((*SPEC.fields, Field.thermometer("c", (5,))))
     nodes = (Leaf(0, [1, 2, 3]), Leaf(1, [3, 5]), Leaf(2, [0, 0]), Product((0, 1, 2)))
     model = SpnModel(spec, nodes, LinearArithmetic(4), (3, CONSTANT), [0, 1], ("x", "y"))
-    assert operations(model).steps == (Constant(0), Constant(1))
+    assert spn_graph(model).steps == (Constant(0), Constant(1))
 
 
 def test_two_offsets_are_one():
-    builder = _Builder(random_spn(np.random.default_rng(0), features=3, cuts=4))
+    builder = GraphBuilder(WIDE)
     a = builder.add(builder.lookup(0, (1, 7)), builder.lookup(1, (2, 9)))
     twice = builder.offset(builder.offset(a, 2), 3)
     assert builder.steps[twice] == Offset(a, 5)
@@ -282,10 +275,9 @@ def chain(builder, first, adds):
 def test_shallow_values_are_added_first_and_a_table_or_a_product_counts_four(kind):
     """Of three values, those of the least depth; of equal depth, those that come first."""
     arithmetic = LogArithmetic.of(6) if kind is LogAdd else LinearArithmetic(9)
-    of = random_spn(np.random.default_rng(0), features=3, cuts=4, arithmetic=arithmetic)
 
     def added(adds, last):
-        builder = _Builder(of)
+        builder = GraphBuilder(WIDE, arithmetic.integers)
         deep = builder._make(kind(builder.lookup(40, (1, 2)), builder.lookup(41, (3, 4))))
         chains = [chain(builder, 0, adds), chain(builder, 20, adds)]
         total = builder.steps[builder.total([*chains, deep] if last else [deep, *chains])]
@@ -300,7 +292,7 @@ def test_shallow_values_are_added_first_and_a_table_or_a_product_counts_four(kin
 
 
 def test_what_was_just_added_comes_after_what_is_as_deep():
-    builder = _Builder(random_spn(np.random.default_rng(0), features=3, cuts=4))
+    builder = GraphBuilder(WIDE)
     a, b = (builder.lookup(field, (1, field)) for field in (30, 31))
     deep = [chain(builder, field, 1) for field in (0, 10)]
     total = builder.total([a, b, *deep])
@@ -315,7 +307,7 @@ def test_what_was_just_added_comes_after_what_is_as_deep():
 
 
 def test_constants_are_added_before_what_depends_on_a_feature():
-    builder = _Builder(random_spn(np.random.default_rng(0), features=3, cuts=4))
+    builder = GraphBuilder(WIDE)
     a, b = builder.lookup(30, (1, 7)), builder.lookup(31, (2, 9))
     made = builder.total([a, b, builder.constant(5)])
     assert [step for step in builder.steps if isinstance(step, Offset)] == []
