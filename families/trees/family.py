@@ -11,6 +11,7 @@ from n3ic.families.trees.network import TreesModel
 from n3ic.model.bits import Words, pack, unpack
 from n3ic.model.classifier import Inference
 from n3ic.model.family import Decided, Family
+from n3ic.model.graph.operations import Graph
 from n3ic.model.passes import Simplified
 from n3ic.util.display import TextTable
 
@@ -31,6 +32,12 @@ class TreesFamily(Family):
         from n3ic.families.trees.simplify import simplified
 
         return simplified(model)
+
+    def graph(self, model: TreesModel) -> Graph:
+        """Write trees as choices between constants, whose values are added."""
+        from n3ic.families.trees.graph import trees_graph
+
+        return trees_graph(model)
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
         """Make inputs that pass both edges of every node, extremes, then random ones."""

@@ -208,7 +208,7 @@ def _explain(
             "units are given by inputs={name: units in one of the rows'}"
         )
     warnings.warn(
-        f"{len(wrong):,} of {len(tested.integers):,} rows, {given:,} of the {tested.given:,} given, "
+        f"{len(wrong):,} of {len(tested.integers):,} rows ({given:,} of {tested.given:,} given) "
         f"have another class than {source.library} gives them: {'; '.join(reasons)}",
         N3icWarning,
         stacklevel=4,
