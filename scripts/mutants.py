@@ -74,7 +74,7 @@ MUTATED = (
     "families/spn/fold.py",
     "families/spn/network.py",
     "families/spn/nodes.py",
-    "families/spn/operations.py",
+    "families/spn/graph.py",
     "families/spn/vectors.py",
     "n3ic/evaluation/*.py",
     "n3ic/meter/*.py",

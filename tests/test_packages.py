@@ -22,7 +22,7 @@ BETWEEN_TARGETS = {
 }
 ORDINARY = {
     *("binary", "binary-network", "card", "cluster", "flows", "host", "label", "meter", "metered"),
-    *("file", "shunt", "stream", "tables"),
+    *("file", "shunt", "stream", "tables", "trees"),
 }
 """Names of plug-ins that are words of the field, too, and those of the core's own family."""
 NAMED = {
@@ -397,7 +397,7 @@ def test_the_guard_sees_a_planted_arrow(what, repository, tmp_path):
         ("n3ic/model/a.py", "from n3ic import __version__\nfrom n3ic.util.files import free_path"),
         ("n3ic/cli/a.py", "import n3ic\nfrom n3ic import plugins, train"),
         ("n3ic/data/a.py", "from n3ic.kernel.prediction import csv_lines\nfrom . import split"),
-        ("exporters/qonnx/a.py", "from n3ic.exporters.onnx import graph"),
+        ("exporters/qonnx/a.py", "from n3ic.exporters.onnx import model_proto"),
         ("systems/card/a.py", "from n3ic.exporters.p4 import entries\nimport n3ic.cli.outputs"),
         ("systems/stream/a.py", "from n3ic.systems.xdp.status import read_status"),
     ],

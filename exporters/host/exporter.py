@@ -49,9 +49,9 @@ class HostExporter(Exporter):
     shunts: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (STYLE,)
     other_families: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "n3ic.exporters.host.spn:EXPORTER",
         "look-up-tables": "n3ic.exporters.host.tables:EXPORTER",
     }
+    graph_exporter: ClassVar[str] = "n3ic.exporters.host.graph:EXPORTER"
     # All files that the Makefile builds: they may appear in an export without counting as damage.
     products: ClassVar[tuple[str, ...]] = (
         *("bnn-exec", "flow-exec", "libbnn.a"),

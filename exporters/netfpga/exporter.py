@@ -139,9 +139,9 @@ class NetfpgaExporter(Exporter):
     )
     shunts: ClassVar[bool] = True
     other_families: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "n3ic.exporters.netfpga.spn.exporter:EXPORTER",
         "look-up-tables": "n3ic.exporters.netfpga.tables.exporter:EXPORTER",
     }
+    graph_exporter: ClassVar[str] = "n3ic.exporters.netfpga.graph.exporter:EXPORTER"
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
         """Check that memories and logic fit the device; see the base class."""

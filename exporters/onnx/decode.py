@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx import model_proto
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import InputSpec
 from n3ic.targets.decoding import Decoded, DecodedLayer
@@ -51,8 +51,8 @@ def decode(path: Path, spec: InputSpec) -> Decoded:
     Raises:
         VerifyError: the file is not such a graph; the error names the node or constant.
     """
-    model = graph.read(path)
-    to_array = graph.require("onnx").numpy_helper.to_array
+    model = model_proto.read(path)
+    to_array = model_proto.require("onnx").numpy_helper.to_array
     constants = {t.name: to_array(t) for t in model.graph.initializer}
     source = model.graph.input[0].name if model.graph.input else ""
     reader = _Reader(constants, source)
@@ -63,7 +63,7 @@ def decode(path: Path, spec: InputSpec) -> Decoded:
         except (KeyError, IndexError, ValueError, TypeError) as error:
             raise VerifyError(
                 f"{path.name}: node {node.name!r} ({node.op_type}) cannot be read back: "
-                f"{graph.short(error)}"
+                f"{model_proto.short(error)}"
             ) from error
     scores = reader.lines.get("scores")
     if scores is None or scores.weights is None or scores.slope != 1:

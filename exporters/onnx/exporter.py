@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.onnx import decode, graph
+from n3ic.exporters.onnx import decode, model_proto
 from n3ic.model.bits import Bits, Words, pack, unpack
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
@@ -42,9 +42,9 @@ class OnnxExporter(Exporter):
     summary: ClassVar[str] = "ONNX graph of standard operators, for onnxruntime and others"
     shunts: ClassVar[bool] = True
     other_families: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "n3ic.exporters.onnx.spn.exporter:EXPORTER",
         "look-up-tables": "n3ic.exporters.onnx.tables.exporter:EXPORTER",
     }
+    graph_exporter: ClassVar[str] = "n3ic.exporters.onnx.graph.exporter:EXPORTER"
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "input",
@@ -56,12 +56,12 @@ class OnnxExporter(Exporter):
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
         """Check that the weights fit one file."""
-        return graph.size_check(model, int(self.device.limits["file_bytes"]))
+        return model_proto.size_check(model, int(self.device.limits["file_bytes"]))
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write the graph and its README."""
         built = build(model, features=options["input"] == "features")
-        (out / FILE).write_bytes(graph.to_bytes(built))
+        (out / FILE).write_bytes(model_proto.to_bytes(built))
         write_readme(
             self.folder,
             out,
@@ -74,13 +74,13 @@ class OnnxExporter(Exporter):
         """Run the graph in onnxruntime, with the hidden layers as further outputs."""
         hidden = [f"signs_{i + 1}" for i in range(len(model.hidden))]
         names = [*outputs_of(model), *hidden]
-        whole = graph.read(directory / FILE)
-        part = graph.cut(whole, ["bits"], names)
+        whole = model_proto.read(directory / FILE)
+        part = model_proto.cut(whole, ["bits"], names)
         bits = unpack(words, model.input.n_bits).astype(np.float32)
         outputs = dict(zip(names, session_run(part, "bits", bits, names), strict=True))
         signs = [outputs.pop(name) for name in hidden]
         scores = outputs.pop("scores")
-        graph.expect_shapes(model, len(bits), scores, signs)
+        model_proto.expect_shapes(model, len(bits), scores, signs)
         for name, values in outputs.items():
             if values.shape != (len(bits),):
                 raise VerifyError(
@@ -97,7 +97,7 @@ class OnnxExporter(Exporter):
                 tuple(sign > 0 for sign in signs),
                 outputs.get("verdict"),
             ),
-            f"onnxruntime {graph.require('onnxruntime').__version__}",
+            f"onnxruntime {model_proto.require('onnxruntime').__version__}",
         )
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
@@ -139,7 +139,7 @@ def read_graph(path: Path) -> BinaryModel:
 def run_graph(directory: Path, model: Classifier, words: Words) -> Execution:
     """Run a graph without hidden layers in onnxruntime; see :meth:`Exporter.run`."""
     names = outputs_of(model)
-    part = graph.cut(graph.read(directory / FILE), ["bits"], names)
+    part = model_proto.cut(model_proto.read(directory / FILE), ["bits"], names)
     bits = unpack(words, model.input.n_bits).astype(np.float32)
     outputs = dict(zip(names, session_run(part, "bits", bits, names), strict=True))
     shapes = {name: (len(bits),) for name in names} | {"scores": (len(bits), len(model.classes))}
@@ -152,7 +152,7 @@ def run_graph(directory: Path, model: Classifier, words: Words) -> Execution:
         Inference(
             outputs["scores"], outputs["class"], outputs["margin"], verdicts=outputs.get("verdict")
         ),
-        f"onnxruntime {graph.require('onnxruntime').__version__}",
+        f"onnxruntime {model_proto.require('onnxruntime').__version__}",
     )
 
 
@@ -166,7 +166,7 @@ def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> W
     rows = np.stack(
         [np.asarray(features[name], dtype=np.int64) for name in model.input.features], axis=1
     )
-    part = graph.cut(graph.read(directory / FILE), ["features"], ["bits"])
+    part = model_proto.cut(model_proto.read(directory / FILE), ["features"], ["bits"])
     (bits,) = session_run(part, "features", rows, ["bits"])
     if bits.shape != (len(rows), model.input.n_bits):
         raise VerifyError(f"the input stage gives bits of shape {bits.shape}")
@@ -181,7 +181,7 @@ def build(model: BinaryModel, *, features: bool) -> Any:
         features: whether the graph takes integer features and encodes them itself; otherwise it
             takes input bits as float32.
     """
-    b = graph.GraphBuilder("batch")
+    b = model_proto.GraphBuilder("batch")
     b.tensor("bits", model.input.n_bits, np.float32)
     if features:
         input_stage(b, model.input)
@@ -218,7 +218,7 @@ def ternary(layer: Connections) -> NDArray[np.float32]:
     return signs if layer.mask is None else signs * layer.mask.astype(np.float32)
 
 
-def _output_stage(b: graph.GraphBuilder, model: BinaryModel) -> None:
+def _output_stage(b: model_proto.GraphBuilder, model: BinaryModel) -> None:
     output, last = model.output, len(model.layers) - 1
     # Integers from here on, because float32 is exact only to 2**24 and biases may be larger.
     b.constant("fan_in", output.fan_in.astype(np.int32))
@@ -233,7 +233,7 @@ def _output_stage(b: graph.GraphBuilder, model: BinaryModel) -> None:
     decision(b, model.shunt)
 
 
-def decision(b: graph.GraphBuilder, shunt: int) -> None:
+def decision(b: model_proto.GraphBuilder, shunt: int) -> None:
     """Add class, margin and, with a threshold, the verdict for the tensor ``scores``."""
     b.constant("k", np.array([2], np.int64))
     b.constant("first", np.array(0, np.int64))
@@ -249,10 +249,10 @@ def decision(b: graph.GraphBuilder, shunt: int) -> None:
     b.node("Gather", ["top", "second"], ["next"], axis=1)
     b.node("Sub", ["best", "next"], ["margin"])
     if shunt:
-        graph.add_verdict(b, shunt, None, np.int32)
+        model_proto.add_verdict(b, shunt, None, np.int32)
 
 
-def input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
+def input_stage(b: model_proto.GraphBuilder, spec: InputSpec) -> None:
     """Add the nodes that compute the tensor ``bits`` from integer ``features``."""
     n = spec.n_bits
     index: list[int] = []
@@ -318,17 +318,19 @@ def session_run(
         MissingDependencyError: onnxruntime is not installed.
         VerifyError: onnxruntime refuses the graph.
     """
-    runtime = graph.require("onnxruntime")
+    runtime = model_proto.require("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3
     try:
         session = runtime.InferenceSession(
-            graph.to_bytes(model), options, providers=["CPUExecutionProvider"]
+            model_proto.to_bytes(model), options, providers=["CPUExecutionProvider"]
         )
         parts = []
         for start in range(0, max(1, len(rows)), _ROWS):
             part = rows[start : start + _ROWS]
-            parts.append(graph.rows_of(outputs, session.run(outputs, {name: part}), len(part)))
+            parts.append(
+                model_proto.rows_of(outputs, session.run(outputs, {name: part}), len(part))
+            )
     except Exception as error:  # onnxruntime's errors share no other base class
         if not type(error).__module__.startswith("onnxruntime"):
             raise

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from n3ic.errors import ModelError, VerifyError
-from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx import model_proto
 from n3ic.exporters.onnx.decode import shunt_of
 from n3ic.exporters.onnx.operators import (
     ELEMENTWISE,
@@ -53,7 +53,7 @@ from n3ic.model.network import BinaryModel
 MAX_FILE_BYTES = 256 << 20
 MAX_NODES = 10_000
 MAX_HELD = 1 << 28  # maximum number of cells of the tensors that later nodes still read
-_CUSTOM = (graph.QONNX_DOMAIN, "finn.custom_op.general", "onnx.brevitas")
+_CUSTOM = (model_proto.QONNX_DOMAIN, "finn.custom_op.general", "onnx.brevitas")
 _SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 _INPUT_STAGE = {"Gather", "Less", "Greater", "GreaterOrEqual", "Cast", "Div", "Mod", "Where"}
 
@@ -94,11 +94,11 @@ def parse(data: bytes) -> BinaryModel:
         except ConstantInputError:  # such as x >= 0, which separates -1 from 1 but not 0 from 1
             return _Walk(model, zero_one=False).result(digest)
     except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError) as error:
-        raise ModelError(f"not a graph that can be read: {graph.short(error)}") from error
+        raise ModelError(f"not a graph that can be read: {model_proto.short(error)}") from error
 
 
 def _load(data: bytes) -> Any:
-    onnx = graph.require("onnx")
+    onnx = model_proto.require("onnx")
     try:
         model = onnx.load_model_from_string(data)
     except Exception as error:
@@ -135,7 +135,7 @@ def _load(data: bytes) -> Any:
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
-        raise ModelError(f"not a valid graph: {graph.short(error)}") from error
+        raise ModelError(f"not a valid graph: {model_proto.short(error)}") from error
     return model
 
 
@@ -144,7 +144,7 @@ class _Walk:
 
     def __init__(self, model: Any, *, zero_one: bool = True) -> None:
         self._zero_one = zero_one
-        self._onnx = graph.require("onnx")
+        self._onnx = model_proto.require("onnx")
         self._model = model
         self._props = {p.key: p.value for p in model.metadata_props}
         self._values: dict[str, Value] = {}
@@ -268,12 +268,12 @@ class _Walk:
 
     def _check_input_stage(self, spec: InputSpec) -> None:
         """Compare the graph's input stage with the spec at the edges of every field."""
-        part = graph.cut(self._model, ["features"], ["bits"])
+        part = model_proto.cut(self._model, ["features"], ["bits"])
         strange = {node.op_type for node in part.graph.node} - _INPUT_STAGE
         if strange:
             raise ModelError(f"the input stage uses {sorted(strange)[0]}")
         rows = _edges(spec)
-        reference = graph.require("onnx.reference").ReferenceEvaluator(part)
+        reference = model_proto.require("onnx.reference").ReferenceEvaluator(part)
         matrix = np.stack([rows[f] for f in spec.features], axis=1)
         (bits,) = reference.run(["bits"], {"features": matrix})
         if not np.array_equal(np.asarray(bits) != 0, spec.encode(rows)):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic.exporters.onnx import exporter as binary
-from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx import model_proto
 from n3ic.exporters.onnx.exporter import FILE, OnnxExporter
 from n3ic.model.bits import Words
 from n3ic.options import Option, Options
@@ -39,7 +39,7 @@ class IntegerOnnxExporter(Exporter[ModelT]):
     def figures(self, model: ModelT) -> tuple[Figure, ...]:
         """Return the figures of a model, except the size of its file."""
 
-    def readme(self, model: ModelT) -> dict[str, bool]:
+    def readme(self, model: ModelT) -> dict[str, Any]:
         """Return the template values of the README that only this family has."""
         return {}
 
@@ -59,7 +59,7 @@ class IntegerOnnxExporter(Exporter[ModelT]):
     def write(self, model: ModelT, options: Options, out: Path) -> None:
         """Write the graph and its README."""
         features = options["input"] == "features"
-        (out / FILE).write_bytes(graph.to_bytes(self.build(model, features=features)))
+        (out / FILE).write_bytes(model_proto.to_bytes(self.build(model, features=features)))
         binary.write_readme(self.folder, out, model, **self.readme(model), option_features=features)
 
     def run(self, directory: Path, model: ModelT, options: Options, words: Words) -> Execution:

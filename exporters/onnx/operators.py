@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from n3ic.errors import ModelError
-from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx import model_proto
 from n3ic.families.binary.popcount_table import Array, PopcountTable, channel_row, lowest_bits
 
 Value = PopcountTable | Array
@@ -35,8 +35,8 @@ def reference(node: Any, arrays: Sequence[Array], opsets: Mapping[str, int], by:
     Raises:
         ModelError: the node cannot be evaluated, or its result is not numeric.
     """
-    onnx = graph.require("onnx")
-    evaluator = graph.require("onnx.reference").ReferenceEvaluator
+    onnx = model_proto.require("onnx")
+    evaluator = model_proto.require("onnx.reference").ReferenceEvaluator
     if node.op_type == "Div" and not arrays[-1].all():
         raise ModelError(f"{by}: a division by 0")
     names = [name for name in node.input if name]
@@ -50,7 +50,7 @@ def reference(node: Any, arrays: Sequence[Array], opsets: Mapping[str, int], by:
         with np.errstate(all="ignore"):
             (result,) = evaluator(part, versions).run(None, dict(zip(names, arrays, strict=True)))
     except Exception as error:  # strange attributes and shapes raise errors of any type
-        raise ModelError(f"{by}: cannot be evaluated: {graph.short(error)}") from error
+        raise ModelError(f"{by}: cannot be evaluated: {model_proto.short(error)}") from error
     if not isinstance(result, np.ndarray | np.generic) or result.dtype.kind not in "fiub":
         raise ModelError(f"{by}: gives no numbers")
     return np.asarray(result)

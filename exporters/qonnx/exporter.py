@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ExportError, VerifyError
-from n3ic.exporters.onnx import decode, graph
+from n3ic.exporters.onnx import decode, model_proto
 from n3ic.exporters.onnx.exporter import (
     FILE,
     bits_of,
@@ -36,7 +36,7 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.figures import Report
 
-OPSETS = {"": 11, graph.QONNX_DOMAIN: 1}
+OPSETS = {"": 11, model_proto.QONNX_DOMAIN: 1}
 _ROWS = 4096  # rows per call of the executor
 
 
@@ -63,7 +63,7 @@ class QonnxExporter(Exporter):
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
         """Check that the weights fit one file and the scores fit float32."""
-        fit = graph.size_check(model, int(self.device.limits["file_bytes"]))
+        fit = model_proto.size_check(model, int(self.device.limits["file_bytes"]))
         if model.shunt and options["form"] == "bipolar":
             reason = (
                 "the bipolar form has no margin output, and the model shunts flows by margin: "
@@ -88,7 +88,7 @@ class QonnxExporter(Exporter):
             raise ExportError(str(problems[-1]))
         bipolar = options["form"] == "bipolar"
         built = build_bipolar(model) if bipolar else build(model)
-        (out / FILE).write_bytes(graph.to_bytes(built))
+        (out / FILE).write_bytes(model_proto.to_bytes(built))
         write_readme(self.folder, out, model, masked=model.has_masks, option_bipolar=bipolar)
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
@@ -99,7 +99,7 @@ class QonnxExporter(Exporter):
         layers = [f"{'signs' if bipolar else 'bits'}_{i + 1}" for i in range(len(model.hidden))]
         decided = [] if bipolar else outputs_of(model)[1:]
         names = ["scores", *decided, *layers]
-        whole = graph.read(directory / FILE)
+        whole = model_proto.read(directory / FILE)
         parts = [
             _execute(whole, {name: inputs[start : start + _ROWS]}, names)
             for start in range(0, max(1, len(inputs)), _ROWS)
@@ -107,7 +107,7 @@ class QonnxExporter(Exporter):
         scores, *others = (np.concatenate(c) for c in zip(*parts, strict=True))
         choices = [values.reshape(-1).astype(np.int64) for values in others[: len(decided)]]
         hidden = others[len(decided) :]
-        graph.expect_shapes(model, len(bits), scores, hidden)
+        model_proto.expect_shapes(model, len(bits), scores, hidden)
         if not (np.abs(scores) < 1 << 31).all() or (scores != np.rint(scores)).any():
             raise VerifyError("a score is not an integer")
         integers = scores.astype(np.int32)
@@ -116,7 +116,7 @@ class QonnxExporter(Exporter):
         for name, values in zip(decided, choices, strict=False):
             if len(values) != len(bits):
                 raise VerifyError(f"the graph gives {len(values)} of {name}, expected one per row")
-        version = graph.require("importlib.metadata").version("qonnx")
+        version = model_proto.require("importlib.metadata").version("qonnx")
         return Execution(
             Inference(
                 integers,
@@ -148,21 +148,21 @@ class QonnxExporter(Exporter):
 
 def _execute(whole: Any, feed: dict[str, Any], names: list[str]) -> list[NDArray[Any]]:
     """Run a graph in qonnx's executor, row by row, and return the named tensors."""
-    execute = graph.require("qonnx.core.onnx_exec").execute_onnx
-    wrapper = graph.require("qonnx.core.modelwrapper").ModelWrapper
+    execute = model_proto.require("qonnx.core.onnx_exec").execute_onnx
+    wrapper = model_proto.require("qonnx.core.modelwrapper").ModelWrapper
     (rows,) = (len(values) for values in feed.values())
     try:
         with warnings.catch_warnings(action="ignore"):  # wrong values would show in the scores
-            batched = wrapper(graph.with_batch(whole, rows))
+            batched = wrapper(model_proto.with_batch(whole, rows))
             context = execute(batched, feed, return_full_exec_context=True)
     except Exception as error:  # operators of a damaged graph raise errors of any type
-        raise VerifyError(f"qonnx cannot execute the graph: {graph.short(error)}") from error
-    return graph.rows_of(names, [context.get(name) for name in names], rows)
+        raise VerifyError(f"qonnx cannot execute the graph: {model_proto.short(error)}") from error
+    return model_proto.rows_of(names, [context.get(name) for name in names], rows)
 
 
 def build(model: BinaryModel) -> Any:
     """Build the graph of a model, as a ModelProto with a batch of one row."""
-    b = graph.GraphBuilder(1)
+    b = model_proto.GraphBuilder(1)
     b.tensor("bits", model.input.n_bits, np.float32, "BINARY")
     source = "bits"
     for i, layer in enumerate(model.layers):
@@ -176,7 +176,7 @@ def build(model: BinaryModel) -> Any:
                 "MultiThreshold",
                 [counted, f"thresholds_{i}"],
                 [source],
-                graph.QONNX_DOMAIN,
+                model_proto.QONNX_DOMAIN,
                 out_dtype="BINARY",
             )
         else:
@@ -191,7 +191,7 @@ def outputs_of(model: BinaryModel) -> list[str]:
 
 def build_bipolar(model: BinaryModel) -> Any:
     """Build the graph of a model in +-1 values, as a ModelProto with a batch of one row."""
-    b = graph.GraphBuilder(1)
+    b = model_proto.GraphBuilder(1)
     b.constant("scale", np.float32(1).reshape(1))
     source = b.tensor("signs", model.input.n_bits, np.float32, "BIPOLAR")
     for i, layer in enumerate(model.layers):
@@ -199,7 +199,7 @@ def build_bipolar(model: BinaryModel) -> Any:
         weights = f"weights_{i}"
         if layer.mask is None:
             weights = b.matrix(f"quantized_{i}", (layer.n_inputs, layer.n_outputs), "BIPOLAR")
-            b.node("BipolarQuant", [f"weights_{i}", "scale"], [weights], graph.QONNX_DOMAIN)
+            b.node("BipolarQuant", [f"weights_{i}", "scale"], [weights], model_proto.QONNX_DOMAIN)
         b.tensor(f"dot_{i}", layer.n_outputs, np.float32, "INT32")
         b.node("MatMul", [source, weights], [f"dot_{i}"])
         if isinstance(layer, HiddenLayer):
@@ -210,7 +210,7 @@ def build_bipolar(model: BinaryModel) -> Any:
             b.tensor(f"above_{i}", layer.n_outputs, np.float32, "INT32")
             b.node("Add", [f"dot_{i}", f"levels_{i}"], [f"above_{i}"])
             source = b.tensor(f"signs_{i + 1}", layer.n_outputs, np.float32, "BIPOLAR")
-            b.node("BipolarQuant", [f"above_{i}", "scale"], [source], graph.QONNX_DOMAIN)
+            b.node("BipolarQuant", [f"above_{i}", "scale"], [source], model_proto.QONNX_DOMAIN)
     _agreements(b, model, f"dot_{len(model.layers) - 1}", "agreements")
     b.constant("bias", model.output.bias.astype(np.float32), "INT32")
     b.tensor("scores", model.output.n_outputs, np.float32, "INT32")
@@ -218,11 +218,11 @@ def build_bipolar(model: BinaryModel) -> Any:
     return b.model(model, ["signs"], ["scores"], OPSETS)
 
 
-def _product(b: graph.GraphBuilder, i: int, layer: Connections, source: str) -> str:
+def _product(b: model_proto.GraphBuilder, i: int, layer: Connections, source: str) -> str:
     if layer.mask is None:
         b.constant(f"weights_{i}", layer.weights.T.astype(np.float32), "BINARY")
         counted = b.tensor(f"agreements_{i}", layer.n_outputs, np.float32, "UINT32")
-        b.node("XnorPopcountMatMul", [source, f"weights_{i}"], [counted], graph.QONNX_DOMAIN)
+        b.node("XnorPopcountMatMul", [source, f"weights_{i}"], [counted], model_proto.QONNX_DOMAIN)
         return counted
     b.constant(f"weights_{i}", ternary(layer).T.copy(), "TERNARY")
     signs = _signs(b, i, source, layer.n_inputs, f"signs_{i}")
@@ -231,7 +231,7 @@ def _product(b: graph.GraphBuilder, i: int, layer: Connections, source: str) -> 
     return counted
 
 
-def _signs(b: graph.GraphBuilder, i: int, source: str, width: int, name: str) -> str:
+def _signs(b: model_proto.GraphBuilder, i: int, source: str, width: int, name: str) -> str:
     """Add the nodes that convert bits to +-1: 2 x - 1."""
     b.constant(f"two_{i}", np.float32(2).reshape(1))
     b.constant(f"minus_one_{i}", np.float32(-1).reshape(1))
@@ -242,7 +242,7 @@ def _signs(b: graph.GraphBuilder, i: int, source: str, width: int, name: str) ->
     return name
 
 
-def _agreements(b: graph.GraphBuilder, model: BinaryModel, counted: str, name: str) -> None:
+def _agreements(b: model_proto.GraphBuilder, model: BinaryModel, counted: str, name: str) -> None:
     """Add the agreements ``(dot + connections) / 2``, an integer; float32 holds both exactly."""
     output = model.output
     b.constant("fan_in", output.fan_in.astype(np.float32))
@@ -253,7 +253,7 @@ def _agreements(b: graph.GraphBuilder, model: BinaryModel, counted: str, name: s
     b.node("Mul", ["agreements_twice", "half"], [name])
 
 
-def _output_stage(b: graph.GraphBuilder, model: BinaryModel, counted: str) -> None:
+def _output_stage(b: model_proto.GraphBuilder, model: BinaryModel, counted: str) -> None:
     output = model.output
     if output.mask is not None:
         _agreements(b, model, counted, "agreements")
@@ -269,7 +269,7 @@ def _output_stage(b: graph.GraphBuilder, model: BinaryModel, counted: str) -> No
         _verdict(b, model)
 
 
-def _verdict(b: graph.GraphBuilder, model: BinaryModel) -> None:
+def _verdict(b: model_proto.GraphBuilder, model: BinaryModel) -> None:
     b.constant("two_best", np.array([2], np.int64))
     b.constant("first", np.array([0], np.int64))
     b.constant("second", np.array([1], np.int64))
@@ -281,7 +281,7 @@ def _verdict(b: graph.GraphBuilder, model: BinaryModel) -> None:
     b.node("Gather", ["top", "first"], ["highest"], axis=1)
     b.node("Gather", ["top", "second"], ["next"], axis=1)
     b.node("Sub", ["highest", "next"], ["margin"])
-    graph.add_verdict(b, model.shunt, 1, np.float32)
+    model_proto.add_verdict(b, model.shunt, 1, np.float32)
 
 
 EXPORTER = QonnxExporter()

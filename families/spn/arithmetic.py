@@ -7,28 +7,16 @@ next round. Every target combines in this order, so it gives the same integers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ModelError
-
-Integers = NDArray[np.int64]
-MAX_FRACTION = 30
-MAX_LOG_FRACTION = 12
-_T = TypeVar("_T")
-
-
-def pairwise_reduce(values: Sequence[_T], combine: Callable[[_T, _T], _T]) -> _T:
-    """Combine neighbours until one is left: ``((a b) (c d)) e`` for five values."""
-    left = list(values)
-    while len(left) > 1:
-        pairs = [combine(a, b) for a, b in zip(left[::2], left[1::2], strict=False)]
-        left = pairs + left[2 * len(pairs) :]
-    return left[0]
+from n3ic.model.graph.arithmetic import FixedPoint, Integers, Logarithms, pairwise_reduce
 
 
 def levels(count: int) -> int:
@@ -53,15 +41,12 @@ class LogArithmetic:
     table: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        if not 0 <= self.fraction <= MAX_LOG_FRACTION:
-            raise ModelError(f"{self.fraction} fraction bits, 0 to {MAX_LOG_FRACTION} expected")
         table = np.array(self.table, dtype=np.int32)
-        if table.ndim != 1 or not 1 <= len(table) <= 1 << 20:
+        if table.ndim != 1:
             raise ModelError(
                 f"the log-add table has the shape {table.shape}, not 1 to 2^20 entries"
             )
-        if table[0] > 1 << self.fraction or table[-1] < 0 or (np.diff(table) > 0).any():
-            raise ModelError("the log-add table must fall from at most 1 to at least 0")
+        Logarithms(self.fraction, tuple(table.tolist()))  # checks them
         table.setflags(write=False)
         object.__setattr__(self, "table", table)
 
@@ -73,6 +58,11 @@ class LogArithmetic:
         entries = (fraction + 3) << fraction
         table = np.rint(np.log2(1 + np.exp2(-np.arange(entries) * step)) / step).astype(np.int32)
         return cls(fraction, table[: int((table > 0).sum())])
+
+    @cached_property
+    def integers(self) -> Logarithms:
+        """What the operations of a graph depend on."""
+        return Logarithms(self.fraction, tuple(self.table.tolist()))
 
     @property
     def one(self) -> int:
@@ -97,9 +87,7 @@ class LogArithmetic:
 
     def add(self, a: Integers, b: Integers) -> Integers:
         """Compute ``log2(2^a + 2^b)``."""
-        distance = np.abs(a - b)
-        more = self.table[np.minimum(distance, len(self.table) - 1)]
-        return np.asarray(np.maximum(a, b) + np.where(distance < len(self.table), more, 0))
+        return self.integers.add(a, b)
 
     def product_bounds(self, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Bound the product of operands between bounds."""
@@ -143,8 +131,12 @@ class LinearArithmetic:
     fraction: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.fraction <= MAX_FRACTION:
-            raise ModelError(f"{self.fraction} fraction bits, 1 to {MAX_FRACTION} expected")
+        FixedPoint(self.fraction)  # checks it
+
+    @cached_property
+    def integers(self) -> FixedPoint:
+        """What the operations of a graph depend on."""
+        return FixedPoint(self.fraction)
 
     @property
     def one(self) -> int:
@@ -168,21 +160,18 @@ class LinearArithmetic:
 
     def product(self, values: Sequence[Integers]) -> Integers:
         """Compute the product of operands."""
-        return pairwise_reduce(values, self._times)
-
-    def _times(self, a: Integers, b: Integers) -> Integers:
-        return np.asarray((a * b + (1 << (self.fraction - 1))) >> self.fraction)
+        return pairwise_reduce(values, self.integers.times)
 
     def sum(self, values: Sequence[Integers], weights: NDArray[np.int32]) -> Integers:
         """Compute the weighted sum of operands."""
         total = pairwise_reduce([v * int(w) for v, w in zip(values, weights, strict=True)], np.add)
-        return np.asarray((total + (1 << (self.fraction - 1))) >> self.fraction)
+        return self.integers.rounded(total)
 
     def product_bounds(self, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Bound the product of operands between bounds."""
         product = pairwise_reduce(
             [np.array(b, dtype=np.int64) for b in bounds],
-            self._times,
+            self.integers.times,
         )
         return int(product[0]), int(product[1])
 

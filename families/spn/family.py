@@ -11,6 +11,7 @@ from n3ic.families.spn.network import SpnModel
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Inference
 from n3ic.model.family import Decided, Family
+from n3ic.model.graph.operations import Graph
 from n3ic.model.passes import Simplified
 from n3ic.util.display import TextTable
 
@@ -25,6 +26,12 @@ class SpnFamily(Family):
     def model(self) -> type[SpnModel]:
         """The class of the family's models."""
         return SpnModel
+
+    def graph(self, model: SpnModel) -> Graph:
+        """Compile a network to integer operations."""
+        from n3ic.families.spn.graph import spn_graph
+
+        return spn_graph(model)
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
         """Make inputs that decide entries and weights, boundary inputs, then random ones."""

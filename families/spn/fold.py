@@ -9,8 +9,6 @@ import numpy as np
 
 from n3ic.errors import UsageError
 from n3ic.families.spn.arithmetic import (
-    MAX_FRACTION,
-    MAX_LOG_FRACTION,
     Arithmetic,
     LinearArithmetic,
     LogArithmetic,
@@ -20,6 +18,7 @@ from n3ic.families.spn.network import CONSTANT, SpnModel
 from n3ic.families.spn.nodes import Leaf, Node, Product, Sum, error_bounds
 from n3ic.families.spn.settings import SpnTraining
 from n3ic.model.columns import TableRules
+from n3ic.model.graph.arithmetic import MAX_FRACTION, MAX_LOG_FRACTION
 from n3ic.model.inputs import InputSpec
 from n3ic.model.meter_spec import MeterSpec
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from n3ic import plugins
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from n3ic.model.bits import Bits, Words
     from n3ic.model.classifier import Classifier, Inference
+    from n3ic.model.graph.operations import Graph
     from n3ic.model.simplified import Simplified
     from n3ic.util.display import TextTable
 
@@ -71,6 +73,25 @@ class Family(Plugin):
             model: a model of the family.
         """
         return None
+
+    def graph(self, model: Any) -> Graph | None:
+        """The operations that compute a model's scores, from which targets are written.
+
+        A family that overrides this reaches every target that writes graphs; by default None, and
+        targets take the family only by exporters of its own.
+
+        Args:
+            model: a model of the family.
+
+        Raises:
+            ModelError: a value may exceed 64 bits, or a score 32 bits.
+        """
+        return None
+
+    @property
+    def gives_graphs(self) -> bool:
+        """Whether its models have a graph."""
+        return type(self).graph is not Family.graph
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
         """Packed inputs of the trained model for verification: deciding ones, then others.
@@ -163,3 +184,20 @@ def family(name: str) -> Family:
     """
     plug_in: Family = plugins.find(plugins.FAMILIES, name, Family)
     return plug_in
+
+
+@lru_cache(maxsize=4)  # an export asks for the same graph several times
+def graph_of(model: Classifier) -> Graph:
+    """The graph of integer operations of a model.
+
+    Args:
+        model: a model of a family that gives graphs.
+
+    Raises:
+        UsageError: the family gives none.
+        ModelError: a value may exceed 64 bits, or a score 32 bits.
+    """
+    graph = family(model.family).graph(model)
+    if graph is None:
+        raise UsageError(f"models of family {model.family} have no graph of integer operations")
+    return graph

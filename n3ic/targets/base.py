@@ -22,6 +22,7 @@ from n3ic import plugins
 from n3ic.errors import ExportError
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier, Inference
+from n3ic.model.family import family
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.plugins import Plugin
@@ -80,6 +81,10 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         other_families: exporters of other families for the same target: by family, an
             :class:`Exporter` as ``module:name``; see :meth:`for_family`. Each of their options
             has the name of an option of this exporter, because the command line offers those.
+        graph_exporter: the exporter of every other family that gives a graph of integer operations
+            (:meth:`~n3ic.model.family.Family.graph`), as ``module:name``; empty if there is none.
+            It reads the graph and what all models share, and refuses operations that it does not
+            write. Its options are named as above.
         refusals: by family, why its models are not written, in words.
         simplifies: whether an export by default leaves out what makes no difference to the scores;
             False if a running device may load other weights of the trained shape.
@@ -92,6 +97,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     simplifies: ClassVar[bool] = True
     family: ClassVar[str] = BinaryModel.family
     other_families: ClassVar[Mapping[str, str]] = {}
+    graph_exporter: ClassVar[str] = ""
     refusals: ClassVar[Mapping[str, str]] = {}
 
     @property
@@ -126,7 +132,11 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     @property
     def families(self) -> tuple[str, ...]:
         """The families of models that the target takes, its own first."""
-        return (self.family, *self.other_families)
+        own = (self.family, *self.other_families)
+        if not self.graph_exporter:
+            return own
+        names = plugins.names(plugins.FAMILIES)
+        return (*own, *(n for n in names if n not in own and family(n).gives_graphs))
 
     def for_options(self, options: Options) -> Exporter[Any]:
         """The exporter for these options; itself, unless one of them chooses another form.
@@ -136,19 +146,25 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """
         return self
 
-    def for_family(self, family: str) -> Exporter[Any]:
+    def for_family(self, name: str) -> Exporter[Any]:
         """The exporter for models of a family on this target.
+
+        Args:
+            name: the family's name in model files.
 
         Raises:
             ExportError: the target takes no models of the family; the error says why.
         """
-        if family == self.family:
+        if name == self.family:
             return self
-        if family not in self.other_families:
-            why = self.refusals.get(family, f"it takes models of family {', '.join(self.families)}")
-            raise ExportError(f"target {self.name} takes no model of family {family}: {why}")
-        module, _, name = self.other_families[family].partition(":")
-        member: Exporter[Any] = getattr(import_module(module), name)
+        written_by = self.other_families.get(name, "")
+        if not written_by and family(name).gives_graphs:
+            written_by = self.graph_exporter
+        if not written_by:
+            why = self.refusals.get(name, f"it takes models of family {', '.join(self.families)}")
+            raise ExportError(f"target {self.name} takes no model of family {name}: {why}")
+        module, _, attribute = written_by.partition(":")
+        member: Exporter[Any] = getattr(import_module(module), attribute)
         return member
 
     @cached_property

@@ -12,6 +12,7 @@ from n3ic.exporters.netfpga.core import SHARED_RTL, CorePorts, copy_blocks
 from n3ic.exporters.netfpga.frontend.messages import HEADER, VERDICT_BYTES, result_bytes
 from n3ic.exporters.netfpga.packet.wrapper import features_text, input_width
 from n3ic.model.classifier import Classifier
+from n3ic.model.family import graph_of
 from n3ic.model.network import BinaryModel
 from n3ic.options import Options
 from n3ic.util.templates import render
@@ -176,11 +177,11 @@ def frontend_parameters(model: Classifier, options: Options) -> FrontendParamete
 
 def _clocks(model: Any, options: Options) -> int:
     """Inferences in flight in a pipelined executor; 0 for a sequential one."""
-    if model.family == "sum-product-network":
-        from n3ic.exporters.netfpga.spn.pipeline import pipeline
-        from n3ic.exporters.netfpga.spn.verilog import latency
+    if "style" not in options:  # a graph of integer operations has one style, the pipeline
+        from n3ic.exporters.netfpga.graph.pipeline import pipeline
+        from n3ic.exporters.netfpga.graph.verilog import latency
 
-        return latency(pipeline(model))
+        return latency(pipeline(model, graph_of(model)))
     if options["style"] != "unrolled":
         return 0
     outputs, pipelined = str(options["outputs"]), int(options["pipeline"])

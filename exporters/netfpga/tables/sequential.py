@@ -18,11 +18,11 @@ import numpy as np
 
 from n3ic.errors import ExportError
 from n3ic.exporters.netfpga.core import SHARED_RTL, copy_blocks
+from n3ic.exporters.netfpga.graph.tournament import BLOCK, pair_scores
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.sequential.layout import AddressMap, clog2, distributed_luts
 from n3ic.exporters.netfpga.sequential.update import compose
 from n3ic.exporters.netfpga.sequential.write import FOLDER as CORE_FOLDER
-from n3ic.exporters.netfpga.spn.tournament import BLOCK, pair_scores
 from n3ic.exporters.netfpga.tables.network import class_width, score_width
 from n3ic.families.tables.network import Table, TablesModel
 from n3ic.families.tables.vectors import tables_vectors

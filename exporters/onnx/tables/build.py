@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx import model_proto
 from n3ic.exporters.onnx.exporter import OPSET, decision, in_order, input_stage, outputs_of
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.operations import lookups
@@ -28,7 +28,7 @@ def build(model: TablesModel, *, features: bool) -> Any:
         features: whether the graph takes integer features and encodes them itself; otherwise it
             takes input bits.
     """
-    b = graph.GraphBuilder("batch")
+    b = model_proto.GraphBuilder("batch")
     b.tensor("bits", model.input.n_bits, np.float32)
     if features:
         input_stage(b, model.input)

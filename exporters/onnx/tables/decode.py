@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx import model_proto
 from n3ic.exporters.onnx.decode import cuts_of, shunt_of
 from n3ic.families.tables.readback import DecodedTables
 from n3ic.model.inputs import InputSpec
@@ -42,8 +42,8 @@ def decode(path: Path, spec: InputSpec) -> DecodedTables:
     Raises:
         VerifyError: the file is not such a graph; the error names the node or constant.
     """
-    model = graph.read(path)
-    to_array = graph.require("onnx").numpy_helper.to_array
+    model = model_proto.read(path)
+    to_array = model_proto.require("onnx").numpy_helper.to_array
     tensors = {t.name: to_array(t) for t in model.graph.initializer}
     bias = _integers(tensors, "bias", path.name)
     node_texts = [_text(node) for node in model.graph.node]

@@ -14,8 +14,8 @@ import pytest
 
 from n3ic.errors import MissingDependencyError, N3icWarning
 from n3ic.exporters.host import runner
-from n3ic.exporters.host.spn import EXPORTER
-from n3ic.exporters.host.spn.program import CACHE_BYTES, program
+from n3ic.exporters.host.graph import EXPORTER
+from n3ic.exporters.host.graph.program import CACHE_BYTES, program
 from n3ic.families.spn.arithmetic import Arithmetic, LinearArithmetic, LogArithmetic
 from n3ic.families.spn.network import CONSTANT, SpnModel
 from n3ic.families.spn.nodes import Leaf, Product, Sum
@@ -27,6 +27,7 @@ from n3ic.meter.standard import standard_spec
 from n3ic.model import passes
 from n3ic.model.bits import pack
 from n3ic.model.classifier import margins_of
+from n3ic.model.family import graph_of
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.verification_vectors import boundary_features
 from n3ic.targets.directory import export
@@ -82,7 +83,7 @@ def test_blocks_of_every_length(compiler: build.CCompiler, tmp_path: Path) -> No
     EXPORTER.write(model, OPTIONS, tmp_path)
     library, _ = runner.compile_library(tmp_path)
     net = runner.load(library, None, tmp_path)
-    rows = program(model).block
+    rows = program(graph_of(model)).block
     words = spn_vectors(model, 3 * rows)
     wanted = model.scores(words)
     for kernel in library.kernels:
@@ -138,20 +139,22 @@ def test_an_entry_that_is_a_step_off_is_found(
 
 
 def test_values_of_a_block_stay_in_a_first_level_cache() -> None:
-    made = program(random_spn(np.random.default_rng(7), features=20, cuts=8, depth=4))
+    made = program(graph_of(random_spn(np.random.default_rng(7), features=20, cuts=8, depth=4)))
     assert made.scratch_bytes(made.block) <= CACHE_BYTES
     assert len(made.tables) < 20 * len(made.steps)
 
 
 def test_tables_of_eight_entries_are_read_in_a_register() -> None:
     model = random_spn(np.random.default_rng(7), features=9, cuts=12, depth=2)
-    made = program(model)
+    made = program(graph_of(model))
     sizes = [len(leaf.table) for leaf in model.leaves]
     assert min(sizes) <= 8 < max(sizes)
     small = [step for step in made.steps if step.kind.endswith("LOOKUP_8")]
     assert 0 < len(small) < len([step for step in made.steps if "LOOKUP" in step.kind])
     assert all(step.by + 8 <= len(made.tables) for step in small)
-    linear = program(random_spn(np.random.default_rng(7), arithmetic=LinearArithmetic(20)))
+    linear = program(
+        graph_of(random_spn(np.random.default_rng(7), arithmetic=LinearArithmetic(20)))
+    )
     assert not [step for step in linear.steps if step.kind.endswith("_8")]
 
 

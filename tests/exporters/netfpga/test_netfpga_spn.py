@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from n3ic.errors import N3icWarning
-from n3ic.exporters.netfpga.spn.exporter import EXPORTER
-from n3ic.exporters.netfpga.spn.pipeline import LATENCY, pipeline, width_of
-from n3ic.exporters.netfpga.spn.size import estimate
-from n3ic.exporters.netfpga.spn.verilog import latency
+from n3ic.exporters.netfpga.graph.exporter import EXPORTER
+from n3ic.exporters.netfpga.graph.pipeline import LATENCY, Pipeline, width_of
+from n3ic.exporters.netfpga.graph.pipeline import pipeline as pipeline_of
+from n3ic.exporters.netfpga.graph.size import estimate
+from n3ic.exporters.netfpga.graph.verilog import latency
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.families.spn.arithmetic import Arithmetic, LinearArithmetic, LogArithmetic
 from n3ic.families.spn.network import CONSTANT, SpnModel
@@ -23,6 +24,7 @@ from n3ic.families.spn.random_models import random_spn
 from n3ic.families.spn.vectors import spn_vectors
 from n3ic.model import passes
 from n3ic.model.classifier import margins_of
+from n3ic.model.family import graph_of
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
@@ -38,6 +40,11 @@ CASES: list[tuple[Arithmetic, int, bool]] = [
 ]
 NAMES = [f"{a.name}-{a.fraction}-{c}{'-shunts' if s else ''}" for a, c, s in CASES]
 QUICK = ("log-0-5", "linear-16-2-shunts")  # the fast tests simulate these
+
+
+def pipeline(model: SpnModel) -> Pipeline:
+    """The pipeline of a network\'s graph."""
+    return pipeline_of(model, graph_of(model))
 
 
 def small(arithmetic: Arithmetic, classes: int, shunts: bool) -> SpnModel:

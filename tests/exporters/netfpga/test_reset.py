@@ -14,9 +14,9 @@ import pytest
 
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
+from n3ic.exporters.netfpga.graph.exporter import EXPORTER as SPN_EXPORTER
 from n3ic.exporters.netfpga.sequential import layout as binary_layout
 from n3ic.exporters.netfpga.sequential import memory_contents, write
-from n3ic.exporters.netfpga.spn.exporter import EXPORTER as SPN_EXPORTER
 from n3ic.exporters.netfpga.tables import sequential as tables_sequential
 from n3ic.exporters.netfpga.tables.exporter import EXPORTER as TABLES_EXPORTER
 from n3ic.exporters.netfpga.tools import simulate

@@ -192,7 +192,7 @@ class Graph:
             output=[SimpleNamespace(name=name) for name in outputs],
             initializer=named,
         )
-        monkeypatch.setattr(decoder.graph, "read", lambda path: SimpleNamespace(graph=graph))
+        monkeypatch.setattr(decoder.model_proto, "read", lambda path: SimpleNamespace(graph=graph))
 
     def decoded(self, tmp_path):
         return decode(tmp_path / "x.onnx", InputSpec.raw(2))

@@ -11,7 +11,7 @@ from n3ic.targets.base import exporter
 from n3ic.targets.directory import export
 
 onnx = pytest.importorskip("onnx")
-from n3ic.exporters.onnx import graph  # noqa: E402
+from n3ic.exporters.onnx import model_proto  # noqa: E402
 from n3ic.exporters.onnx.decode import shunt_of  # noqa: E402
 
 MODEL = random_model((40, 9, 3), np.random.default_rng(2), density=0.8, extremes=False).with_shunt(
@@ -35,7 +35,7 @@ def test_the_threshold_comes_back(target, tmp_path):
     plain = MODEL.with_shunt(0)
     exporter(target).write(plain, exporter(target).parse_options({}), tmp_path)
     assert exporter(target).importer.read(tmp_path / "model.onnx").shunt == 0
-    outputs = [v.name for v in graph.read(tmp_path / "model.onnx").graph.output]
+    outputs = [v.name for v in model_proto.read(tmp_path / "model.onnx").graph.output]
     assert "verdict" not in outputs
 
 
@@ -47,9 +47,9 @@ def test_a_changed_verdict_is_refused(tmp_path):
     path = graph_of("onnx", tmp_path / "out")
 
     def refused(change):
-        model = graph.read(path)
+        model = model_proto.read(path)
         change(model)
-        (tmp_path / "changed.onnx").write_bytes(graph.to_bytes(model))
+        (tmp_path / "changed.onnx").write_bytes(model_proto.to_bytes(model))
         constants = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
         with pytest.raises(VerifyError, match="verdict must be its class"):
             shunt_of(model, constants)

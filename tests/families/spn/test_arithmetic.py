@@ -6,13 +6,11 @@ import pytest
 
 from n3ic.errors import ModelError
 from n3ic.families.spn.arithmetic import (
-    MAX_FRACTION,
-    MAX_LOG_FRACTION,
     LinearArithmetic,
     LogArithmetic,
     levels,
-    pairwise_reduce,
 )
+from n3ic.model.graph.arithmetic import MAX_FRACTION, MAX_LOG_FRACTION, pairwise_reduce
 
 LOG, LINEAR = LogArithmetic(2, [4, 2, 1]), LinearArithmetic(4)
 

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a graph of integer operations in its normal form.
+
+- Operations on constants are constants, and those that depend on one field are a table over its
+  bins.
+- Equal operations are made once; operations that no score needs are left out.
+- A choice whose branches are equal is its branch. A branch leaves out the choices that the choices
+  above it decide: those of the same bit, and of cuts of the same field below or above it.
+- Log-add drops an operand that is always too small to change the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from n3ic.model.graph.arithmetic import Arithmetic, FixedPoint, Logarithms, pairwise_reduce
+from n3ic.model.graph.operations import (
+    Add,
+    Choose,
+    Constant,
+    Graph,
+    LogAdd,
+    Lookup,
+    Offset,
+    Operation,
+    Round,
+    Scale,
+    Times,
+    applied,
+    bounds_of,
+    check_reads,
+    moved,
+    operands,
+)
+from n3ic.model.inputs import InputSpec
+
+_Range = tuple[int, int]  # the least and largest number of a field's bits that may be set
+
+
+class GraphBuilder:
+    """Collects operations; each method gives the index of a value, which other methods take.
+
+    Args:
+        spec: the input whose bits and bins operations read.
+        arithmetic: what log-adds, products and roundings depend on; None if there are none.
+    """
+
+    def __init__(self, spec: InputSpec, arithmetic: Arithmetic | None = None) -> None:
+        self.input = spec
+        self.arithmetic = arithmetic
+        self.steps: list[Operation] = []
+        self.bounds: list[tuple[int, int]] = []
+        self._made: dict[Operation, int] = {}
+        self._depth: list[int] = []
+        # Of each input bit, its group and its place there. In a group, a set bit sets those below.
+        self._groups: list[tuple[int, int]] = []
+        for at, field in enumerate(spec.fields):
+            ordered = field.kind == "thermometer"
+            first = len(self._groups) + len(spec.fields)
+            self._groups += [(at, k) if ordered else (first + k, 0) for k in range(field.width)]
+        self._chosen: list[frozenset[int]] = []  # of each value, the groups that its choices read
+
+    def constant(self, value: int) -> int:
+        """An integer."""
+        return self._make(Constant(int(value)))
+
+    def lookup(self, field: int, table: Sequence[int]) -> int:
+        """The entry of a table for the bin of a field.
+
+        Args:
+            field: index of a thermometer field.
+            table: an entry for each bin, one more than the field has cuts.
+
+        Raises:
+            ModelError: the input has no such field.
+        """
+        entries = tuple(int(entry) for entry in table)
+        if min(entries) == max(entries):
+            return self.constant(entries[0])
+        return self._make(Lookup(int(field), entries))
+
+    def choose(self, bit: int, zero: int, one: int) -> int:
+        """The value ``one`` where an input bit is 1, else the value ``zero``.
+
+        Args:
+            bit: index among the input bits.
+            zero: the value where it is 0.
+            one: the value where it is 1.
+
+        Raises:
+            ModelError: the input has no such bit.
+        """
+        check_reads(self.input, Choose(bit, zero, one))
+        group, place = self._groups[bit]
+        seen: dict[tuple[int, int, int], int] = {}
+        top = len(self._groups)
+        zero = self._within(zero, group, (0, place), seen)
+        one = self._within(one, group, (place + 1, top), seen)
+        return zero if zero == one else self._make(Choose(int(bit), zero, one))
+
+    def _within(
+        self, value: int, group: int, known: _Range, seen: dict[tuple[int, int, int], int]
+    ) -> int:
+        """The value where as many bits of a group are set as is known."""
+        step = self.steps[value]
+        if not isinstance(step, Choose) or group not in self._chosen[value]:
+            return value
+        key = (value, *known)
+        if key not in seen:
+            own, place = self._groups[step.bit]
+            if own != group:
+                zero, one = (self._within(k, group, known, seen) for k in (step.zero, step.one))
+                seen[key] = zero if zero == one else self._make(Choose(step.bit, zero, one))
+            elif place < known[0]:
+                seen[key] = self._within(step.one, group, known, seen)
+            elif place >= known[1]:
+                seen[key] = self._within(step.zero, group, known, seen)
+            else:
+                zero = self._within(step.zero, group, (known[0], place), seen)
+                one = self._within(step.one, group, (place + 1, known[1]), seen)
+                seen[key] = zero if zero == one else self._make(Choose(step.bit, zero, one))
+        return seen[key]
+
+    def offset(self, a: int, by: int) -> int:
+        """The sum of a value and a constant."""
+        step = self.steps[a]
+        if isinstance(step, Offset):  # one offset instead of two
+            return self.offset(step.a, step.by + int(by))
+        return self._make(Offset(a, int(by))) if by else a
+
+    def add(self, a: int, b: int) -> int:
+        """The sum of two values."""
+        for one, other in ((a, b), (b, a)):
+            step = self.steps[one]
+            if isinstance(step, Constant):
+                return self.offset(other, step.value)
+        return self._make(Add(min(a, b), max(a, b)))  # ordered, so that a + b equals b + a
+
+    def log_add(self, a: int, b: int) -> int:
+        """The logarithm of the sum of two numbers, given theirs."""
+        reach = len(self.arithmetic.table) if isinstance(self.arithmetic, Logarithms) else 0
+        for one, other in ((a, b), (b, a)):
+            # At this distance and beyond, the table adds 0 for every input.
+            if reach and self.bounds[one][0] - self.bounds[other][1] >= reach:
+                return one
+        return self._make(LogAdd(min(a, b), max(a, b)))
+
+    def times(self, a: int, b: int) -> int:
+        """The product of two values, rounded to a step."""
+        for one, other in ((a, b), (b, a)):
+            if self.steps[one] == Constant(self._one):
+                return other
+            if self.bounds[one] == (0, 0):
+                return self.constant(0)
+        return self._make(Times(min(a, b), max(a, b)))
+
+    def weighted(self, terms: Sequence[tuple[int, int]]) -> int:
+        """The sum of values with constant weights, rounded once.
+
+        Args:
+            terms: values with their weights; those of weight 0 are left out.
+        """
+        nonzero = [(a, weight) for a, weight in terms if weight]
+        if not nonzero:
+            return self.constant(0)
+        # A weight of 1 scales by 2^fraction and rounding divides by it: the operand itself.
+        if len(nonzero) == 1 and nonzero[0][1] == self._one:
+            return nonzero[0][0]
+        scaled = [self._make(Scale(a, int(weight))) for a, weight in nonzero]
+        return self._make(Round(self.total(scaled)))
+
+    @property
+    def _one(self) -> int:
+        return self.arithmetic.one if isinstance(self.arithmetic, FixedPoint) else 1
+
+    def total(self, values: Sequence[int]) -> int:
+        """The exact sum of values; of none, 0.
+
+        Tables of one field are added first, then the values that are computed earliest.
+        """
+        if not values:
+            return self.constant(0)
+        fields: dict[int, list[int]] = {}
+        rest: list[int] = []
+        for value in values:
+            step = self.steps[value]
+            if isinstance(step, Lookup):
+                fields.setdefault(step.field, []).append(value)
+            else:
+                rest.append(value)
+        rest += [pairwise_reduce(of, self.add) for of in fields.values()]
+        # Shallow values first (as in Huffman's tree), which keeps the depth of the sum small. The
+        # second number breaks ties in a fixed order.
+        waiting = [(self._depth[value], i, value) for i, value in enumerate(rest)]
+        heapify(waiting)
+        while len(waiting) > 1:
+            one, other = heappop(waiting), heappop(waiting)
+            partial_sum = self.add(one[2], other[2])
+            heappush(
+                waiting, (self._depth[partial_sum], len(self.steps) + partial_sum, partial_sum)
+            )
+        return waiting[0][2]
+
+    def build(self, scores: Sequence[int]) -> Graph:
+        """The graph of the operations that scores need, in the order in which they were made.
+
+        Args:
+            scores: the value of each class's score.
+
+        Raises:
+            ModelError: a score or a margin may exceed 32 bits.
+        """
+        needed = set(scores)
+        for i in reversed(range(len(self.steps))):
+            if i in needed:
+                needed.update(operands(self.steps[i]))
+        order = sorted(needed)
+        place = {old: new for new, old in enumerate(order)}
+        return Graph(
+            self.input,
+            tuple(moved(self.steps[i], place.__getitem__) for i in order),
+            tuple(place[i] for i in scores),
+            self.arithmetic,
+        )
+
+    def _make(self, step: Operation) -> int:
+        check_reads(self.input, step)
+        step = self._folded(step)
+        if step not in self._made:
+            read = operands(step)
+            bounds = bounds_of(step, [self.bounds[i] for i in read], self.arithmetic)
+            self._made[step] = len(self.steps)
+            self.bounds.append(bounds)
+            # Pipeline stages, roughly: a log-add or a multiplier is as deep as four adders.
+            cost = 0 if isinstance(step, Constant) else 4 if isinstance(step, LogAdd | Times) else 1
+            self._depth.append(cost + max((self._depth[i] for i in read), default=0))
+            self._chosen.append(
+                self._chosen[read[0]] | self._chosen[read[1]] | {self._groups[step.bit][0]}
+                if isinstance(step, Choose)
+                else frozenset()
+            )
+            self.steps.append(step)
+        return self._made[step]
+
+    def _folded(self, step: Operation) -> Operation:
+        """Replace an operation on a single field by a table or a constant."""
+        read = [self.steps[i] for i in operands(step)]
+        lookups = [each for each in read if isinstance(each, Lookup)]
+        known = all(isinstance(each, Lookup | Constant) for each in read)
+        if isinstance(step, Choose) or not known or len({each.field for each in lookups}) > 1:
+            return step
+        if not read:
+            return step
+        bounds_of(step, [self.bounds[i] for i in operands(step)], self.arithmetic)
+        bins = len(lookups[0].table) if lookups else 1
+        tables = [
+            np.array(each.table, dtype=np.int64)
+            if isinstance(each, Lookup)
+            else np.full(bins, each.value, dtype=np.int64)
+            for each in read
+            if isinstance(each, Lookup | Constant)
+        ]
+        table = tuple(int(v) for v in applied(step, tables, self.arithmetic))
+        if min(table) == max(table):
+            return Constant(table[0])
+        return Lookup(lookups[0].field, table)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scores of a graph in numpy: the reference of what targets write."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.model.bits import checked_words, unpack
+from n3ic.model.graph.arithmetic import Arithmetic, Integers
+from n3ic.model.graph.operations import (
+    Choose,
+    Constant,
+    Graph,
+    Lookup,
+    Offset,
+    Operation,
+    Scale,
+    applied,
+    operands,
+)
+
+_VALUES = 1 << 21  # values that a block holds at once: 16 MiB
+_MOST_ROWS, _LEAST_ROWS = 4096, 64
+
+
+def scores(graph: Graph, words: ArrayLike) -> NDArray[np.int32]:
+    """Compute the scores of packed inputs: int32 array of shape ``(rows, classes)``.
+
+    Args:
+        graph: the operations.
+        words: packed inputs, uint32 array of shape ``(rows, n_words)``, pad bits 0.
+
+    Raises:
+        ModelError: the inputs are not packed inputs of the graph.
+    """
+    packed = checked_words(words, graph.input.n_bits, "packed inputs")
+    plan = _Plan.of(graph)
+    rows = int(np.clip(_VALUES // plan.columns, _LEAST_ROWS, _MOST_ROWS))
+    out = np.empty((len(packed), len(graph.scores)), dtype=np.int32)
+    at = plan.column[list(graph.scores)]
+    for start in range(0, len(packed), rows):
+        part = slice(start, start + rows)
+        out[part] = _values(graph, plan, packed[part])[at].T
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """The order in which a block's values are computed.
+
+    Choices are not values: from each choice that another operation or a score reads, a row descends
+    to the operation whose value it chooses.
+
+    Attributes:
+        columns: number of values of a row.
+        column: index of each step's value; choices that only choices read have none.
+        groups: steps that are computed together, in order.
+        bit: input bit that each step's choice reads; 0 for other steps.
+        child: for each step twice, where a row goes: if the bit is 0 and if it is 1. Steps that are
+            no choices lead to themselves.
+        drops: for each step, the most choices below it on a path, itself included.
+    """
+
+    columns: int
+    column: NDArray[np.int64]
+    groups: tuple[tuple[int, ...], ...]
+    bit: NDArray[np.int64]
+    child: NDArray[np.int64]
+    drops: tuple[int, ...]
+
+    @classmethod
+    def of(cls, graph: Graph) -> _Plan:
+        level: list[int] = []
+        drops: list[int] = []
+        groups: dict[tuple[int, bool, str], list[int]] = defaultdict(list)
+        column = np.full(len(graph.steps), -1, dtype=np.int64)
+        bit = np.zeros(len(graph.steps), dtype=np.int64)
+        child = np.arange(len(graph.steps), dtype=np.int64).repeat(2)
+        count = 0
+        for i, step in enumerate(graph.steps):
+            chooses = isinstance(step, Choose)
+            below = operands(step)
+            level.append(max((level[k] for k in below), default=-1) + (not chooses))
+            drops.append(1 + max(drops[k] for k in below) if chooses else 0)
+            if isinstance(step, Choose):
+                bit[i], child[2 * i : 2 * i + 2] = step.bit, below
+                if i not in graph.scores and all(
+                    isinstance(graph.steps[k], Choose) for k in graph.readers[i]
+                ):
+                    continue
+            column[i] = count
+            count += 1
+            groups[level[i], chooses, type(step).__name__].append(i)
+        ordered = tuple(tuple(groups[key]) for key in sorted(groups))
+        return cls(count, column, ordered, bit, child, tuple(drops))
+
+
+def _values(graph: Graph, plan: _Plan, words: NDArray[np.uint32]) -> Integers:
+    """The values of a block of rows, of shape ``(columns, rows)``."""
+    bits = np.ascontiguousarray(unpack(words, graph.input.n_bits).T)
+    out = np.empty((plan.columns, len(words)), dtype=np.int64)
+    for group in plan.groups:
+        steps = [graph.steps[i] for i in group]
+        if isinstance(steps[0], Choose):
+            found = _chosen(plan, group, bits, out)
+        elif isinstance(steps[0], Constant | Lookup):
+            found = _leaves(graph, steps, bits)
+        else:
+            found = _computed(graph.arithmetic, plan, steps, out)
+        out[plan.column[list(group)]] = found
+    return out
+
+
+def _chosen(
+    plan: _Plan, group: Sequence[int], bits: NDArray[np.bool_], values: Integers
+) -> Integers:
+    rows = np.arange(bits.shape[1])
+    at = np.repeat(np.array(group, dtype=np.int64)[:, None], len(rows), axis=1)
+    for _ in range(max(plan.drops[i] for i in group)):
+        at = plan.child[2 * at + bits[plan.bit[at], rows]]
+    return np.asarray(values[plan.column[at], rows])
+
+
+def _leaves(graph: Graph, steps: Sequence[Operation], bits: NDArray[np.bool_]) -> Integers:
+    out = np.empty((len(steps), bits.shape[1]), dtype=np.int64)
+    bins: dict[int, NDArray[np.int64]] = {}
+    for to, step in zip(out, steps, strict=True):
+        if isinstance(step, Constant):
+            to[:] = step.value
+        elif isinstance(step, Lookup):
+            if step.field not in bins:
+                start = graph.input.offsets[step.field]
+                width = graph.input.fields[step.field].width
+                bins[step.field] = bits[start : start + width].sum(axis=0, dtype=np.int64)
+            to[:] = np.array(step.table, dtype=np.int64)[bins[step.field]]
+    return out
+
+
+def _computed(
+    arithmetic: Arithmetic | None, plan: _Plan, steps: Sequence[Operation], values: Integers
+) -> Integers:
+    read = zip(*(operands(step) for step in steps), strict=True)
+    parts = [values[plan.column[list(each)]] for each in read]
+    if isinstance(steps[0], Offset | Scale):
+        by = np.array([s.by for s in steps if isinstance(s, Offset | Scale)], dtype=np.int64)
+        by = by[:, None]
+        return np.asarray(parts[0] + by if isinstance(steps[0], Offset) else parts[0] * by)
+    return applied(steps[0], parts, arithmetic)

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The integer operations of a graph, and the graph: the only thing that targets are written from.
+
+An operation names its operands by their index among the graph's steps, where operands come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+from n3ic.errors import ModelError
+from n3ic.model.graph.arithmetic import Arithmetic, FixedPoint, Integers, Logarithms
+from n3ic.model.inputs import InputSpec
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An integer."""
+
+    value: int
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The entry of a table for the bin of a field: the number of its cuts that the value reaches.
+
+    Attributes:
+        field: index of a thermometer field.
+        table: one entry more than the field has cuts.
+    """
+
+    field: int
+    table: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Choose:
+    """The value ``one`` where an input bit is 1, else the value ``zero``: a node of a tree.
+
+    Attributes:
+        bit: index among the input bits.
+        zero, one: the two values.
+    """
+
+    bit: int
+    zero: int
+    one: int
+
+
+@dataclass(frozen=True)
+class Add:
+    """The sum of two values."""
+
+    a: int
+    b: int
+
+
+@dataclass(frozen=True)
+class Offset:
+    """The sum of a value and a constant."""
+
+    a: int
+    by: int
+
+
+@dataclass(frozen=True)
+class LogAdd:
+    """The larger of two values plus the log-add table's entry for their distance."""
+
+    a: int
+    b: int
+
+
+@dataclass(frozen=True)
+class Times:
+    """The product of two values, rounded to the arithmetic's step."""
+
+    a: int
+    b: int
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The exact product of a value and a constant."""
+
+    a: int
+    by: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """An exact product, rounded to the arithmetic's step."""
+
+    a: int
+
+
+Operation = Constant | Lookup | Choose | Add | Offset | LogAdd | Times | Scale | Round
+OperationT = TypeVar("OperationT", bound=Operation)
+_NAMES: dict[type[Operation], str] = {
+    Constant: "constant",
+    Lookup: "look-up",
+    Choose: "choice",
+    Add: "sum",
+    Offset: "offset",
+    LogAdd: "log-add",
+    Times: "product",
+    Scale: "scaling",
+    Round: "rounding",
+}
+_INT32, _INT64 = 1 << 31, 1 << 63
+
+
+def operands(operation: Operation) -> tuple[int, ...]:
+    """Indices of the steps that an operation reads."""
+    if isinstance(operation, Constant | Lookup):
+        return ()
+    if isinstance(operation, Offset | Scale | Round):
+        return (operation.a,)
+    if isinstance(operation, Choose):
+        return (operation.zero, operation.one)
+    return (operation.a, operation.b)
+
+
+def moved(step: Operation, place: Callable[[int], int]) -> Operation:
+    """The operation whose operands lie at other places."""
+    if isinstance(step, Constant | Lookup):
+        return step
+    if isinstance(step, Choose):
+        return Choose(step.bit, place(step.zero), place(step.one))
+    if isinstance(step, Offset | Scale | Round):
+        return replace(step, a=place(step.a))
+    return replace(step, a=place(step.a), b=place(step.b))
+
+
+def in_words(kind: type[Operation]) -> str:
+    """The name of a kind of operations, such as ``log-add``."""
+    return _NAMES[kind]
+
+
+def applied(step: Operation, values: Sequence[Integers], arithmetic: Arithmetic | None) -> Integers:
+    """Compute a sum, product, rounding or log-add.
+
+    Args:
+        step: the operation, which reads no input.
+        values: int64 arrays of its operands.
+        arithmetic: the graph's.
+    """
+    if isinstance(step, Add):
+        return values[0] + values[1]
+    if isinstance(step, Offset):
+        return values[0] + step.by
+    if isinstance(step, Scale):
+        return values[0] * step.by
+    if isinstance(step, LogAdd) and isinstance(arithmetic, Logarithms):
+        return arithmetic.add(values[0], values[1])
+    if isinstance(step, Times) and isinstance(arithmetic, FixedPoint):
+        return arithmetic.times(values[0], values[1])
+    if isinstance(step, Round) and isinstance(arithmetic, FixedPoint):
+        return arithmetic.rounded(values[0])
+    raise ModelError(f"a {in_words(type(step))} cannot be computed with arithmetic {arithmetic}")
+
+
+def bounds_of(
+    step: Operation, read: Sequence[tuple[int, int]], arithmetic: Arithmetic | None
+) -> tuple[int, int]:
+    """Least and largest value of an operation whose operands lie within bounds.
+
+    Args:
+        step: the operation.
+        read: bounds of its operands.
+        arithmetic: the graph's.
+
+    Raises:
+        ModelError: a value, or a product before rounding, exceeds 64 bits, or the graph lacks the
+            operation's arithmetic.
+    """
+    low, high = _exact_bounds(step, read, arithmetic)
+    half = arithmetic.half if isinstance(arithmetic, FixedPoint) else 0
+    if low < -_INT64 or high + half >= _INT64:
+        raise ModelError(f"the {in_words(type(step))} reaches {low:,} to {high:,}, beyond 64 bits")
+    if not isinstance(step, Times | Round):
+        return low, high
+    if not isinstance(arithmetic, FixedPoint):
+        raise ModelError(f"a {in_words(type(step))} needs the arithmetic of fixed point numbers")
+    return (low + half) >> arithmetic.fraction, (high + half) >> arithmetic.fraction
+
+
+def _exact_bounds(
+    step: Operation, read: Sequence[tuple[int, int]], arithmetic: Arithmetic | None
+) -> tuple[int, int]:
+    """Bounds of an operation's result before rounding, in unbounded integers."""
+    if isinstance(step, Constant):
+        return step.value, step.value
+    if isinstance(step, Lookup):
+        return min(step.table), max(step.table)
+    if isinstance(step, Choose):
+        return min(lo for lo, _ in read), max(hi for _, hi in read)
+    if isinstance(step, Add):
+        return read[0][0] + read[1][0], read[0][1] + read[1][1]
+    if isinstance(step, Offset):
+        return read[0][0] + step.by, read[0][1] + step.by
+    if isinstance(step, Round):
+        return read[0]
+    if isinstance(step, LogAdd):
+        return _log_add_bounds(read, arithmetic)
+    factors = read[1] if isinstance(step, Times) else (step.by,)
+    corners = [a * b for a in read[0] for b in factors]
+    return min(corners), max(corners)
+
+
+def _log_add_bounds(
+    read: Sequence[tuple[int, int]], arithmetic: Arithmetic | None
+) -> tuple[int, int]:
+    if not isinstance(arithmetic, Logarithms):
+        raise ModelError("a log-add needs the arithmetic of logarithms")
+    lows, highs = zip(*read, strict=True)
+    if not arithmetic.monotone:
+        return max(lows), max(highs) + arithmetic.table[0]
+    return _log_added(lows, arithmetic.table), _log_added(highs, arithmetic.table)
+
+
+def _log_added(values: Sequence[int], table: Sequence[int]) -> int:
+    distance = max(values) - min(values)
+    return max(values) + (table[distance] if distance < len(table) else 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Integer scores of input bits, as a list of operations in the order of computation.
+
+    Attributes:
+        input: how integer features become the input bits.
+        steps: the operations; operands come before the operations that read them.
+        scores: for each class, the index of the operation that gives its score.
+        arithmetic: what log-adds, products and roundings depend on; None if there are none.
+        bounds: least and largest value of each operation, proven for all inputs.
+
+    Raises:
+        ModelError: an operation reads what does not exist or comes later; a value may exceed 64
+            bits, or a score or a margin 32 bits.
+    """
+
+    input: InputSpec
+    steps: tuple[Operation, ...]
+    scores: tuple[int, ...]
+    arithmetic: Arithmetic | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", tuple(self.steps))
+        object.__setattr__(self, "scores", tuple(self.scores))
+        if len(self.scores) < 2 or not all(0 <= i < len(self.steps) for i in self.scores):
+            raise ModelError("a graph has two scores or more, each the value of one of its steps")
+        for i, step in enumerate(self.steps):
+            if not all(0 <= k < i for k in operands(step)):
+                raise ModelError(f"step {i}: a {in_words(type(step))} reads what is not before it")
+            check_reads(self.input, step)
+        self._check_scores()
+
+    def _check_scores(self) -> None:
+        """Targets compute scores and margins in signed 32 bits."""
+        ranges = [self.bounds[i] for i in self.scores]
+        if any(lo < -_INT32 or hi >= _INT32 for lo, hi in ranges):
+            low, high = min(lo for lo, _ in ranges), max(hi for _, hi in ranges)
+            raise ModelError(f"scores reach {low:,} to {high:,}, beyond 32 bits")
+        if self.largest_margin >= _INT32:
+            raise ModelError(f"margins reach {self.largest_margin:,}, beyond 32 bits")
+
+    @cached_property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """Least and largest value of each operation, proven for all inputs."""
+        found: list[tuple[int, int]] = []
+        for step in self.steps:
+            found.append(bounds_of(step, [found[k] for k in operands(step)], self.arithmetic))
+        return tuple(found)
+
+    @property
+    def largest_margin(self) -> int:
+        """Bound of the margins: a class's highest score less the least that its best rival has."""
+        ranges = [self.bounds[i] for i in self.scores]
+        return max(
+            hi - max(lo for j, (lo, _) in enumerate(ranges) if j != i)
+            for i, (_, hi) in enumerate(ranges)
+        )
+
+    @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """The readers of each operation, in order; one that reads it twice is listed twice."""
+        reader_steps: list[list[int]] = [[] for _ in self.steps]
+        for i, step in enumerate(self.steps):
+            for operand in operands(step):
+                reader_steps[operand].append(i)
+        return tuple(map(tuple, reader_steps))
+
+    @cached_property
+    def kinds(self) -> frozenset[type[Operation]]:
+        """The kinds of operations that it has."""
+        return frozenset(map(type, self.steps))
+
+    def count(self, kind: type[Operation]) -> int:
+        """Count the operations of a kind."""
+        return sum(isinstance(step, kind) for step in self.steps)
+
+    def places(self, kind: type[OperationT]) -> list[tuple[int, OperationT]]:
+        """The operations of a kind with their indices."""
+        return [(i, step) for i, step in enumerate(self.steps) if isinstance(step, kind)]
+
+
+def check_reads(spec: InputSpec, step: Operation) -> None:
+    """Check that an operation reads a bit or a field that the input has.
+
+    Raises:
+        ModelError: it reads another.
+    """
+    if isinstance(step, Choose) and not 0 <= step.bit < spec.n_bits:
+        raise ModelError(f"a choice reads input bit {step.bit} of {spec.n_bits}")
+    if isinstance(step, Lookup):
+        if not 0 <= step.field < len(spec.fields):
+            raise ModelError(f"a look-up reads field {step.field} of {len(spec.fields)}")
+        field = spec.fields[step.field]
+        if field.kind != "thermometer" or len(step.table) != field.width + 1:
+            raise ModelError(
+                f"a look-up of {len(step.table)} entries reads {field.feature!r}: expected a "
+                f"field of {len(step.table) - 1} cuts, not a {field.kind} one of {field.width} bits"
+            )
