@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic.exporters.host.plain import decode, runner, writer
+from n3ic.families.tables.network import TablesModel
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
+from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.capabilities import VerificationDefaults
@@ -53,9 +55,11 @@ class PlainExporter(Exporter[Classifier]):
         return self._fast.device
 
     def check(self, model: Classifier, options: Options) -> Fit:
-        """Check the family, and where the constants lie."""
-        if why := writer.refusal(model):
-            return Fit(problems=(Problem(why),))
+        """Check the operations, and where the constants lie."""
+        if not isinstance(model, BinaryModel | TablesModel):
+            fit = self._fast.check(model, options)  # the same operations
+            if not fit.ok:
+                return fit
         sizes = writer.memory_of(model)
         total = sum(sizes.values())
         memory = next((m for m in self.device.memories if total <= m.bytes), None)
@@ -77,7 +81,9 @@ class PlainExporter(Exporter[Classifier]):
         return replace(execution, figures=(*execution.figures, *runner.sizes(directory)))
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
-        """Decode every constant of the source; see the base class."""
+        """Decode every constant of binary networks and look-up tables; see the base class."""
+        if not isinstance(model, BinaryModel | TablesModel):
+            return ()
         return decode.decode_directory(directory, model)
 
     def encode(

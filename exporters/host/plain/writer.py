@@ -12,9 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import ExportError
+from n3ic.exporters.host.graph.program import Instruction, Program, program
+from n3ic.exporters.host.graph.trees import LEAF
 from n3ic.families.tables.network import TablesModel
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
+from n3ic.model.family import graph_of
+from n3ic.model.graph.arithmetic import FixedPoint, Logarithms
+from n3ic.model.graph.operations import Graph
 from n3ic.model.inputs import InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import comment
@@ -31,7 +36,9 @@ _TYPES = (
     ("int16_t", -32_768, 32_767),
     ("uint32_t", 0, 2**32 - 1),
     ("int32_t", -(2**31), 2**31 - 1),
+    ("int64_t", -(2**63), 2**63 - 1),
 )
+_MOST_CUTS = 65_535  # of a field: no bin is above
 
 
 def write_plain(model: Classifier, out: Path) -> None:
@@ -73,7 +80,12 @@ def write_plain(model: Classifier, out: Path) -> None:
 
 def constants_of(model: Classifier) -> dict[str, Sequence[int]]:
     """The integers of every array of the source, by its name."""
-    own = _layers(model) if isinstance(model, BinaryModel) else _tables(model)
+    if isinstance(model, BinaryModel):
+        own = _layers(model)
+    elif isinstance(model, TablesModel):
+        own = _tables(model)
+    else:
+        own = _steps(graph_of(model))
     return {**_fields(model.input), **own}
 
 
@@ -116,9 +128,7 @@ def _layers(model: BinaryModel) -> dict[str, Sequence[int]]:
     return out
 
 
-def _tables(model: Classifier) -> dict[str, Sequence[int]]:
-    if not isinstance(model, TablesModel):
-        raise ExportError(refusal(model))
+def _tables(model: TablesModel) -> dict[str, Sequence[int]]:
     return {
         "index_bits": [len(t.bits) for t in model.tables],
         "index_bit": [bit for t in model.tables for bit in t.bits],
@@ -127,19 +137,62 @@ def _tables(model: Classifier) -> dict[str, Sequence[int]]:
     }
 
 
-def refusal(model: Classifier) -> str:
-    """Why a model is not written in this style; empty if it is."""
-    if isinstance(model, BinaryModel | TablesModel):
-        return ""
-    return (
-        f"--style plain writes binary networks and look-up tables, not models of family "
-        f"{model.family}: choose --style fast"
-    )
+def _steps(graph: Graph) -> dict[str, Sequence[int]]:
+    """The arrays of a graph's program, whose nodes compare bins instead of features."""
+    own = program(graph)
+    kinds = _kinds(own)
+    fields = graph.input.fields
+    log = graph.arithmetic.table if isinstance(graph.arithmetic, Logarithms) else ()
+    return {
+        "field_first": graph.input.offsets,
+        "table_entries": own.tables if own.reads_bins else (),
+        "log_add": log,
+        "node_field": [node.field for node in own.nodes],
+        "node_bin": [
+            _MOST_CUTS if node.most == LEAF else fields[node.field].cuts.index(node.most + 1)
+            for node in own.nodes
+        ],
+        "node_next": [node.next for node in own.nodes] if own.trees else (),
+        "node_leaf": [node.leaf for node in own.nodes] if own.trees else (),
+        "tree_first": [tree.first for tree in own.trees],
+        "tree_depth": [tree.depth for tree in own.trees],
+        "step_kind": [kinds.index(_kind(step)) for step in own.steps],
+        "step_to": [step.to for step in own.steps],
+        "step_a": [step.a for step in own.steps],
+        "step_b": [step.b for step in own.steps],
+        "step_by": [step.by for step in own.steps],
+        "score_of": own.scores,
+    }
+
+
+def _kind(step: Instruction) -> str:
+    """The kind of a step; tables of eight entries are read as all others."""
+    return step.kind.removesuffix("_8")
+
+
+def _kinds(own: Program) -> list[str]:
+    return sorted({_kind(step) for step in own.steps})
 
 
 def _network(model: Classifier, constants: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    if not isinstance(model, BinaryModel):
+    if isinstance(model, TablesModel):
         return {"network": "tables.c.j2", **constants}
+    if not isinstance(model, BinaryModel):
+        graph = graph_of(model)
+        own, arithmetic = program(graph), graph.arithmetic
+        kinds = _kinds(own)
+        fixed = isinstance(arithmetic, FixedPoint)
+        return {
+            "network": "graph.c.j2",
+            **constants,
+            "value_type": f"int{8 * own.value_bytes}_t",
+            "slots": own.slots,
+            "kinds": kinds,
+            "reads_one": bool({*kinds} - {"CONSTANT", "LOOKUP", "TREE"}),
+            "reads_two": bool({"ADD", "CHOOSE", "LOG_ADD", "TIMES"} & {*kinds}),
+            "half": arithmetic.half if fixed else 0,
+            "fraction": arithmetic.fraction if fixed else 0,
+        }
     layers = [
         {
             "inputs": layer.n_inputs,
