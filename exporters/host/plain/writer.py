@@ -179,9 +179,9 @@ def _network(model: Classifier, constants: Mapping[str, Sequence[int]]) -> dict[
         return {"network": "tables.c.j2", **constants}
     if not isinstance(model, BinaryModel):
         graph = graph_of(model)
-        own, arithmetic = program(graph), graph.arithmetic
+        own = program(graph)
         kinds = _kinds(own)
-        fixed = isinstance(arithmetic, FixedPoint)
+        fixed = graph.arithmetic if isinstance(graph.arithmetic, FixedPoint) else None
         return {
             "network": "graph.c.j2",
             **constants,
@@ -190,8 +190,8 @@ def _network(model: Classifier, constants: Mapping[str, Sequence[int]]) -> dict[
             "kinds": kinds,
             "reads_one": bool({*kinds} - {"CONSTANT", "LOOKUP", "TREE"}),
             "reads_two": bool({"ADD", "CHOOSE", "LOG_ADD", "TIMES"} & {*kinds}),
-            "half": arithmetic.half if fixed else 0,
-            "fraction": arithmetic.fraction if fixed else 0,
+            "half": fixed.half if fixed else 0,
+            "fraction": fixed.fraction if fixed else 0,
         }
     layers = [
         {
