@@ -386,13 +386,15 @@ def replay(
 
 
 def import_model(
-    source: Annotated[Path, typer.Argument(help="A network of another format, such as .onnx.")],
+    source: Annotated[
+        Path, typer.Argument(help="A network or trees of another format, such as .onnx.")
+    ],
     out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.n3ic"),
     target: Annotated[
         str | None, typer.Option("--from", help="Format; default: by the file's suffix.")
     ] = None,
 ) -> None:
-    """Convert a network of another format to a model, or report why it is not one."""
+    """Convert a network or trees of another format to a model, or report why it is not one."""
     from n3ic import plugins
     from n3ic.targets.base import exporter
 
@@ -424,8 +426,8 @@ def import_model(
         print_result(
             f"{out}: {model.shape_text}, {model.weight_bytes:,} B of weights (read as {name})"
         )
-        for key in ("scores", "rounding"):
+        for key in ("scores", "rounding", "compared"):
             if key in model.provenance:
                 print_result(f"{key}: {model.provenance[key]}")
         return
-    raise N3icError(f"{source} is not a binary network: {'; '.join(reasons)}")
+    raise N3icError(f"{source} is no model that n3ic imports: {'; '.join(reasons)}")
