@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from n3ic.data.table import Feature, FlowTable
     from n3ic.families.binary.estimator import BinaryMLPClassifier
     from n3ic.families.binary.torch_import import from_torch
+    from n3ic.families.trees.readers.estimators import from_sklearn
     from n3ic.model.inputs import Field, InputSpec
     from n3ic.model.layers import HiddenLayer, OutputLayer
     from n3ic.model.network import BinaryModel, Inference
@@ -65,6 +66,7 @@ __all__ = [
     "export",
     "export_card",
     "extract",
+    "from_sklearn",
     "from_torch",
     "load",
     "plan_card",
@@ -101,6 +103,7 @@ _MODULES = {
     "n3ic.targets.base": ("Exporter",),
     "n3ic.families.binary.estimator": ("BinaryMLPClassifier",),
     "n3ic.families.binary.torch_import": ("from_torch",),
+    "n3ic.families.trees.readers.estimators": ("from_sklearn",),
     "n3ic.studies.audit.api": ("audit",),
     "n3ic.systems.card.api": ("export_card", "plan_card", "simulate_card", "verify_card"),
     "n3ic.systems.cluster.api": ("plan_cluster", "run_cluster"),
