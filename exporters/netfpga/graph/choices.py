@@ -95,6 +95,21 @@ def computed_columns(entries: Sequence[int], width: int) -> frozenset[int]:
     return frozenset(columns - copies - {0, (1 << len(entries)) - 1})
 
 
+def reads_of(column: int, inputs: int) -> tuple[int, ...]:
+    """The index bits on which a bit of a table depends.
+
+    Args:
+        column: the bit's values for all indices, index 0 in the lowest bit.
+        inputs: number of index bits.
+    """
+    found = []
+    for k in range(inputs):
+        high = _column(range(1 << inputs), k)  # the indices whose bit k is 1
+        if (column & high) >> (1 << k) != column & ~high & ((1 << (1 << inputs)) - 1):
+            found.append(k)
+    return tuple(found)
+
+
 def _column(entries: Sequence[int], bit: int) -> int:
     return sum((value >> bit & 1) << at for at, value in enumerate(entries))
 

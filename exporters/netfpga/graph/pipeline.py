@@ -130,17 +130,22 @@ class Pipeline:
         return self.start[index] + LATENCY[self.cells[index].kind]
 
     @cached_property
-    def delays(self) -> tuple[int, ...]:
-        """Number of clocks that each value is kept for its last reader."""
-        last = [self.ready(i) for i in range(len(self.cells))]
+    def taps(self) -> tuple[tuple[int, ...], ...]:
+        """How many clocks after each value is ready its readers read it, in ascending order."""
+        taps: list[set[int]] = [set() for _ in self.cells]
         for i, cell in enumerate(self.cells):
             for read in cell.reads:
-                last[read] = max(last[read], self.start[i])
+                taps[read].add(self.start[i] - self.ready(read))
         for score in self.scores:
-            last[score] = max(last[score], self.depth)
+            taps[score].add(self.depth - self.ready(score))
+        return tuple(tuple(sorted(clocks)) for clocks in taps)
+
+    @cached_property
+    def delays(self) -> tuple[int, ...]:
+        """Number of clocks that each value is kept for its last reader."""
         return tuple(
-            0 if cell.kind == "constant" else last[i] - self.ready(i)
-            for i, cell in enumerate(self.cells)
+            0 if cell.kind == "constant" else max(taps, default=0)
+            for cell, taps in zip(self.cells, self.taps, strict=True)
         )
 
     def count(self, kind: str) -> int:
