@@ -26,7 +26,7 @@ from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import family, graph_of
-from n3ic.model.graph.arithmetic import Logarithms
+from n3ic.model.graph.arithmetic import FixedPoint, Logarithms
 from n3ic.model.passes import unchanged
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
@@ -36,8 +36,11 @@ from n3ic.targets.figures import Figure, Report
 from n3ic.targets.operations import unwritten
 
 FOLDER = Path(__file__).resolve().parent
-_LOG_BLOCKS = ("n3ic_ones.v", "n3ic_log_max.v", "n3ic_best.v")
-_BLOCKS = ("n3ic_ones.v", "n3ic_times.v", "n3ic_scale.v", "n3ic_round.v", "n3ic_best.v")
+_BLOCKS = {
+    type(None): (),
+    Logarithms: ("n3ic_ones.v", "n3ic_log_max.v"),
+    FixedPoint: ("n3ic_ones.v", "n3ic_times.v", "n3ic_scale.v", "n3ic_round.v"),
+}
 _REPORT_VECTORS = 64
 
 
@@ -86,11 +89,10 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
     def write(self, model: Classifier, options: Options, out: Path) -> None:
         """Write Verilog and README."""
         plan = _plan(model)
-        log = isinstance(plan.graph.arithmetic, Logarithms)
         texts = {"n3ic_core.v": core_text(plan)}
-        if log:
+        if isinstance(plan.graph.arithmetic, Logarithms):
             texts["n3ic_log_table.v"] = table_text(plan)
-        for name in _LOG_BLOCKS if log else _BLOCKS:
+        for name in _blocks(plan):
             texts[name] = (FOLDER / "rtl" / name).read_text("ascii")
         (out / "rtl").mkdir(exist_ok=True)
         for name, text in texts.items():
@@ -184,6 +186,13 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
 @lru_cache(maxsize=4)
 def _plan(model: Classifier) -> Pipeline:
     return pipeline(model, graph_of(model))
+
+
+def _blocks(plan: Pipeline) -> list[str]:
+    """The files of the blocks that a core may use."""
+    used = {"count": "n3ic_ones.v", "gate": "n3ic_gate.v"}
+    needed = [name for kind, name in used.items() if plan.count(kind)]
+    return sorted({"n3ic_best.v", *_BLOCKS[type(plan.graph.arithmetic)], *needed})
 
 
 def _copies(options: Options) -> int:
