@@ -13,7 +13,8 @@
 
 #include "network_rows.h"
 
-#define GRAPH_ENTRY 8 /* bytes */
+#define GRAPH_ENTRY 8    /* bytes */
+#define GRAPH_UNROLLED 8 /* steps without a branch */
 
 /* `row` with one more bit of the number of cuts that the value reaches; see network_cut(). */
 static __always_inline __u64 graph_search(const void *value, __u64 v, __u64 row, __u32 at,
@@ -46,7 +47,12 @@ static __always_inline __u64 graph_walks(const char *entries, const __u8 *values
         __u64 here = at;
 
 #pragma clang loop unroll(disable)
-        for (__u32 i = 0; i < steps; i++)
+        for (__u32 i = 0; i < steps / GRAPH_UNROLLED; i++)
+#pragma clang loop unroll(full)
+            for (__u32 j = 0; j < GRAPH_UNROLLED; j++)
+                here = graph_step(entries, values, here, values_mask, entries_mask);
+#pragma clang loop unroll(full)
+        for (__u32 i = 0; i < steps % GRAPH_UNROLLED; i++)
             here = graph_step(entries, values, here, values_mask, entries_mask);
         sum += (__u64)(__s64) * (const volatile __s32 *)(entries + here);
     }

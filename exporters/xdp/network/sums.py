@@ -208,7 +208,8 @@ class Structure:
         for s in self.selectors:
             total += {"table": 10, "search": 6 + 9 * s.searches}.get(s.form, 6 + 5 * s.width)
         total += 6 * sum(width for _, width in self.counted)
-        return total + 40 * sum(len({*walks}) for walks in self.walks)
+        steps = [min(depth, 8 + depth % 8) for walks in self.walks for depth in {*walks}]
+        return total + sum(24 + 9 * unrolled for unrolled in steps)
 
     @property
     def classes(self) -> int:
