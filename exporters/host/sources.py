@@ -50,12 +50,13 @@ def compiled_in(templates: Path, constants: str, values: Mapping[str, Any], *cod
     Args:
         templates: folder of the template and the C files.
         constants: file name of the template for the constants.
-        values: values for the template, whose filter ``lines`` writes numbers as lines of C.
-        code: file names of the C that reads the constants.
+        values: values for the templates; the filter ``lines`` of the one for the constants writes
+            numbers as lines of C.
+        code: file names of the C that reads the constants, templates as well.
     """
     text = render(templates, constants, values, {"lines": _lines})
     shared = (TEMPLATES / "compiled_in.c").read_text("utf-8")
-    return text + shared + "".join((templates / name).read_text("utf-8") for name in code)
+    return text + shared + "".join(render(templates, name, values) for name in code)
 
 
 def _lines(numbers: Sequence[Any]) -> str:

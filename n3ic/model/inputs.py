@@ -306,6 +306,23 @@ class InputSpec(Displayed):
         index = self._field_of(bit)
         return f"bit {bit}: {self.fields[index].explain(bit - self.offsets[index])}"
 
+    def ordered(self, bits: Bits) -> Bits:
+        """Bits that features can have: of a thermometer field, those below a set bit are set.
+
+        Args:
+            bits: bool array of shape ``(rows, n_bits)``.
+
+        Returns:
+            The same number of set bits of each thermometer field, the lowest ones; bool array of
+            the same shape.
+        """
+        out = bits.copy()
+        for start, f in zip(self.offsets, self.fields, strict=True):
+            if f.kind == "thermometer":
+                part = bits[:, start : start + f.width]
+                out[:, start : start + f.width] = np.arange(f.width) < part.sum(axis=1)[:, None]
+        return out
+
     def feature_of(self, bit: int) -> str:
         """The feature from which input bit ``bit`` is computed.
 

@@ -38,8 +38,9 @@ def verification_vectors(model: BinaryModel, count: int, seed: int = 0) -> Words
 def margin_vectors(model: Classifier, seed: int = 0) -> Words:
     """Inputs whose margin is exactly the shunting threshold, and one less.
 
-    The search flips single bits of random inputs. Not every network has such a margin: those of
-    two fully connected classes are all even or all odd. The search then ends at the nearest one.
+    The search flips single bits of random inputs, and keeps to inputs that features can have
+    (:meth:`.InputSpec.ordered`). Not every network has such a margin: those of two fully connected
+    classes are all even or all odd. The search then ends at the nearest one.
 
     Args:
         model: a model of any family.
@@ -55,6 +56,7 @@ def margin_vectors(model: Classifier, seed: int = 0) -> Words:
     rows = np.arange(2 * _MARGIN_ROWS)
     target = model.shunt - (rows % 2)  # in turn, the least margin decided and the largest shunted
     x = rng.random((len(rows), n)) < np.where(rows % 4 < 2, 0.5, rng.random(len(rows)))[:, None]
+    x = model.input.ordered(x)
     # The search runs for all rows at once: each step is one call of the network.
     off = np.abs(margins_of(model.scores(pack(x))) - target)
     for _ in range(_MARGIN_STEPS):
@@ -62,6 +64,7 @@ def margin_vectors(model: Classifier, seed: int = 0) -> Words:
             break
         flipped = x.copy()
         flipped[rows, rng.integers(0, n, len(rows))] ^= True
+        flipped = model.input.ordered(flipped)
         other = np.abs(margins_of(model.scores(pack(flipped))) - target)
         nearer = (other <= off) & (off > 0)  # steps of equal distance lead across plateaus
         x[nearer], off[nearer] = flipped[nearer], other[nearer]

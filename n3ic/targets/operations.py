@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from n3ic.model.graph.operations import Choose, Graph, Lookup, Operation, in_words
+from n3ic.model.graph.operations import Choose, Graph, Lookup, Operation, in_words, with_article
 from n3ic.targets.device import Problem
 
 
@@ -33,4 +33,4 @@ def place(graph: Graph, index: int) -> str:
         read = f" by {graph.input.feature_of(step.bit)}"
     if isinstance(step, Lookup):
         read = f" by {graph.input.fields[step.field].feature}"
-    return f"step {index:,}, a {in_words(type(step))}{read}"
+    return f"step {index:,}, {with_article(type(step))}{read}"

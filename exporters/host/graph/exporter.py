@@ -13,6 +13,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.arithmetic import Logarithms
 from n3ic.model.graph.operations import Graph, LogAdd, Round, Scale, Times, operands
+from n3ic.model.inputs import InputSpec
 from n3ic.options import Options
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.figures import Figure, Report
@@ -29,7 +30,7 @@ class HostGraphExporter(EmbeddedModelExporter[Classifier]):
     def check(self, model: Classifier, options: Options) -> Fit:
         """Check that a block's values fit the stack, and place the tables in a memory."""
         graph = graph_of(model)
-        if refused := unwritten(graph, WRITTEN):
+        if refused := (*unwritten(graph, WRITTEN), *_unread_fields(model.input)):
             return Fit(problems=refused)
         steps, fit = program(graph), super().check(model, options)
         fit = replace(fit, problems=(*fit.problems, *_out_of_range(graph)))
@@ -66,9 +67,21 @@ class HostGraphExporter(EmbeddedModelExporter[Classifier]):
         return Report(tuple(figures), (note,))
 
 
+def _unread_fields(spec: InputSpec) -> tuple[Problem, ...]:
+    """Fields that the C does not read: it compares each feature with one list of cuts."""
+    return tuple(
+        Problem(f"field {i}, {field.feature}: the C reads one thermometer field of each feature")
+        for i, field in enumerate(spec.fields)
+        if field.kind != "thermometer" or spec.features[i : i + 1] != (field.feature,)
+    )[:1]
+
+
 def _out_of_range(graph: Graph) -> tuple[Problem, ...]:
     """Operands that the C's instructions do not take: negative or long factors, far logarithms."""
     problems = []
+    if isinstance(graph.arithmetic, Logarithms) and needs_64_bits(graph):
+        low, high = min(lo for lo, _ in graph.bounds), max(hi for _, hi in graph.bounds)
+        problems.append(f"values reach {low:,} to {high:,}: logarithms have 32 bits in C")
     for i, step in enumerate(graph.steps):
         read = [graph.bounds[k] for k in operands(step)]
         if isinstance(step, Times | Scale):
@@ -98,6 +111,7 @@ def _memory(model: Classifier, steps: Program) -> dict[str, int]:
         "tables": steps.value_bytes * len(steps.tables),
         # One more entry, 0, serves all differences beyond the table.
         "log_add": steps.value_bytes * (len(log_add) + 1) if log_add else 0,
+        "trees": (8 + steps.value_bytes) * len(steps.nodes) + 8 * len(steps.trees),
         "steps": (16 + steps.value_bytes) * len(steps.steps),  # four words and one value
         "cuts": model.input_bytes,
     }
@@ -126,6 +140,11 @@ def _source(model: Classifier) -> str:
         "shunt": model.shunt,
         "fraction": graph.arithmetic.fraction if graph.arithmetic else 0,
         "wide": needs_64_bits(graph),
+        "plain": graph.arithmetic is None,
+        "nodes": steps.nodes,
+        "leaves": [node.leaf for node in steps.nodes],
+        "trees": steps.trees,
+        "reads_bins": steps.reads_bins,
         "log_add": _log_add(graph),
         "block": steps.block,
         "slots": steps.slots,
@@ -140,4 +159,4 @@ def _source(model: Classifier) -> str:
         "tables": steps.tables,
         "scores": steps.scores,
     }
-    return compiled_in(TEMPLATES, "graph_tables.c.j2", values, "graph.c")
+    return compiled_in(TEMPLATES, "graph_tables.c.j2", values, "graph.c.j2")

@@ -28,9 +28,9 @@ from n3ic.model.graph.operations import (
     operands,
 )
 
-WRITTEN = (Constant, Lookup, Add, Offset, LogAdd, Times, Scale, Round)
+WRITTEN = (Constant, Lookup, Choose, Add, Offset, LogAdd, Times, Scale, Round)
 """The operations that become nodes."""
-INT32, INT64 = 6, 7  # TensorProto data types
+INT32, INT64, BOOL = 6, 7, 9  # TensorProto data types
 _Leaf = Lookup | Constant
 
 
@@ -49,13 +49,15 @@ def build(model: Classifier, graph: Graph, *, features: bool) -> Any:
         input_stage(b, model.input)
     depth: list[int] = []
     groups: dict[tuple[int, str], list[int]] = defaultdict(list)
+    # Few constants take a table as look-ups do; the leaves of trees are many.
+    leaf = Lookup if Choose in graph.kinds else _Leaf
     # Operations of one depth do not depend on each other, so one operator computes a whole group.
     for i, step in enumerate(graph.steps):
         depth.append(1 + max((depth[k] for k in operands(step)), default=-1))
-        kind = "Leaf" if isinstance(step, _Leaf) else type(step).__name__
+        kind = "Leaf" if isinstance(step, leaf) else type(step).__name__
         groups[depth[i], kind].append(i)
     stage = _Stage(b, graph)
-    stage.bins()
+    stage.inputs()
     for (level, kind), members in sorted(groups.items()):
         stage.write(f"{kind.lower()}_{level}", kind, members)
     stage.columns("scores_wide", [stage.place[i] for i in graph.scores])
@@ -89,8 +91,8 @@ class _Stage:
         self.values = ""
         self.count = 0
 
-    def bins(self) -> None:
-        """Add the tensor ``bins``: the number of set bits of each field."""
+    def inputs(self) -> None:
+        """Add the tensors that read the input: the set bits of each field, the bits themselves."""
         spec = self.graph.input
         member = np.zeros((spec.n_bits, len(spec.fields)), np.float32)
         for i, (start, field) in enumerate(zip(spec.offsets, spec.fields, strict=True)):
@@ -99,6 +101,9 @@ class _Stage:
         self.b.tensor("bins_float", len(spec.fields), np.float32)
         self.b.node("MatMul", ["bits", "bits_of_fields"], ["bins_float"])
         self._node("Cast", "bins", ["bins_float"], len(spec.fields), to=INT64)
+        if Choose in self.graph.kinds:
+            self.b.tensor("chosen_by", spec.n_bits, np.bool_)
+            self.b.node("Cast", ["bits"], ["chosen_by"], to=BOOL)
 
     def columns(self, name: str, places: Sequence[int]) -> str:
         """Gather columns of ``values``."""
@@ -110,10 +115,15 @@ class _Stage:
         steps, n = [self.steps[i] for i in members], len(members)
         if kind == "Leaf":
             self._leaves(name, steps)
+        elif kind == "Constant":
+            self._constants(name, [step.value for step in steps if isinstance(step, Constant)])
         else:
             read = [operands(step) for step in steps]
             a = self.columns(f"{name}_a", [self.place[r[0]] for r in read])
-            if isinstance(steps[0], Offset | Scale):
+            if isinstance(steps[0], Choose):
+                other = self.columns(f"{name}_one", [self.place[r[1]] for r in read])
+                self._choose(name, steps, a, other)
+            elif isinstance(steps[0], Offset | Scale):
                 by = [step.by for step in steps if isinstance(step, Offset | Scale)]
                 self._scalar(f"{name}_by", by)
                 op = "Add" if kind == "Offset" else "Mul"
@@ -131,6 +141,22 @@ class _Stage:
             self.values = joined
         else:
             self.values = name
+
+    def _constants(self, name: str, values: Sequence[int]) -> None:
+        """Add columns of one value each: a column of zeros, to which the values are added."""
+        self.b.constant(f"{name}_of", np.array(values, np.int64))
+        self.b.constant(f"{name}_first", np.array([0], np.int64))
+        self._scalar(f"{name}_nothing", [0])
+        self._node("Gather", f"{name}_bin", ["bins", f"{name}_first"], 1, axis=1)
+        self._node("Mul", f"{name}_zero", [f"{name}_bin", f"{name}_nothing"], 1)
+        self._node("Add", name, [f"{name}_zero", f"{name}_of"], len(values))
+
+    def _choose(self, name: str, steps: Sequence[Operation], zero: str, one: str) -> None:
+        bits = [step.bit for step in steps if isinstance(step, Choose)]
+        self.b.constant(f"{name}_bits", np.array(bits, np.int64))
+        self.b.tensor(f"{name}_if", len(bits), np.bool_)
+        self.b.node("Gather", ["chosen_by", f"{name}_bits"], [f"{name}_if"], axis=1)
+        self._node("Where", name, [f"{name}_if", one, zero], len(bits))
 
     def _leaves(self, name: str, steps: Sequence[Operation]) -> None:
         """Gather from all tables, concatenated, in one operation."""

@@ -140,6 +140,12 @@ def in_words(kind: type[Operation]) -> str:
     return _NAMES[kind]
 
 
+def with_article(kind: type[Operation]) -> str:
+    """Its name with an article, such as ``an offset``."""
+    name = _NAMES[kind]
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
 def applied(step: Operation, values: Sequence[Integers], arithmetic: Arithmetic | None) -> Integers:
     """Compute a sum, product, rounding or log-add.
 
@@ -160,7 +166,7 @@ def applied(step: Operation, values: Sequence[Integers], arithmetic: Arithmetic 
         return arithmetic.times(values[0], values[1])
     if isinstance(step, Round) and isinstance(arithmetic, FixedPoint):
         return arithmetic.rounded(values[0])
-    raise ModelError(f"a {in_words(type(step))} cannot be computed with arithmetic {arithmetic}")
+    raise ModelError(f"{with_article(type(step))} cannot be computed with arithmetic {arithmetic}")
 
 
 def bounds_of(
@@ -184,7 +190,7 @@ def bounds_of(
     if not isinstance(step, Times | Round):
         return low, high
     if not isinstance(arithmetic, FixedPoint):
-        raise ModelError(f"a {in_words(type(step))} needs the arithmetic of fixed point numbers")
+        raise ModelError(f"{with_article(type(step))} needs the arithmetic of fixed point numbers")
     return (low + half) >> arithmetic.fraction, (high + half) >> arithmetic.fraction
 
 
@@ -231,6 +237,9 @@ def _log_added(values: Sequence[int], table: Sequence[int]) -> int:
 class Graph:
     """Integer scores of input bits, as a list of operations in the order of computation.
 
+    Inputs are bits that features can have: a bit of a thermometer field is set only if those below
+    it are. For others, targets may give any scores.
+
     Attributes:
         input: how integer features become the input bits.
         steps: the operations; operands come before the operations that read them.
@@ -255,7 +264,9 @@ class Graph:
             raise ModelError("a graph has two scores or more, each the value of one of its steps")
         for i, step in enumerate(self.steps):
             if not all(0 <= k < i for k in operands(step)):
-                raise ModelError(f"step {i}: a {in_words(type(step))} reads what is not before it")
+                raise ModelError(
+                    f"step {i}: {with_article(type(step))} reads what is not before it"
+                )
             check_reads(self.input, step)
         self._check_scores()
 

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trees of choices between constants, as packed nodes that a row descends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from n3ic.model.graph.operations import Choose, Constant, Graph
+
+MOST_NODES = 1 << 16  # of a tree: a node names its children in 16 bits
+LEAF = (1 << 32) - 1  # no value of a feature is above: a leaf leads to itself
+
+
+@dataclass(frozen=True)
+class TreeNode:
+    """A node: a row goes to ``next`` if its field's value is at most ``most``, else beside it.
+
+    Attributes:
+        most: the cut less 1, or ``LEAF``.
+        field: the field whose value is compared.
+        next: place in the tree of the first of two nodes side by side; its own place for a leaf.
+        leaf: the value of a leaf.
+    """
+
+    most: int
+    field: int
+    next: int
+    leaf: int = 0
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The nodes of a tree, the root first.
+
+    Attributes:
+        nodes: the nodes.
+        depth: the most choices from the root to a leaf.
+    """
+
+    nodes: tuple[TreeNode, ...]
+    depth: int
+
+
+def comparison(graph: Graph, bit: int) -> tuple[int, int]:
+    """The field of an input bit, and the largest of its values for which the bit is 0."""
+    spec = graph.input
+    field = next(i for i in reversed(range(len(spec.fields))) if spec.offsets[i] <= bit)
+    return field, spec.fields[field].cuts[bit - spec.offsets[field]] - 1
+
+
+def trees(graph: Graph) -> dict[int, Tree]:
+    """The trees whose leaves are all constants and that other operations or scores read, by root.
+
+    Choices within them are nodes only.
+    """
+    whole: set[int] = set()
+    for i, step in enumerate(graph.steps):
+        if isinstance(step, Choose) and all(
+            k in whole or isinstance(graph.steps[k], Constant) for k in (step.zero, step.one)
+        ):
+            whole.add(i)
+    roots = {i for i in whole if i in graph.scores or any(k not in whole for k in graph.readers[i])}
+    made = {i: _packed(graph, i) for i in sorted(roots)}
+    return {i: tree for i, tree in made.items() if len(tree.nodes) <= MOST_NODES}
+
+
+def _packed(graph: Graph, root: int) -> Tree:
+    """Place a tree's nodes breadth first; equal pairs of children are placed once."""
+    at: list[int] = [root]  # the step of each place
+    pairs: dict[tuple[int, int], int] = {}
+    nodes: list[TreeNode] = []
+    depth: dict[int, int] = {}
+    for i in range(root + 1):  # operands come first
+        step = graph.steps[i]
+        if isinstance(step, Choose):
+            depth[i] = 1 + max(depth.get(step.zero, 0), depth.get(step.one, 0))
+    while len(nodes) < len(at) <= MOST_NODES + 1:
+        step = graph.steps[at[len(nodes)]]
+        if isinstance(step, Constant):
+            nodes.append(TreeNode(LEAF, 0, len(nodes), step.value))
+        elif isinstance(step, Choose):
+            pair = (step.zero, step.one)
+            if pair not in pairs:
+                pairs[pair] = len(at)
+                at += pair
+            field, most = comparison(graph, step.bit)
+            nodes.append(TreeNode(most, field, pairs[pair]))
+    return Tree(tuple(nodes), depth[root])
