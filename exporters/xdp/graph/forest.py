@@ -160,6 +160,9 @@ def _chosen(
     builder: GraphBuilder, bit: int, zero: Sum, one: Sum, shifted: dict[tuple[int, int], int]
 ) -> Sum:
     """The choice between two sums, as a sum of choices."""
+    single = [_single(builder, each) for each in (zero, one)]
+    if None not in single:  # a node of a tree of constants, which most graphs have only
+        return _of(builder, 0, [], builder.choose(bit, *single))  # type: ignore[arg-type]
     common = Counter(zero.trees) & Counter(one.trees)
     rests = [sorted((Counter(each.trees) - common).elements()) for each in (zero, one)]
     start = zero.start if zero.start == one.start else 0
@@ -171,13 +174,24 @@ def _chosen(
             for tree, by in zip(pair, more, strict=True)
         ]
         more = (0, 0)
-        tree = builder.choose(bit, *parts)
-        step = builder.steps[tree]
-        if isinstance(step, Constant):
-            start += step.value
-        else:
-            trees.append(tree)
+        made = _of(builder, start, trees, builder.choose(bit, *parts))
+        start, trees = made.start, list(made.trees)
     return Sum(start, tuple(trees))
+
+
+def _single(builder: GraphBuilder, each: Sum) -> int | None:
+    """The value that is a sum, if it is one constant or one tree."""
+    if not each.trees:
+        return builder.constant(each.start)
+    return each.trees[0] if len(each.trees) == 1 and not each.start else None
+
+
+def _of(builder: GraphBuilder, start: int, trees: list[int], value: int) -> Sum:
+    """The sum of a constant, trees and one more value of the builder."""
+    step = builder.steps[value]
+    if isinstance(step, Constant):
+        return Sum(start + step.value, tuple(trees))
+    return Sum(start, (*trees, value))
 
 
 def _pairs(
