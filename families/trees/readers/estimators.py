@@ -72,11 +72,6 @@ def from_sklearn(
     scalers, estimator = _steps(whole)
     ensemble = _ensemble(estimator)
     known = np.asarray(estimator.classes_)
-    if len(known) != ensemble.n_classes:
-        raise ModelError(
-            f"{type(estimator).__name__}: expected two classes or more, it was fitted to "
-            f"{len(known)}"
-        )
     own_names = [str(n) for n in getattr(whole, "feature_names_in_", ())]
     columns = read_columns(rows, inputs, own_names, ensemble.n_columns)
     frame = _framed(rows, ensemble.n_columns)
@@ -163,6 +158,10 @@ def _ensemble(estimator: Any) -> Ensemble:
         raise ModelError(f"a {type(estimator).__name__} is not read: expected {_TAKEN}")
     if not hasattr(estimator, "classes_"):
         raise ModelError(f"{type(estimator).__name__} is not fitted: call its fit(X, y) first")
+    if getattr(estimator, "n_outputs_", 1) != 1:
+        raise ModelError(f"{type(estimator).__name__} has several outputs; expected one")
+    if len(estimator.classes_) < 2:
+        raise ModelError(f"{type(estimator).__name__} was fitted to one class; expected two or more")
     with needed("n3ic.from_sklearn"):
         import treelite
     try:
@@ -179,8 +178,6 @@ def _forest(estimator: Any) -> Ensemble:
 
     from n3ic.families.trees.readers.treelite_ensembles import ensemble_of
 
-    if getattr(estimator, "n_outputs_", 1) != 1:
-        raise ModelError(f"{type(estimator).__name__} has several outputs; expected one")
     grown = copy.copy(estimator)
     grown.n_estimators = len(estimator.estimators_)
     return ensemble_of(treelite.sklearn.import_model(grown), np.float32)
