@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.errors import ModelError, N3icWarning
 from n3ic.families.trees.network import MAX_NODES, MAX_TREES, TreesModel, n_sums
@@ -68,7 +69,7 @@ def converted(
     for rounded in roundings(ensemble, _tree_of(ensemble), leaf_bits):
         if tested is None or reached is None:
             continue
-        scores = sums_of(draft, rounded.leaves[of], rounded.bias, reached)
+        scores = sums_of(rounded.leaves[of], rounded.bias, reached)
         wrong = differing(tested, classes_of(scores))
         if not len(wrong):
             break
@@ -131,7 +132,7 @@ def _draft(
     return model, np.array(laid.leaves, dtype=np.int64)
 
 
-def _beyond(only: Ints, free: np.ndarray) -> Ints:
+def _beyond(only: Ints, free: NDArray[np.bool_]) -> Ints:
     """Where the way from each node leads that passes nodes which always answer alike."""
     goal = np.where(free, np.arange(len(free)), only)
     while True:
@@ -171,7 +172,7 @@ def _explain(
     draft: TreesModel,
     of: Ints,
     tested: Trial,
-    reached: Ints,
+    reached: NDArray[np.int32],
     rounded: Rounded,
     wrong: Ints,
 ) -> None:

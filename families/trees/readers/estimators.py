@@ -161,7 +161,9 @@ def _ensemble(estimator: Any) -> Ensemble:
     if getattr(estimator, "n_outputs_", 1) != 1:
         raise ModelError(f"{type(estimator).__name__} has several outputs; expected one")
     if len(estimator.classes_) < 2:
-        raise ModelError(f"{type(estimator).__name__} was fitted to one class; expected two or more")
+        raise ModelError(
+            f"{type(estimator).__name__} was fitted to one class; expected two or more"
+        )
     with needed("n3ic.from_sklearn"):
         import treelite
     try:
