@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +40,7 @@ def scores(graph: Graph, words: ArrayLike) -> NDArray[np.int32]:
         ModelError: the inputs are not packed inputs of the graph.
     """
     packed = checked_words(words, graph.input.n_bits, "packed inputs")
-    plan = _Plan.of(graph)
+    plan = _plan(graph)
     rows = int(np.clip(_VALUES // plan.columns, _LEAST_ROWS, _MOST_ROWS))
     out = np.empty((len(packed), len(graph.scores)), dtype=np.int32)
     at = plan.column[list(graph.scores)]
@@ -79,6 +80,7 @@ class _Plan:
 
     @classmethod
     def of(cls, graph: Graph) -> _Plan:
+        """Order the steps of a graph."""
         n = len(graph.steps)
         level, drops = [0] * n, [0] * n
         groups: dict[tuple[int, bool, str], list[int]] = defaultdict(list)
@@ -111,6 +113,11 @@ class _Plan:
             groups[level[i], isinstance(step, Choose), f"{type(step)} {i in whole}"].append(i)
         ordered = tuple(tuple(groups[key]) for key in sorted(groups))
         return cls(count, column, ordered, bit, child, tuple(drops), frozenset(whole), constant)
+
+
+@lru_cache(maxsize=4)  # rows often come one at a time
+def _plan(graph: Graph) -> _Plan:
+    return _Plan.of(graph)
 
 
 def _values(graph: Graph, plan: _Plan, words: NDArray[np.uint32]) -> Integers:
