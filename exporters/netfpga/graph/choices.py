@@ -23,8 +23,10 @@ Source of the covering: J. Cong, Y. Ding, "FlowMap", 1994, and priority cuts: A.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from n3ic.model.graph.operations import Choose, Constant, Graph
@@ -69,15 +71,17 @@ class Logic:
     number: tuple[Signal, ...]
     entries: tuple[int, ...] = ()
 
-    def cost(self, width: int) -> float:
-        """Tables that it takes, where two functions of the same five bits share one."""
+    def cost(self, width: int, sharers: int = 1) -> float:
+        """Tables that it takes, where two functions of the same five bits share one.
+
+        Args:
+            width: bits of a value.
+            sharers: number of trees that have the same gates.
+        """
         columns = len(computed_columns(self.entries, width))
-        return len(self.gates) + columns * tables_of(len(self.number))
-
-
-def tables_of(inputs: int) -> float:
-    """Tables of the FPGA for a function of some bits, among functions of the same bits."""
-    return 0.5 if inputs <= SHARED else float(1 << (inputs - INPUTS))
+        inputs = len(self.number)
+        each = 0.5 if inputs <= SHARED else float(1 << (inputs - INPUTS))
+        return len(self.gates) / sharers + columns * each
 
 
 def computed_columns(entries: Sequence[int], width: int) -> frozenset[int]:
@@ -114,35 +118,62 @@ def _column(entries: Sequence[int], bit: int) -> int:
     return sum((value >> bit & 1) << at for at, value in enumerate(entries))
 
 
-def constant_choices(graph: Graph) -> frozenset[int]:
-    """The choices of a graph that choose among constants alone."""
-    among: set[int] = set()
-    for i, step in enumerate(graph.steps):
-        if isinstance(step, Choose) and all(
-            isinstance(graph.steps[k], Constant) or k in among for k in (step.zero, step.one)
-        ):
-            among.add(i)
-    return frozenset(among)
+class Trees:
+    """The trees of choices among constants of a graph, as look-up tables; deterministic.
 
+    A tree's root is a choice that another operation or a score reads. Trees of the same choices,
+    such as those of several classes, share the tables that number their leaves.
 
-def logic_of(graph: Graph, root: int, width: int) -> Logic:
-    """The look-up tables of a tree of choices among constants; deterministic.
-
-    Args:
+    Attributes:
         graph: the operations.
-        root: index of the choice at the root.
-        width: bits of a value.
+        roots: the roots of the trees.
+        inside: the other choices among constants.
     """
-    tree = _Tree.of(graph, root)
-    support = sorted({choice.bit for choice in tree.choices.values()})
-    if len(support) <= INPUTS:
-        return _by_index(tree, support, width)
-    ways = [_direct(tree, width)]
-    if len(tree.values) > 1 and _bits(len(tree.values)) < width:
-        ways.append(_numbered(tree, _by_value(tree), tuple(tree.values)))
-    if tree.single and _bits(len(tree.leaves)) < width:
-        ways.append(_numbered(tree, _by_place(tree), tuple(tree.leaves)))
-    return min(ways, key=lambda logic: logic.cost(width))
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        among: set[int] = set()
+        for i, step in enumerate(graph.steps):
+            if isinstance(step, Choose) and all(
+                isinstance(graph.steps[k], Constant) or k in among for k in (step.zero, step.one)
+            ):
+                among.add(i)
+        self.roots = {
+            i: _Tree.of(graph, i)
+            for i in sorted(among)
+            if i in graph.scores or any(k not in among for k in graph.readers[i])
+        }
+        self.inside = frozenset(among - set(self.roots))
+        self._shapes = Counter(tree.shape for tree in self.roots.values())
+        self._places: dict[_Shape, Logic] = {}  # the numbers of places, by shape
+
+    def logic(self, root: int, width: int) -> Logic:
+        """The tables of a tree.
+
+        Args:
+            root: one of ``roots``.
+            width: bits of a value.
+        """
+        tree = self.roots[root]
+        support = sorted({choice.bit for choice in tree.choices.values()})
+        if len(support) <= INPUTS:
+            return _by_index(tree, support, width)
+        ways = []
+        if tree.single and _bits(len(tree.leaves)) < width:
+            places = self._by_place(tree)
+            ways.append((places, places.cost(width, self._shapes[tree.shape])))
+        if not ways or self._shapes[tree.shape] == 1:
+            others = [_direct(tree, width)]
+            if len(tree.values) > 1 and _bits(len(tree.values)) < width:
+                others.append(_numbered(tree, _by_value(tree), tree.values))
+            ways += [(logic, logic.cost(width)) for logic in others]
+        return min(ways, key=lambda way: way[1])[0]
+
+    def _by_place(self, tree: _Tree) -> Logic:
+        made = self._places.get(tree.shape)
+        if made is None:
+            made = self._places[tree.shape] = _numbered(tree, _by_place(tree), tree.leaves)
+        return replace(made, entries=_filled(tree.leaves))
 
 
 def _bits(count: int) -> int:
@@ -188,12 +219,22 @@ class _Tree:
                 waiting += (step.one, step.zero)
         return cls(root, dict(sorted(choices.items())), constants, tuple(leaves), single)
 
+    @cached_property
+    def shape(self) -> _Shape:
+        """Its choices, whose sides are the places of choices among them, or -1 for a constant."""
+        place = {at: k for k, at in enumerate(self.choices)}
+        return tuple(
+            (step.bit, place.get(step.zero, -1), place.get(step.one, -1))
+            for step in self.choices.values()
+        )
+
     @property
     def values(self) -> tuple[int, ...]:
         """The different values, as they are met."""
         return tuple(dict.fromkeys(self.leaves))
 
 
+_Shape = tuple[tuple[int, int, int], ...]
 _Codes = Callable[[int, int], int]  # the number of a choice's end, on its side 0 or 1
 
 
@@ -205,9 +246,13 @@ def _direct(tree: _Tree, width: int) -> Logic:
 
 def _numbered(tree: _Tree, code: _Codes, values: tuple[int, ...]) -> Logic:
     functions = _Functions()
-    count = _bits(len(values))
-    entries = values + values[-1:] * ((1 << count) - len(values))
-    return functions.logic(_bit_functions(tree, functions, code, count), entries)
+    number = _bit_functions(tree, functions, code, _bits(len(values)))
+    return functions.logic(number, _filled(values))
+
+
+def _filled(values: tuple[int, ...]) -> tuple[int, ...]:
+    """Values for all numbers of as many bits; those beyond the last have its value."""
+    return values + values[-1:] * ((1 << _bits(len(values))) - len(values))
 
 
 def _by_index(tree: _Tree, support: Sequence[int], width: int) -> Logic:
@@ -387,15 +432,3 @@ class _Functions:
                     own = known[self._made[bit, _FALSE, _TRUE]]
                     known[node] = own & known[one] | ~own & known[zero]
         return known[at]
-
-
-def choice_roots(graph: Graph, among: Collection[int]) -> frozenset[int]:
-    """The choices among constants that another operation or a score reads.
-
-    Args:
-        graph: the operations.
-        among: the choices among constants.
-    """
-    return frozenset(
-        i for i in among if i in graph.scores or any(k not in among for k in graph.readers[i])
-    )

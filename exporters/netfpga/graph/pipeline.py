@@ -16,12 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from n3ic.errors import ExportError
-from n3ic.exporters.netfpga.graph.choices import (
-    Signal,
-    choice_roots,
-    constant_choices,
-    logic_of,
-)
+from n3ic.exporters.netfpga.graph.choices import Signal, Trees
 from n3ic.model.classifier import Classifier
 from n3ic.model.graph.arithmetic import Logarithms, pairwise_reduce
 from n3ic.model.graph.operations import (
@@ -164,15 +159,13 @@ def pipeline(model: Classifier, graph: Graph) -> Pipeline:
     """Build the pipeline of a model's operations; deterministic."""
     builder = _Builder(graph)
     pairs = _pairs(graph)
-    among = constant_choices(graph)
-    roots = choice_roots(graph, among)
-    inside = {i for pair in pairs.values() for i in pair} | (among - roots)
+    inside = {i for pair in pairs.values() for i in pair} | builder.trees.inside
     for i, (step, bounds) in enumerate(zip(graph.steps, graph.bounds, strict=True)):
         if i in inside:
             builder.place.append(-1)  # only a fused table or the tables of a tree read it
         elif i in pairs:
             builder.write_pair(step, [graph.steps[k] for k in pairs[i]], *bounds)
-        elif i in roots:
+        elif i in builder.trees.roots:
             builder.write_choices(i, *bounds)
         else:
             builder.write(step, *bounds)
@@ -188,6 +181,7 @@ class _Builder:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.trees = Trees(graph)
         self.cells: list[PipelineCell] = []
         self.place: list[int] = []
         self.bins: dict[int, int] = {}
@@ -238,7 +232,7 @@ class _Builder:
     def write_choices(self, root: int, low: int, high: int) -> None:
         """Create the tables of a tree of choices among constants."""
         width = width_of(low, high)
-        logic = logic_of(self.graph, root, width)
+        logic = self.trees.logic(root, width)
         gates: list[int] = []
         for gate in logic.gates:
             gates.append(self._gate(self._signals(gate.inputs, gates), gate.table))
