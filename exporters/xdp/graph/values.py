@@ -86,10 +86,8 @@ def _entries(
         if isinstance(node, Node):
             value, most = places[node.test]
             out[i] = value, below[tree] << 8 | 255 - most
-        elif -(1 << 31) <= node < 1 << 31:
-            out[i] = node & 0xFFFFFFFF, i << 8
         else:
-            raise ExportError(f"a leaf of {node:,}: XDP programs add 32 bits")
+            out[i] = node & 0xFFFFFFFF, i << 8
     return out
 
 
