@@ -175,7 +175,7 @@ def _chosen(
     start = zero.start if zero.start == one.start else 0
     more = (zero.start - start, one.start - start)
     trees = list(common.elements())
-    for pair in _pairs(*rests, more != (0, 0)):
+    for pair in _pairs(rests[0], rests[1], more != (0, 0)):
         parts = [
             builder.constant(by) if tree is None else _shifted(builder, tree, by, shifted)
             for tree, by in zip(pair, more, strict=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.graph.forest import Forest, Node, forest_of
+from n3ic.exporters.xdp.graph.forest import Forest, Node, Tree, forest_of
 from n3ic.exporters.xdp.network.groups import MAX_CUTS
 from n3ic.exporters.xdp.network.sums import (
     LayerPlan,
@@ -81,9 +81,9 @@ def graph_structure(models: Sequence[Classifier], *, bits: bool = False) -> Stru
 
 def _depths(forest: Forest) -> list[list[int]]:
     """Return the depths of each class's trees, the deepest first."""
-    known: dict[object, int] = {}
+    known: dict[Tree, int] = {}
     return [
-        sorted((forest.depth(tree, known) for tree in each.trees), reverse=True)  # type: ignore
+        sorted((forest.depth(tree, known) for tree in each.trees), reverse=True)
         for each in forest.sums
     ]
 

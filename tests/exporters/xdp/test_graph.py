@@ -217,6 +217,11 @@ def test_what_does_not_fit_a_program_is_refused():
     assert full.entries == 8 * 256
     with pytest.raises(ExportError, match=r"\d+ entries, the program has room for 256"):
         value_bytes(full, small(8, Full, chain.input, ("a", "b")))
+    nine = InputSpec((Field.thermometer("a", range(1, 10)), Field.binary("r", 2)))
+    two = InputSpec((Field.thermometer("a", (1, 2)), Field.binary("r", 9)))
+    made = structure_of([small(1, Lookups, nine)], bits=True)
+    with pytest.raises(ExportError, match="a look-up by 'a', whose set bits the program does not"):
+        value_bytes(made, small(2, Lookups, two))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
