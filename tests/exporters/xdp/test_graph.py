@@ -2,7 +2,11 @@
 """Graphs of integer operations in XDP programs: the model's scores, swaps, refusals, decoding."""
 
 import random
+import shutil
+import signal
+import subprocess
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +21,8 @@ from n3ic.exporters.xdp.network.rows import bits_of
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.sums import input_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
+from n3ic.exporters.xdp.packing import repack, unpack
+from n3ic.exporters.xdp.plan import Choices
 from n3ic.families.trees.random_models import random_trees
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
@@ -25,10 +31,15 @@ from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.passes import unchanged
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import boundary_features
+from n3ic.systems.xdp import deployment
+from n3ic.systems.xdp.daemon import write_pack
+from n3ic.systems.xdp.program_record import Interface
+from n3ic.systems.xdp.status import status
 from n3ic.targets.directory import export
 from tests.support.generated import random_frames
 from tests.support.metered_models import metered_network
 from tests.support.metering import load, replayed
+from tests.support.n3icd import Daemon, decided, flows, mount, repacked, send, unmount
 from tests.support.random_graphs import GraphModel, graph_family, graph_model
 
 CUTS = (3, 200, 255, 256, (1 << 15) - 1, 1 << 15, (1 << 31) - 1, 1 << 31, UINT32_MAX)
@@ -348,7 +359,7 @@ def test_as_many_steps_as_are_allowed_load(clang, kernel):
 def metered(seed=0, **given):
     """Trees over the features of the standard meter."""
     spec = standard_spec(packets=4)
-    source = metered_network(spec, seed)
+    source = metered_network(spec)
     model = trees(seed, **({"spec": source.input, "trees": 12} | given))
     return replace(model, meter=spec, name=f"trees{seed}")
 
@@ -371,3 +382,81 @@ def test_an_export_is_verified_in_the_kernel(clang, kernel, tmp_path):
     for model in (metered(1).with_shunt(9), MODELS["choices-of-sums"]):
         found = export(model, "xdp", tmp_path / model.name)
         assert found.verification.ok
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    out = tmp_path_factory.mktemp("graph") / "export"
+    export(metered(), "xdp", out, verify=False)
+    return out
+
+
+def test_a_pack_holds_trees_and_takes_retrained_ones(exported, tmp_path):
+    model = write_pack(exported, tmp_path / "pack", Choices())
+    assert model == metered()
+    data, again = (tmp_path / "pack").read_bytes(), metered(2)
+    assert unpack(repack(data, 0, again)).networks.keys() == {model.digest, again.digest}
+    with pytest.raises(ExportError, match="13 trees, the program has room for 12"):
+        repack(data, 0, metered(3, trees=13))
+
+
+@pytest.mark.slow
+def test_trees_are_replaced_on_a_link_while_flows_stay(
+    exported, kernel, veth, tmp_path, monkeypatch
+):
+    for name in veth:
+        Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
+    link, other = Interface.named(veth[0]), veth[1]
+    model, retrained = metered(), metered(2, trees=7, depth=3)
+    try:
+        deployment.load(link, exported, Choices())
+        send(other, flows(range(10)))
+        first = status(link)
+        assert decided(first.slots[0]) == 10
+        assert first.slots[0].digest == model.digest
+
+        assert deployment.update(link, retrained).note == ""
+        send(other, flows(range(10, 13)))
+        second = status(link)
+        assert second.program_id == first.program_id
+        assert second.flows == 13
+        assert decided(second.slots[0]) == 3
+    finally:
+        deployment.unload(link)
+
+
+@pytest.mark.slow
+def test_a_daemon_tells_the_models_scores_and_takes_retrained_trees(
+    exported, kernel, veth, tmp_path, tmp_path_factory
+):
+    if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
+        pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
+    for name in veth:
+        Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+    built, pins = tmp_path / "export", tmp_path_factory.mktemp("bpffs") / "bpf"
+    shutil.copytree(exported, built)
+    subprocess.run(["make", "-s", "-C", built, "daemon/n3icd", "meter/meter.o"], check=True)
+    if not mount(pins):
+        pytest.skip("needs the right to mount a BPF file system")
+    model = metered()
+    again = metered(3, trees=5)
+    path = tmp_path / "again.pack"
+    repacked(built, model, path)
+    daemon = Daemon(built, veth[0], tmp_path, pins, pack=path)
+    try:
+        daemon.start()
+        reader = daemon.reader()
+        for number, resident in enumerate((model, again)):
+            send(veth[1], flows(range(1000 * number, 1000 * number + 5)))
+            for flow in reader.lines(5):
+                assert flow["model"] == resident.digest[:16]
+                inputs = resident.encode({n: [v] for n, v in flow["features"].items()})
+                assert flow["scores"] == resident.scores(inputs)[0].tolist()
+            repacked(built, again, path)
+            daemon.process.send_signal(signal.SIGHUP)
+            daemon.expect("is loaded")
+        assert daemon.end() == 0
+    finally:
+        daemon.remove()
+        unmount(pins)
