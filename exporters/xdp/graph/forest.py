@@ -89,7 +89,11 @@ class Forest:
         return Node(test, (index, low, middle - 1), (index, middle, high))
 
     def nodes(self) -> dict[Tree, Node | int]:
-        """All trees by their roots, those below others included, each after those above it."""
+        """All trees by their roots, those below others included, a level after the other.
+
+        Raises:
+            ExportError: a leaf exceeds 32 bits.
+        """
         out: dict[Tree, Node | int] = {}
         waiting: list[Tree] = [tree for each in self.sums for tree in each.trees]
         while waiting:
@@ -97,7 +101,10 @@ class Forest:
             for tree in level:
                 if tree not in out:
                     out[tree] = node = self.at(tree)
-                    waiting += [node.zero, node.one] if isinstance(node, Node) else []
+                    if isinstance(node, Node):
+                        waiting += [node.zero, node.one]
+                    elif not -(1 << 31) <= node < 1 << 31:
+                        raise ExportError(f"a leaf of {node:,}: XDP programs add 32 bits")
         return out
 
     def depth(self, tree: Tree, known: dict[Tree, int]) -> int:
@@ -168,7 +175,7 @@ def _chosen(
     start = zero.start if zero.start == one.start else 0
     more = (zero.start - start, one.start - start)
     trees = list(common.elements())
-    for pair in _pairs(*rests, more != (0, 0)):
+    for pair in _pairs(rests[0], rests[1], more != (0, 0)):
         parts = [
             builder.constant(by) if tree is None else _shifted(builder, tree, by, shifted)
             for tree, by in zip(pair, more, strict=True)
@@ -202,9 +209,7 @@ def _pairs(
     yield from zip_longest(zero, one)
 
 
-def _shifted(
-    builder: GraphBuilder, tree: int, by: int, shifted: dict[tuple[int, int], int]
-) -> int:
+def _shifted(builder: GraphBuilder, tree: int, by: int, shifted: dict[tuple[int, int], int]) -> int:
     """The tree whose leaves are larger by a constant."""
     if not by:
         return tree

@@ -8,7 +8,7 @@ from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
-from n3ic.exporters.xdp.network.sums import Structure
+from n3ic.exporters.xdp.network.sums import Selector, Structure
 from n3ic.exporters.xdp.network.values import layout
 from n3ic.util.templates import render
 
@@ -51,7 +51,8 @@ def graph_source(structure: Structure, prefix: str) -> dict[str, str]:
 
 def _steps(structure: Structure) -> Iterator[dict[str, Any]]:
     """Yield the selection of each row, in the form that the template needs."""
-    where, before = layout(structure), None
+    where = layout(structure)
+    before: Selector | None = None
     first = accumulate((s.values for s in structure.selectors), initial=0)
     for s, place, value in zip(structure.selectors, where.places, first, strict=False):
         bits = range(value, value + s.values) if structure.bits else ()
@@ -59,8 +60,7 @@ def _steps(structure: Structure) -> Iterator[dict[str, Any]]:
             [i for i, (start, width) in enumerate(structure.counted) if start <= b < start + width]
             for b in bits
         ]
-        same = before is not None and before.form == "bits"
-        same = same and (before.feature, before.part) == (s.feature, s.part)
+        same = before is not None and (before.feature, before.part) == (s.feature, s.part)
         yield {
             "form": s.form,
             "feature": s.feature,
@@ -70,7 +70,7 @@ def _steps(structure: Structure) -> Iterator[dict[str, Any]]:
             "shift": s.shift,
             "width": s.width,
             "clamped": s.clamped,
-            "reads": not same,
+            "reads": before is None or before.form != "bits" or not same,
             "counters": counters or [[]] * s.values,
         }
         before = s

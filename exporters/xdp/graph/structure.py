@@ -10,11 +10,10 @@ changes tests, leaves and the shape of the trees.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.graph.forest import Forest, Node, forest_of
+from n3ic.exporters.xdp.graph.forest import Forest, Node, Tree, forest_of
 from n3ic.exporters.xdp.network.groups import MAX_CUTS
 from n3ic.exporters.xdp.network.sums import (
     LayerPlan,
@@ -44,9 +43,7 @@ def graph_structure(models: Sequence[Classifier], *, bits: bool = False) -> Stru
     """
     counts = sorted({len(model.classes) for model in models})
     if len(counts) > 1:
-        raise ExportError(
-            f"graphs of {counts[0]} and {counts[1]} classes cannot share a program"
-        )
+        raise ExportError(f"graphs of {counts[0]} and {counts[1]} classes cannot share a program")
     forests = [forest_of(graph_of(model)) for model in models]
     specs = [InputSpec.raw(m.input.n_bits) if bits else m.input for m in models]
     outline = outline_of(specs, bits, searched=True)
@@ -84,9 +81,9 @@ def graph_structure(models: Sequence[Classifier], *, bits: bool = False) -> Stru
 
 def _depths(forest: Forest) -> list[list[int]]:
     """Return the depths of each class's trees, the deepest first."""
-    known: dict[object, int] = {}
+    known: dict[Tree, int] = {}
     return [
-        sorted((forest.depth(tree, known) for tree in each.trees), reverse=True)  # type: ignore
+        sorted((forest.depth(tree, known) for tree in each.trees), reverse=True)
         for each in forest.sums
     ]
 

@@ -76,20 +76,24 @@ def _entries(
     nodes = forest.nodes()
     below: dict[Tree, int] = {}  # number of the first of a node's two entries
     following: list[Tree] = []
-    for tree, node in nodes.items():
+    for parent, node in nodes.items():
         if isinstance(node, Node):
-            below[tree] = len(roots) + len(following)
+            below[parent] = len(roots) + len(following)
             following += [node.zero, node.one]
     out = np.zeros((len(roots) + len(following), 2), dtype="<u4")
-    for i, tree in enumerate([*roots, *following]):
+    every: list[Tree | None] = [*roots, *following]
+    for i, tree in enumerate(every):
         node = 0 if tree is None else nodes[tree]
-        if isinstance(node, Node):
+        if isinstance(node, int):
+            out[i] = node & 0xFFFFFFFF, i << 8
+        elif tree is not None:
+            if node.test not in places:  # only counts of set bits are not of every program
+                feature = forest.builder.input.feature_of(node.test - forest.builder.input.n_bits)
+                raise ExportError(
+                    f"a look-up by {feature!r}, whose set bits the program does not count"
+                )
             value, most = places[node.test]
             out[i] = value, below[tree] << 8 | 255 - most
-        elif -(1 << 31) <= node < 1 << 31:
-            out[i] = node & 0xFFFFFFFF, i << 8
-        else:
-            raise ExportError(f"a leaf of {node:,}: XDP programs add 32 bits")
     return out
 
 
@@ -106,7 +110,8 @@ def _places(structure: Structure, model: Classifier) -> dict[int, Place]:
     n_bits = model.input.n_bits
     if not structure.bits:
         return out | {n_bits + bit: place for bit, place in out.items()}
+    fields = {*zip(model.input.offsets, (f.width for f in model.input.fields), strict=True)}
     for i, (start, width) in enumerate(structure.counted):
-        for k in range(width):
+        for k in range(width if (start, width) in fields else 0):
             out[n_bits + start + k] = first[-1] + i, k
     return out

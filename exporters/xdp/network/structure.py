@@ -87,7 +87,9 @@ def _binary_structure(models: Sequence[BinaryModel], bits: bool) -> Structure:
         before = layers[-1] if layers else None
         plan = LayerPlan(outputs, 8)
         outputs = 8 * plan.words  # neurons up to the end of the last word cost nothing
-        sums = [hidden_sums(m.hidden[i], layer_groups(outline, before, m.input), plan) for m in models]
+        sums = [
+            hidden_sums(m.hidden[i], layer_groups(outline, before, m.input), plan) for m in models
+        ]
         layers.append(LayerPlan(outputs, 8, *_segments(sums)))
     return within_reach(Structure(features, selectors, tuple(layers), bits))
 

@@ -194,7 +194,9 @@ def value_bytes(structure: Structure, model: Classifier) -> bytes:
     parts: dict[str, list[bytes]] = {m.name: [] for m in where.members}
     parts["model"] = [bytes.fromhex(model.digest)]
     parts["shunt"] = [np.array([model.shunt], "<u4").tobytes()]
-    groups = {structure.keys.get(group.key): group for group in input_groups(input_of(structure, model))}
+    groups = {
+        structure.keys.get(group.key): group for group in input_groups(input_of(structure, model))
+    }
     for i, s in enumerate(structure.selectors):
         member, size, _ = _numbers(s)
         group = groups.get(i)
