@@ -162,7 +162,7 @@ def _ensemble(estimator: Any) -> Ensemble:
         raise ModelError(f"{type(estimator).__name__} has several outputs; expected one")
     if len(estimator.classes_) < 2:
         raise ModelError(
-            f"{type(estimator).__name__} was fitted to one class; expected two or more"
+            f"{type(estimator).__name__} was fitted to one class; expected two"
         )
     with needed("n3ic.from_sklearn"):
         import treelite
