@@ -99,6 +99,11 @@ def _check_size(ensemble: Ensemble) -> None:
             f"{len(ensemble.roots):,} trees of {len(ensemble.columns):,} nodes; at most "
             f"{MAX_TREES:,} trees and {MAX_NODES:,} nodes are supported: fit fewer or smaller trees"
         )
+    goals = np.concatenate([ensemble.left, ensemble.right, ensemble.roots])
+    inner, leaves = goals[goals >= 0], ~goals[goals < 0]
+    for found, count in ((inner, len(ensemble.columns)), (leaves, len(ensemble.leaves))):
+        if len(found) != count or len(np.unique(found)) != count:  # a circle would not end
+            raise ModelError("the nodes are no trees: expected one way to each node and leaf")
 
 
 def _draft(
