@@ -60,6 +60,8 @@ def converted(
     ensemble = source.ensemble
     _check_size(ensemble)
     comparisons = compared(source, columns)
+    if not len(columns.rows):
+        _warn_of_coarse_units(comparisons)
     draft, of = _draft(ensemble, columns, comparisons, classes)
     tested = trial(source, columns, comparisons, draft)
     reached = None
@@ -91,6 +93,23 @@ def converted(
     smaller = simplified(model).model
     rules = columns.rules and columns.rules.only(smaller.input.features)
     return replace(smaller, provenance=facts, table=rules)
+
+
+def _warn_of_coarse_units(comparisons: Comparisons) -> None:
+    """Warn if many thresholds lie between the same integers, as those of fractions do.
+
+    Warns:
+        N3icWarning: more than half of the different thresholds ask what others ask.
+    """
+    asked = len(comparisons.cuts)
+    if comparisons.thresholds > 2 * asked:
+        warnings.warn(
+            f"the trees have {comparisons.thresholds:,} different thresholds, of which whole "
+            f"numbers tell {asked:,} apart: if columns hold fractions, say so by rows= or "
+            "inputs={name: integer units in one of yours} of n3ic.from_sklearn",
+            N3icWarning,
+            stacklevel=4,
+        )
 
 
 def _check_size(ensemble: Ensemble) -> None:

@@ -309,6 +309,16 @@ def test_without_rows_the_columns_are_whole_numbers():
     assert (found == forest.predict(X)).all()
 
 
+def test_fractions_without_rows_are_told():
+    X = np.round(rng(1).random((400, 3)), 3)
+    X[:, 0] *= 9
+    forest = RandomForestClassifier(5, random_state=0).fit(X, X[:, 0] > 9 * X[:, 1])
+    with pytest.warns(N3icWarning, match=r"different thresholds, of which whole numbers tell \d+"):
+        n3ic.from_sklearn(forest)
+    n3ic.from_sklearn(forest, X)  # as fractions, without a warning
+    n3ic.from_sklearn(forest, inputs={"a": 1000, "b": 1000, "c": 1000})
+
+
 def test_few_bits_are_told_and_more_are_tried_by_default():
     X = columns()
     forest = RandomForestClassifier(25, max_depth=6, random_state=1).fit(X, labels(X, 3))
