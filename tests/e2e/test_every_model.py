@@ -28,6 +28,7 @@ from n3ic.data.flows import write_features
 from n3ic.data.user_table import describe
 from n3ic.errors import ExportError
 from n3ic.evaluation.false_alarms import with_false_alarms
+from n3ic.families.trees.random_models import random_trees
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec
@@ -209,6 +210,12 @@ def brevitas_of_three_bits(table):
     return model
 
 
+def metered_forest(table):
+    base = metered(table)
+    trees = random_trees(np.random.default_rng(4), spec=base.input, trees=9, depth=4)
+    return trees.changed(meter=base.meter, name="forest")
+
+
 def forest(table):
     """A forest that scikit-learn fitted to the columns of a table."""
     pytest.importorskip("treelite")
@@ -225,6 +232,7 @@ MODELS = {
     "shunting": shunting,
     "spn": sum_product,
     "forest": forest,
+    "metered forest": metered_forest,
     "metered": metered,
     "metered, shunting": metered_shunting,
     "queues": queues,

@@ -9,11 +9,13 @@ import n3ic
 from n3ic import plugins
 from n3ic.families.trees.network import TreesModel
 from n3ic.families.trees.random_models import random_trees
+from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
 from n3ic.model.family import family, graph_of
 from n3ic.model.graph.evaluate import scores
 from n3ic.model.graph.operations import Add, Choose, Constant, Offset
 from n3ic.targets.base import exporter
+from tests.support.traffic import labelled_capture
 
 pytest.importorskip("treelite")
 TARGETS = [t for t in plugins.names("n3ic.exporters") if TreesModel.family in exporter(t).families]
@@ -67,6 +69,24 @@ def test_a_forest_reaches_a_target_in_four_lines(flows, target, tmp_path, quick_
     assert done.ok
     found = n3ic.predict(model, {f"x{i}": column for i, column in enumerate(X.T)})
     assert (np.array(model.classes)[found.classes] == forest.predict(X).astype(str)).all()
+
+
+def test_a_forest_on_metered_flows_carries_their_meter(tmp_path, quick_build):
+    """So an export reads packets: a table of n3ic.extract names its meter."""
+    packets, table = labelled_capture(120)
+    (tmp_path / "a.pcap").write_bytes(packets)
+    (tmp_path / "labels.csv").write_bytes(table)
+    frame = n3ic.extract(tmp_path / "a.pcap", labels=tmp_path / "labels.csv")
+    names = [n for n in frame.columns if n in standard_spec().units][:6]
+    X, y = frame[names], frame["label"].fillna("none").astype(str)
+    forest = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, y)
+
+    model = n3ic.from_sklearn(forest, X)
+    assert model.meter is not None and {*model.input.features} <= {*names}
+    n3ic.export(model, "host", tmp_path / "out")
+    assert n3ic.verify(tmp_path / "out", captures=[tmp_path / "a.pcap"], vectors=50).flows > 50
+    found = np.array(model.classes)[n3ic.predict(model, tmp_path / "a.pcap").classes]
+    assert len(found) == len(frame) and (found == forest.predict(X)).all()
 
 
 @pytest.mark.slow
