@@ -22,7 +22,7 @@ BETWEEN_TARGETS = {
 }
 ORDINARY = {
     *("binary", "binary-network", "card", "cluster", "flows", "host", "label", "meter", "metered"),
-    *("file", "shunt", "stream", "tables"),
+    *("file", "shunt", "stream", "tables", "trees"),
 }
 """Names of plug-ins that are words of the field, too, and those of the core's own family."""
 NAMED = {

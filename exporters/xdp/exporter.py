@@ -41,10 +41,6 @@ class XdpExporter(Exporter):
 
     name: ClassVar[str] = "xdp"
     summary: ClassVar[str] = "meter, network and verdict in the Linux kernel (XDP, restricted C)"
-    refusals: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "its restricted C is written for popcounts and has no tables of "
-        "leaves; flow-exec of the host target takes the same packets in user space"
-    }
     products: ClassVar[tuple[str, ...]] = (
         "*/*.o", "daemon/n3icd", "shunted/shunted", "n3icd.tar.gz"
     )  # fmt: skip
@@ -52,6 +48,7 @@ class XdpExporter(Exporter):
     other_families: ClassVar[Mapping[str, str]] = {
         "look-up-tables": "n3ic.exporters.xdp.tables.exporter:EXPORTER"
     }
+    graph_exporter: ClassVar[str] = "n3ic.exporters.xdp.graph.exporter:EXPORTER"
     simplifies: ClassVar[bool] = False  # `n3ic xdp update` swaps in networks of the trained shape
     options: ClassVar[tuple[Option, ...]] = (
         Option(

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 from typer.testing import CliRunner
 
@@ -208,6 +209,14 @@ def brevitas_of_three_bits(table):
     return model
 
 
+def forest(table):
+    """A forest that scikit-learn fitted to the columns of a table."""
+    pytest.importorskip("treelite")
+    fitted = RandomForestClassifier(7, max_depth=4, random_state=1)
+    fitted.fit(np.stack([*table.features.values()], axis=1), np.array(table.classes)[table.label])
+    return n3ic.from_sklearn(fitted, table)
+
+
 MODELS = {
     "own": own,
     "many classes": many_classes,
@@ -215,6 +224,7 @@ MODELS = {
     "trees": tree_shaped,
     "shunting": shunting,
     "spn": sum_product,
+    "forest": forest,
     "metered": metered,
     "metered, shunting": metered_shunting,
     "queues": queues,

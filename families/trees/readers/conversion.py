@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.errors import ModelError, N3icWarning
 from n3ic.families.trees.network import MAX_NODES, MAX_TREES, TreesModel, n_sums
@@ -68,7 +69,7 @@ def converted(
     for rounded in roundings(ensemble, _tree_of(ensemble), leaf_bits):
         if tested is None or reached is None:
             continue
-        scores = sums_of(draft, rounded.leaves[of], rounded.bias, reached)
+        scores = sums_of(rounded.leaves[of], rounded.bias, reached)
         wrong = differing(tested, classes_of(scores))
         if not len(wrong):
             break
@@ -98,6 +99,11 @@ def _check_size(ensemble: Ensemble) -> None:
             f"{len(ensemble.roots):,} trees of {len(ensemble.columns):,} nodes; at most "
             f"{MAX_TREES:,} trees and {MAX_NODES:,} nodes are supported: fit fewer or smaller trees"
         )
+    goals = np.concatenate([ensemble.left, ensemble.right, ensemble.roots])
+    inner, leaves = goals[goals >= 0], ~goals[goals < 0]
+    for found, count in ((inner, len(ensemble.columns)), (leaves, len(ensemble.leaves))):
+        if len(found) != count or len(np.unique(found)) != count:  # a circle would not end
+            raise ModelError("the nodes are no trees: expected one way to each node and leaf")
 
 
 def _draft(
@@ -131,7 +137,7 @@ def _draft(
     return model, np.array(laid.leaves, dtype=np.int64)
 
 
-def _beyond(only: Ints, free: np.ndarray) -> Ints:
+def _beyond(only: Ints, free: NDArray[np.bool_]) -> Ints:
     """Where the way from each node leads that passes nodes which always answer alike."""
     goal = np.where(free, np.arange(len(free)), only)
     while True:
@@ -171,7 +177,7 @@ def _explain(
     draft: TreesModel,
     of: Ints,
     tested: Trial,
-    reached: Ints,
+    reached: NDArray[np.int32],
     rounded: Rounded,
     wrong: Ints,
 ) -> None:
