@@ -36,7 +36,7 @@ from n3ic.systems.xdp.daemon import write_pack
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
 from n3ic.targets.directory import export
-from tests.support.generated import random_frames
+from tests.support.generated import large_spec, random_frames
 from tests.support.metered_models import metered_network
 from tests.support.metering import load, replayed
 from tests.support.n3icd import Daemon, decided, flows, mount, repacked, send, unmount
@@ -287,6 +287,22 @@ def test_more_intervals_than_a_cpu_counts_are_refused():
     )
     model = replace(trees(spec=InputSpec(fields)), meter=spec)
     assert any("intervals, whose decisions a CPU counts" in text for text in problems(model))
+
+
+def test_walks_and_windows_share_what_the_verifier_follows():
+    spec = large_spec(
+        random.Random(2), "five-tuple", registers=2, features=2, windows=20, flows=1000
+    )
+    features = metered_network(spec).input
+
+    def stumps(count):
+        return trees(spec=features, trees=count, depth=1, classes=2, largest=1000)
+
+    assert problems(replace(stumps(2000), meter=spec)) == []
+    more = stumps(8000)
+    (text,) = problems(replace(more, meter=spec))
+    assert "instructions of walks and 600,000 of 20 windows: 770,000 are allowed" in text
+    assert problems(more) == []
 
 
 @pytest.mark.parametrize("name", MODELS)
