@@ -25,12 +25,14 @@ from n3ic.model.graph.operations import (
     Offset,
     Operation,
     in_words,
+    operands,
 )
 from n3ic.targets.operations import place
 
 WRITTEN: tuple[type[Operation], ...] = (Constant, Lookup, Choose, Add, Offset)
 MAX_NODES = 1 << 18  # two entries of 8 bytes each: the value of a map has 4 MiB
 MAX_DEPTH = 256
+MAX_TREES = 1 << 14
 
 Tree = int | tuple[int, int, int]
 """A value of the builder; or of a look-up, the value and its first and last bin."""
@@ -135,18 +137,18 @@ def forest_in(builder: GraphBuilder, graph: Graph) -> Forest:
     depth: list[int] = []
     sums: list[Sum] = []
     for i, step in enumerate(graph.steps):
-        depth.append(0)
+        depth.append(max((depth[k] for k in operands(step)), default=0))
         if isinstance(step, Constant):
             sums.append(Sum(step.value))
         elif isinstance(step, Lookup):
-            sums.append(Sum(0, (builder.lookup(step.field, step.table),)))
+            sums.append(_of(builder, 0, [], builder.lookup(step.field, step.table)))
         elif isinstance(step, Offset):
             sums.append(Sum(sums[step.a].start + step.by, sums[step.a].trees))
         elif isinstance(step, Add):
             a, b = sums[step.a], sums[step.b]
             sums.append(Sum(a.start + b.start, a.trees + b.trees))
         elif isinstance(step, Choose):
-            depth[i] = 1 + max(depth[step.zero], depth[step.one])
+            depth[i] += 1
             if depth[i] > MAX_DEPTH:
                 raise ExportError(
                     f"{place(graph, i)}: {depth[i]} choices below each other, XDP programs walk "
@@ -155,6 +157,11 @@ def forest_in(builder: GraphBuilder, graph: Graph) -> Forest:
             sums.append(_chosen(builder, step.bit, sums[step.zero], sums[step.one], shifted))
         else:
             raise ExportError(f"{place(graph, i)}: XDP programs have no {in_words(type(step))}")
+        if len(sums[i].trees) > MAX_TREES:
+            raise ExportError(
+                f"{place(graph, i)}: a sum of more than {MAX_TREES:,} trees, as many as an XDP "
+                "program walks"
+            )
         if len(builder.steps) > MAX_NODES:
             raise ExportError(
                 f"{place(graph, i)}: more than {MAX_NODES:,} nodes of trees, as many as an XDP "

@@ -203,6 +203,11 @@ class Structure:
         return total + 16 * widened + 16 * self.classes + 32
 
     @property
+    def followed(self) -> int:
+        """Upper bound on the instructions of a graph's walks that the verifier follows."""
+        return sum(14 + 10 * steps for walks in self.walks for steps in walks)
+
+    @property
     def _graph_instructions(self) -> int:
         total = 32 + 20 * self.classes
         for s in self.selectors:

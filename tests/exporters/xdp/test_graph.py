@@ -2,6 +2,7 @@
 """Graphs of integer operations in XDP programs: the model's scores, swaps, refusals, decoding."""
 
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -36,11 +37,11 @@ from n3ic.systems.xdp.daemon import write_pack
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
 from n3ic.targets.directory import export
-from tests.support.generated import random_frames
+from tests.support.generated import large_spec, random_frames
 from tests.support.metered_models import metered_network
 from tests.support.metering import load, replayed
 from tests.support.n3icd import Daemon, decided, flows, mount, repacked, send, unmount
-from tests.support.random_graphs import GraphModel, graph_family, graph_model
+from tests.support.random_graphs import GraphModel, Recorder, graph_family, graph_model
 
 CUTS = (3, 200, 255, 256, (1 << 15) - 1, 1 << 15, (1 << 31) - 1, 1 << 31, UINT32_MAX)
 NETWORK = "answer/network.bin"
@@ -85,6 +86,18 @@ class Lookups(GraphModel):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Doubled(GraphModel):
+    """A choice that is doubled again and again, as it is asked for: a sum of as many trees."""
+
+    def ask(self, kind):
+        builder = Recorder(self.input)
+        total = builder.choose(0, builder.constant(0), builder.lookup(0, (2, 2, 2)))
+        for _ in range(self.drawn[0]):
+            total = builder.add(total, total)
+        return builder.build([builder.constant(0), total])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Leaves(GraphModel):
     """Two trees whose leaves are far apart: their sum fits 32 bits, but not each."""
 
@@ -124,6 +137,7 @@ MODELS = {
     "stumps": trees(3, depth=1, trees=30),
     "deep": trees(4, depth=11, trees=1),
     "constant": trees(6, depth=0),
+    "doubled": small(4, Doubled, InputSpec((Field.thermometer("a", (5, 9)),)), ("a", "b")),
     "choices-of-sums": small(5, spec=NARROW),
     "sums-of-choices": replace(graph_model(2, operations=4, depth=6), shunt=3),
     "look-ups": small(7, Lookups, NARROW),
@@ -266,6 +280,9 @@ def test_limits_are_told_before_anything_is_written(monkeypatch, tmp_path):
     assert problems(small(256, Chain, raw, ("a", "b"))) == []
     (text,) = problems(small(0, Leaves, raw, ("a", "b")))
     assert "a leaf of 1,099,511,627,776: XDP programs add 32 bits" in text
+    spec = InputSpec((Field.thermometer("a", (5, 9)),))
+    (text,) = problems(small(28, Doubled, spec, ("a", "b")))
+    assert re.match(r"step \d+, a sum: a sum of more than 16,384 trees", text)
     many = Field.thermometer("many", range(1, 300))
     (text,) = problems(small(0, Lookups, InputSpec((many,))))
     assert "a look-up by 'many': 299 cuts, XDP programs count 252" in text
@@ -287,6 +304,23 @@ def test_more_intervals_than_a_cpu_counts_are_refused():
     )
     model = replace(trees(spec=InputSpec(fields)), meter=spec)
     assert any("intervals, whose decisions a CPU counts" in text for text in problems(model))
+
+
+@pytest.mark.slow
+def test_walks_and_windows_share_what_the_verifier_follows():
+    spec = large_spec(
+        random.Random(2), "five-tuple", registers=2, features=2, windows=20, flows=1000
+    )
+    features = metered_network(spec).input
+
+    def stumps(count):
+        return trees(spec=features, trees=count, depth=1, classes=2, largest=1000)
+
+    assert problems(replace(stumps(2000), meter=spec)) == []
+    more = stumps(8000)
+    (text,) = problems(replace(more, meter=spec))
+    assert "instructions of walks and 600,000 of 20 windows: 770,000 are allowed" in text
+    assert problems(more) == []
 
 
 @pytest.mark.parametrize("name", MODELS)
