@@ -51,6 +51,7 @@ def run_python(text: str, folder: Path, *, alone: bool = False) -> None:
         ("how-to/your-own-flows.md", 7),
         ("how-to/dataframes.md", 2),
         ("how-to/your-own-network.md", 3),
+        ("how-to/your-own-forest.md", 2),
         ("how-to/shunting.md", 8),
         ("how-to/stream-learning.md", 6),
         ("how-to/card.md", 5),

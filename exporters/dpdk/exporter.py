@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from n3ic.errors import ExportError
 from n3ic.exporters.host.exporter import EXPORTER as HOST
+from n3ic.exporters.host.graph import EXPORTER as HOST_GRAPH
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
@@ -51,9 +52,9 @@ class DpdkExporter(Exporter[Any]):
     )
     verification: ClassVar[VerificationDefaults] = HOST.verification
     other_families: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "n3ic.exporters.dpdk.exporter:SPN",
-        "look-up-tables": "n3ic.exporters.dpdk.exporter:TABLES",
+        "look-up-tables": "n3ic.exporters.dpdk.exporter:TABLES"
     }
+    graph_exporter: ClassVar[str] = "n3ic.exporters.dpdk.exporter:GRAPH"
 
     @cached_property
     def host(self) -> Exporter[Any]:
@@ -146,11 +147,16 @@ def _metered(directory: Path, model: Classifier, options: Options, capture: Path
     return meter_capture(directory, model, capture)
 
 
-class DpdkSpnExporter(DpdkExporter):
-    """The application around a sum-product network."""
+class DpdkGraphExporter(DpdkExporter):
+    """The application around a graph of integer operations, of whatever family."""
 
-    family: ClassVar[str] = "sum-product-network"
     other_families: ClassVar[Mapping[str, str]] = {}
+    graph_exporter: ClassVar[str] = ""
+
+    @cached_property
+    def host(self) -> Exporter[Any]:
+        """The host target for graphs."""
+        return HOST_GRAPH
 
 
 class DpdkTablesExporter(DpdkExporter):
@@ -158,6 +164,7 @@ class DpdkTablesExporter(DpdkExporter):
 
     family: ClassVar[str] = "look-up-tables"
     other_families: ClassVar[Mapping[str, str]] = {}
+    graph_exporter: ClassVar[str] = ""
 
 
-EXPORTER, SPN, TABLES = DpdkExporter(), DpdkSpnExporter(), DpdkTablesExporter()
+EXPORTER, GRAPH, TABLES = DpdkExporter(), DpdkGraphExporter(), DpdkTablesExporter()

@@ -26,6 +26,7 @@ from n3ic.exporters.host.machine import cpu_name
 from n3ic.kernel import blob, build
 from n3ic.kernel.library import KernelLibrary, KernelNetwork
 from n3ic.model.bits import unpack
+from n3ic.model.classifier import Classifier
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
 from n3ic.model.verification_vectors import boundary_features, verification_vectors
@@ -38,6 +39,11 @@ TIMING = Path(__file__).resolve().parent / "timing" / "timing.c"
 _PASSES = 30
 _TRAINING_ROWS = 2_000
 _SINGLE_CALLS = 300  # calls at batch 1: the alternatives need microseconds for each
+
+_ALTERNATIVES_NOTE = (
+    "The alternatives run from Python on the network's input bits. The trees are trained on the "
+    "network's own answers, so compare only their speed.",
+)
 
 Call = Callable[[NDArray[Any]], Any]
 Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]
@@ -72,6 +78,7 @@ class HostBench:
         timings: one entry for each program.
         missing: programs that were left out, and why.
         packets: packets per second and core by program; empty if the model has no meter.
+        alternatives: whether other libraries were to be measured.
     """
 
     shape: str
@@ -80,6 +87,7 @@ class HostBench:
     timings: tuple[ProgramTiming, ...]
     missing: tuple[str, ...]
     packets: Mapping[str, float] = field(default_factory=dict)
+    alternatives: bool = False
 
     def best(self, batch: int) -> float:
         """Our fastest kernel's nanoseconds at a batch size."""
@@ -101,21 +109,12 @@ def bench_host(
         MissingDependencyError: no C compiler is installed.
         VerifyError: a kernel or the folded graph does not give the reference's scores.
     """
-    try:
-        compiler = build.find_compiler()
-    except build.NoCompilerError as error:
-        raise MissingDependencyError("the benchmark needs a C compiler: gcc or clang") from error
+    compiler = _compiler()
     words = verification_vectors(model, rows)[:rows]
     timings: list[ProgramTiming] = []
     missing: list[str] = []
     with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as scratch:
-        out = Path(scratch) / "bench.so"
-        extra = (f"-I{build.FOLDER}", str(TIMING))
-        try:
-            build.compile_shared(compiler, build.SOURCE, out, extra)
-        except build.BuildError as error:
-            raise VerifyError(f"the kernels do not compile: {error}") from error
-        library = KernelLibrary.open(out)
+        library = _timed_library(compiler, build.SOURCE, Path(scratch))
         net = library.load(blob.dump(model))
         for kernel in library.kernels:
             net.use_kernel(kernel)
@@ -135,7 +134,79 @@ def bench_host(
                 timings.extend(measure(model, words, bits))
             except ImportError as error:
                 missing.append(f"{_name(measure)}: {error.name} is not installed")
-    return HostBench(model.shape_text, cpu_name(), compiler.version, tuple(timings), tuple(missing))
+    return HostBench(
+        model.shape_text,
+        cpu_name(),
+        compiler.version,
+        tuple(timings),
+        tuple(missing),
+        alternatives=alternatives,
+    )
+
+
+def bench_compiled_in(
+    model: Classifier,
+    directory: Path,
+    references: Mapping[str, Call],
+    *,
+    passes: int = _PASSES,
+    rows: int = ROWS,
+) -> HostBench:
+    """Measure every kernel of a network that is compiled in, beside computations in Python.
+
+    Rows hold, in each feature, a value at or next to a cut.
+
+    Args:
+        model: the model.
+        directory: its export.
+        references: by name, what computes the scores of packed inputs in Python.
+        passes: timed passes over all rows; the fastest counts.
+        rows: number of inputs; larger batches are not measured.
+
+    Raises:
+        MissingDependencyError: no C compiler is installed.
+        VerifyError: a kernel does not give the reference's scores.
+    """
+    compiler = _compiler()
+    features = _edges(model, rows)
+    words = model.encode(features)
+    with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as scratch:
+        library = _timed_library(compiler, directory / "bnn.c", Path(scratch))
+        net = library.baked()
+        for kernel in library.kernels:
+            net.use_kernel(kernel)
+            difference = first_difference(model, net.classify(words), words)
+            if difference is not None:
+                raise VerifyError(f"kernel {kernel}: {difference}")
+        timings = [
+            _kernel(library, _with_kernel(net, kernel), kernel, words, passes)
+            for kernel in library.kernels
+        ]
+        timings += _from_features(library, net, model, rows, passes)
+    timings += [_call(name, call, words) for name, call in references.items()]
+    return HostBench(model.shape_text, cpu_name(), compiler.version, tuple(timings), ())
+
+
+def _with_kernel(net: KernelNetwork, name: str) -> KernelNetwork:
+    net.use_kernel(name)
+    return net
+
+
+def _compiler() -> build.CCompiler:
+    try:
+        return build.find_compiler()
+    except build.NoCompilerError as error:
+        raise MissingDependencyError("the benchmark needs a C compiler: gcc or clang") from error
+
+
+def _timed_library(compiler: build.CCompiler, source: Path, scratch: Path) -> KernelLibrary:
+    """Compile a network's C with the timers."""
+    out = scratch / "bench.so"
+    try:
+        build.compile_shared(compiler, source, out, (f"-I{build.FOLDER}", str(TIMING)))
+    except build.BuildError as error:
+        raise VerifyError(f"the kernels do not compile: {error}") from error
+    return KernelLibrary.open(out)
 
 
 def render(result: HostBench) -> Bench:
@@ -155,8 +226,7 @@ def render(result: HostBench) -> Bench:
         "reference's scores before it was timed.",
         f"The last column compares with our fastest kernel at batch {largest:,}; `dependent`: "
         "each inference waits for the class before it.",
-        "The alternatives run from Python on the network's input bits. The trees are trained on "
-        "the network's own answers, so compare only their speed.",
+        *(_ALTERNATIVES_NOTE if result.alternatives else ()),
         *(f"Left out: {reason}." for reason in result.missing),
     )
     data = asdict(result) | {"kind": "measured", "unit": "ns"}
@@ -196,12 +266,10 @@ def _kernel(
 
 
 def _from_features(
-    library: KernelLibrary, net: KernelNetwork, model: BinaryModel, rows: int, passes: int
+    library: KernelLibrary, net: KernelNetwork, model: Classifier, rows: int, passes: int
 ) -> Iterator[ProgramTiming]:
     """Time each kernel from features at and next to the cuts, after a check."""
-    rng = np.random.default_rng(0)
-    edges = boundary_features(model.input).items()
-    features = {name: rng.choice(values, rows) for name, values in edges}
+    features = _edges(model, rows)
     words = model.encode(features)
     x = np.stack([features[name] for name in net.features], axis=1).astype(np.uint32)
     for kernel in library.kernels:
@@ -211,6 +279,12 @@ def _from_features(
             raise VerifyError(f"kernel {kernel}, from features: {difference}")
         batches = _in_batches(library.handle.timing_features, net, x, passes)
         yield ProgramTiming(f"n3ic {kernel}, from features", True, batches)
+
+
+def _edges(model: Classifier, rows: int) -> dict[str, NDArray[np.int64]]:
+    """Features at and next to the cuts."""
+    rng = np.random.default_rng(0)
+    return {n: rng.choice(values, rows) for n, values in boundary_features(model.input).items()}
 
 
 def _in_batches(

@@ -7,8 +7,9 @@ work with each of them.
 
 from __future__ import annotations
 
+import tempfile
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -25,9 +26,9 @@ from n3ic.model.bits import Words
 from n3ic.model.classifier import Inference
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter, ModelT
-from n3ic.targets.capabilities import TargetMeter, VerificationDefaults
+from n3ic.targets.capabilities import Benchmark, TargetMeter, VerificationDefaults
 from n3ic.targets.device import Device, Fit, Placement, Problem
-from n3ic.targets.figures import Figure
+from n3ic.targets.figures import Bench, Figure
 
 ALONE = 16  # rows that also run one at a time
 
@@ -121,6 +122,22 @@ class EmbeddedModelExporter(Exporter[ModelT]):
     ) -> Words:
         """Pack inputs by ``bnn_encode``; see :func:`.runner.encode`."""
         return runner.encode(directory, model, features)
+
+    def references(self, model: ModelT) -> dict[str, Callable[[Words], Any]]:
+        """What computes the scores of packed inputs in Python, by name, for the benchmark."""
+        return {"numpy (the reference)": model.scores}
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """A measurement of every kernel beside Python."""
+        return Benchmark(self._bench)
+
+    def _bench(self, model: ModelT, options: Options) -> Bench:
+        from n3ic.exporters.host.bench import bench_compiled_in, render
+
+        with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as name:
+            self.write(model, options, Path(name))
+            return render(bench_compiled_in(model, Path(name), self.references(model)))
 
     @property
     def meter(self) -> TargetMeter:

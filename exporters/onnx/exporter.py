@@ -129,7 +129,7 @@ class OnnxExporter(Exporter):
         return Importer(read_graph, (".onnx",))
 
 
-def read_graph(path: Path) -> BinaryModel:
+def read_graph(path: Path) -> Classifier:
     """Import an ONNX or QONNX graph; see :func:`.importer.read`."""
     from n3ic.exporters.onnx.importer import read
 

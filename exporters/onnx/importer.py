@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports an ONNX or QONNX graph as a BinaryModel, or says why it is not a binary network.
 
+Graphs of ONNX-ML trees become a TreesModel; see :mod:`.tree_ensembles`.
+
 The graph is walked once. Every tensor is a table over popcounts (see
 :mod:`n3ic.families.binary.popcount_table`), so weights behind batch norms, scales and signs fold
 exactly. Files are not trusted: sizes are bounded, external data is refused, and only the listed
@@ -32,6 +34,7 @@ from n3ic.exporters.onnx.operators import (
     quant,
     reference,
 )
+from n3ic.exporters.onnx.tree_ensembles import has_trees, read_trees
 from n3ic.families.binary.float_ambiguity import facts, rounds, tried
 from n3ic.families.binary.popcount_table import (
     MAX_CELLS,
@@ -47,6 +50,7 @@ from n3ic.families.binary.popcount_table import (
     xnor_popcount,
 )
 from n3ic.families.binary.scores import output_layer
+from n3ic.families.trees.network import TreesModel
 from n3ic.model.inputs import MAX_INPUT_BITS, InputSpec
 from n3ic.model.network import BinaryModel
 
@@ -58,8 +62,8 @@ _SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 _INPUT_STAGE = {"Gather", "Less", "Greater", "GreaterOrEqual", "Cast", "Div", "Mod", "Where"}
 
 
-def read(path: str | Path) -> BinaryModel:
-    """Read a graph as a BinaryModel.
+def read(path: str | Path) -> BinaryModel | TreesModel:
+    """Read a graph as a BinaryModel, or a graph of trees as a TreesModel.
 
     The input counts as +-1 unless the graph shows that it is 0 or 1: by metadata, a ``BINARY``
     annotation, an ``XnorPopcountMatMul``, or arithmetic such as ``2 x - 1`` directly after it.
@@ -84,11 +88,13 @@ def read(path: str | Path) -> BinaryModel:
         raise ModelError(f"{file}: {error}") from error
 
 
-def parse(data: bytes) -> BinaryModel:
-    """Parse a graph's bytes to a BinaryModel; see :func:`read`."""
+def parse(data: bytes) -> BinaryModel | TreesModel:
+    """Parse a graph's bytes to a model; see :func:`read`."""
     model = _load(data)
     digest = hashlib.sha256(data).hexdigest()
     try:
+        if has_trees(model):
+            return read_trees(model, data)
         try:
             return _Walk(model).result(digest)
         except ConstantInputError:  # such as x >= 0, which separates -1 from 1 but not 0 from 1

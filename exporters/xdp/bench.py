@@ -28,7 +28,7 @@ from n3ic.exporters.xdp.layout import FOR_EVER, SUBJECT, USES, VERDICT
 from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram
 from n3ic.exporters.xdp.network.kernel_run import INPUTS, BpfNetwork
 from n3ic.exporters.xdp.network.structure import structure_of
-from n3ic.exporters.xdp.network.sums import Structure, as_bits
+from n3ic.exporters.xdp.network.sums import GRAPHS, Structure, input_of, kernel_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.program import Clock, MeterPrograms
 from n3ic.exporters.xdp.source import (
@@ -40,6 +40,7 @@ from n3ic.exporters.xdp.source import (
     test_program,
 )
 from n3ic.exporters.xdp.verdict_lists import ACTIONS, verdict_subject
+from n3ic.families.tables.random_models import random_tables
 from n3ic.meter.standard import standard_spec
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import family
@@ -55,6 +56,7 @@ ROUNDS = 31
 REPEAT = 50_000
 CUTS, FEATURES = 256, 50
 HIDDEN = (32, 16, 2)
+TABLE_COUNT, TABLE_BITS = 52, 5
 METER_AIM = 20  # nanoseconds per packet that is only counted
 RATE_AIM = 12  # million packets per second, with a decision every 16 packets
 FEW, MANY = 1000, 60_000  # flows that take turns
@@ -255,6 +257,10 @@ def bench_xdp(
     rng = np.random.default_rng(0)
     cases: list[tuple[str, Classifier, bool, float | None]] = []
     networks = [("", model)]
+    if kernel_of(model) == GRAPHS and model.input.n_bits >= TABLE_BITS:
+        size = (TABLE_BITS, TABLE_BITS)
+        tables = random_tables(rng, spec=model.input, tables=TABLE_COUNT, inputs=size)
+        networks.append((", look-up tables", tables))
     if model.family != BinaryModel.family:
         shape = (model.input.n_bits, *HIDDEN[:-1], len(model.classes))
         networks.append(
@@ -409,12 +415,11 @@ def _measure(
     name: str, model: Classifier, bits: bool, aim: float | None, rounds: int, repeat: int
 ) -> tuple[NetworkTiming, list[int]]:
     structure = structure_of([model], bits=bits)
-    source = as_bits(model) if bits else model
-    features = _bit_inputs(model) if bits else _inputs(source.input)
+    features = _bit_inputs(model) if bits else _inputs(model.input)
     value = value_bytes(structure, model)
     with BpfNetwork.load(structure, keep_rows=False) as loaded:
         got = loaded.run(value, features)
-        want = source.infer(source.encode(features))
+        want = model.infer(input_of(structure, model).encode_words(features))
         if not np.array_equal(got.scores, want.scores):
             raise VerifyError(f"{name}: the program does not give the model's scores")
         loaded.differences(1, repeat)  # warms up

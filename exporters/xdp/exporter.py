@@ -41,10 +41,6 @@ class XdpExporter(Exporter):
 
     name: ClassVar[str] = "xdp"
     summary: ClassVar[str] = "meter, network and verdict in the Linux kernel (XDP, restricted C)"
-    refusals: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "its restricted C is written for popcounts and has no tables of "
-        "leaves; flow-exec of the host target takes the same packets in user space"
-    }
     products: ClassVar[tuple[str, ...]] = (
         "*/*.o", "daemon/n3icd", "shunted/shunted", "n3icd.tar.gz"
     )  # fmt: skip
@@ -52,6 +48,7 @@ class XdpExporter(Exporter):
     other_families: ClassVar[Mapping[str, str]] = {
         "look-up-tables": "n3ic.exporters.xdp.tables.exporter:EXPORTER"
     }
+    graph_exporter: ClassVar[str] = "n3ic.exporters.xdp.graph.exporter:EXPORTER"
     simplifies: ClassVar[bool] = False  # `n3ic xdp update` swaps in networks of the trained shape
     options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -237,6 +234,12 @@ def _structures(model: Classifier) -> Iterator[tuple[str, Structure | None, str]
             yield folder, None, str(error)
 
 
+def window_checks(spec: MeterSpec, limits: Mapping[str, float]) -> int:
+    """Return the comparisons of windows that the verifier follows."""
+    ring = min(int(limits["window_flows"]), max((w.flows for w in spec.windows), default=0))
+    return len(spec.windows) * ring
+
+
 def _window_problems(spec: MeterSpec, limits: Mapping[str, float]) -> Iterator[Problem]:
     """Yield problems of windows over recent flows that exceed the verifier's limits."""
     room, most = int(limits["window_flows"]), int(limits["window_checks"])
@@ -245,7 +248,7 @@ def _window_problems(spec: MeterSpec, limits: Mapping[str, float]) -> Iterator[P
             text = f"window {window.name!r} is over {window.flows:,} flows, at most {room:,}"
             yield Problem(text)
     ring = min(room, max((w.flows for w in spec.windows), default=0))
-    if len(spec.windows) * ring > most:
+    if window_checks(spec, limits) > most:
         text = f"{len(spec.windows)} windows, the largest over {ring:,} flows"
         yield Problem(f"{text}: their product is more than {most:,}, which the verifier follows")
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ class TreesFamily(Family):
     """Decision trees, forests and boosted trees."""
 
     name: ClassVar[str] = TreesModel.family
+    foreign_suffixes: ClassVar[tuple[str, ...]] = (".json", ".ubj", ".txt")
     summary: ClassVar[str] = "trees that compare features with cuts and sum their leaves' integers"
 
     @property
@@ -38,6 +40,12 @@ class TreesFamily(Family):
         from n3ic.families.trees.graph import trees_graph
 
         return trees_graph(model)
+
+    def imported(self, path: Path) -> TreesModel:
+        """Read a model file that XGBoost or LightGBM saved."""
+        from n3ic.families.trees.readers.files import read_trees_file
+
+        return read_trees_file(path)
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
         """Make inputs that pass both edges of every node, extremes, then random ones."""

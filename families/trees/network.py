@@ -68,11 +68,11 @@ class TreesModel(Classifier):
     family: ClassVar[str] = "decision-trees"
     header_keys: ClassVar[tuple[str, ...]] = ("trees", "nodes")
     input: InputSpec
-    sizes: NDArray[np.int64]
-    bits: NDArray[np.int64]
-    zero_sizes: NDArray[np.int64]
-    leaves: NDArray[np.int32]
-    bias: NDArray[np.int32]
+    sizes: NDArray[np.integer[Any]]  # of the types above once the model is made
+    bits: NDArray[np.integer[Any]]
+    zero_sizes: NDArray[np.integer[Any]]
+    leaves: NDArray[np.integer[Any]]
+    bias: NDArray[np.integer[Any]]
     classes: tuple[str, ...]
     name: str = "model"
     provenance: Mapping[str, str] = field(default_factory=dict)
@@ -206,7 +206,7 @@ class TreesModel(Classifier):
     @cached_property
     def links(self) -> Links:
         """Where the ways of the trees lead."""
-        return links(self.sizes, self.zero_sizes)
+        return links(self.sizes.astype(np.int64), self.zero_sizes.astype(np.int64))
 
     @cached_property
     def first_leaves(self) -> Ints:

@@ -56,9 +56,9 @@ def random_trees(
     shape = (len(laid.leaves), n_sums(classes))
     return TreesModel(
         input=spec,
-        sizes=laid.sizes,
-        bits=laid.bits,
-        zero_sizes=laid.zero_sizes,
+        sizes=np.array(laid.sizes),
+        bits=np.array(laid.bits),
+        zero_sizes=np.array(laid.zero_sizes),
         leaves=rng.integers(-largest, largest + 1, shape),
         bias=rng.integers(-20, 21, n_sums(classes)),
         classes=tuple(f"class{i}" for i in range(classes)),

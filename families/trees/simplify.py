@@ -120,9 +120,9 @@ def simplified(model: TreesModel) -> Simplified[TreesModel]:
     result = replace(
         model,
         input=spec,
-        sizes=trees.sizes,
-        bits=[place[b] for b in trees.bits],
-        zero_sizes=trees.zero_sizes,
+        sizes=np.array(trees.sizes),
+        bits=np.array([place[b] for b in trees.bits]),
+        zero_sizes=np.array(trees.zero_sizes),
         leaves=np.array([values[i] for i in trees.leaves], dtype=np.int64),
         bias=bias,
         provenance={**model.provenance, "simplified from": model.digest},

@@ -32,7 +32,7 @@ def decided_by(model: TreesModel, words: Words) -> Decided:
     """
     hit = np.zeros(len(model.leaves), dtype=np.bool_)
     hit[model.reached(words)] = True
-    passed = _passed(model, hit).all(axis=0)
+    passed: NDArray[np.bool_] = np.asarray(_passed(model, hit).all(axis=0))
     tree_of = np.repeat(np.arange(len(model.sizes)), model.sizes + 1)
     missing = np.bincount(tree_of[~hit], minlength=len(model.sizes))
     undecided = tuple(

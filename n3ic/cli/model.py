@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from n3ic.data.streaming import StreamedClasses
     from n3ic.model.classifier import Classifier
     from n3ic.model.passes import Findings
+    from n3ic.targets.capabilities import Importer
 
 ModelOption = Annotated[
     Path | None, typer.Option(help="Model file or run; default: the newest run.")
@@ -385,29 +386,42 @@ def replay(
     print_result(f"wrote {out}")
 
 
+def _importers() -> dict[str, Importer]:
+    """What reads files of other formats: targets, and families of models."""
+    from n3ic import plugins
+    from n3ic.model.family import family
+    from n3ic.targets.base import exporter
+    from n3ic.targets.capabilities import Importer
+
+    names = plugins.names("n3ic.exporters")
+    out = {n: importer for n in names if (importer := exporter(n).importer)}
+    families = [family(name) for name in plugins.names(plugins.FAMILIES)]
+    return out | {
+        f.name: Importer(f.imported, f.foreign_suffixes) for f in families if f.foreign_suffixes
+    }
+
+
 def import_model(
-    source: Annotated[Path, typer.Argument(help="A network of another format, such as .onnx.")],
+    source: Annotated[
+        Path, typer.Argument(help="A network or trees of another format, such as .onnx.")
+    ],
     out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.n3ic"),
     target: Annotated[
         str | None, typer.Option("--from", help="Format; default: by the file's suffix.")
     ] = None,
 ) -> None:
-    """Convert a network of another format to a model, or report why it is not one."""
-    from n3ic import plugins
-    from n3ic.targets.base import exporter
-
+    """Convert a network or trees of another format to a model, or report why it is not one."""
     if out.exists():
         raise UsageError(f"{out} exists: name another file with --out")
     suffix = source.suffix.lower()
-    names = plugins.names("n3ic.exporters")
-    importers = {n: importer for n in names if (importer := exporter(n).importer)}
+    importers = _importers()
     if target is None:
         matching = [n for n, importer in importers.items() if suffix in importer.suffixes]
         if not matching:
             known = sorted({s for importer in importers.values() for s in importer.suffixes})
             raise UsageError(f"no format has the suffix {suffix!r}; known: {', '.join(known)}")
         candidates = matching
-    elif exporter(target).importer is None:
+    elif target not in importers:
         raise UsageError(
             f"networks cannot be imported from {target}: give --from one of {', '.join(importers)}"
         )
@@ -424,8 +438,8 @@ def import_model(
         print_result(
             f"{out}: {model.shape_text}, {model.weight_bytes:,} B of weights (read as {name})"
         )
-        for key in ("scores", "rounding"):
+        for key in ("scores", "rounding", "compared"):
             if key in model.provenance:
                 print_result(f"{key}: {model.provenance[key]}")
         return
-    raise N3icError(f"{source} is not a binary network: {'; '.join(reasons)}")
+    raise N3icError(f"{source} is no model that n3ic imports: {'; '.join(reasons)}")

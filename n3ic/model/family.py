@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic import plugins
 from n3ic.errors import UsageError
 from n3ic.plugins import Plugin
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -49,7 +51,10 @@ class Family(Plugin):
     Attributes:
         name: its name in model files, such as ``binary-network``.
         summary: one line.
+        foreign_suffixes: suffixes of the files of other libraries that it reads, such as ``.json``.
     """
+
+    foreign_suffixes: ClassVar[tuple[str, ...]] = ()
 
     @property
     def model(self) -> type[Classifier]:
@@ -65,6 +70,17 @@ class Family(Plugin):
         from n3ic.model.simplified import unchanged
 
         return unchanged(model)
+
+    def imported(self, path: Path) -> Classifier:
+        """Read a file of another library, with one of ``foreign_suffixes``.
+
+        Args:
+            path: the file.
+
+        Raises:
+            ModelError: it holds no model that the family has.
+        """
+        raise NotImplementedError
 
     def compiled(self, model: Any) -> Any:
         """The model loaded into a compiled kernel, a ``KernelNetwork``; None if none computes it.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from n3ic.model.classifier import Classifier
 from n3ic.model.meter_spec import MeterSpec
-from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
 from n3ic.targets.figures import Bench
 
@@ -81,11 +81,11 @@ class Importer:
     """An importer of networks in the target's format.
 
     Attributes:
-        read: reads a file; raises ModelError, with the reason, if it is not a binary network.
+        read: reads a file; raises ModelError, with the reason, if it is no model that n3ic has.
         suffixes: suffixes of such files; empty if another target has them.
     """
 
-    read: Callable[[Path], BinaryModel]
+    read: Callable[[Path], Classifier]
     suffixes: tuple[str, ...] = ()
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 from typer.testing import CliRunner
 
@@ -27,6 +28,7 @@ from n3ic.data.flows import write_features
 from n3ic.data.user_table import describe
 from n3ic.errors import ExportError
 from n3ic.evaluation.false_alarms import with_false_alarms
+from n3ic.families.trees.random_models import random_trees
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec
@@ -208,6 +210,20 @@ def brevitas_of_three_bits(table):
     return model
 
 
+def metered_forest(table):
+    base = metered(table)
+    trees = random_trees(np.random.default_rng(4), spec=base.input, trees=9, depth=4)
+    return trees.changed(meter=base.meter, name="forest")
+
+
+def forest(table):
+    """A forest that scikit-learn fitted to the columns of a table."""
+    pytest.importorskip("treelite")
+    fitted = RandomForestClassifier(7, max_depth=4, random_state=1)
+    fitted.fit(np.stack([*table.features.values()], axis=1), np.array(table.classes)[table.label])
+    return n3ic.from_sklearn(fitted, table)
+
+
 MODELS = {
     "own": own,
     "many classes": many_classes,
@@ -215,6 +231,8 @@ MODELS = {
     "trees": tree_shaped,
     "shunting": shunting,
     "spn": sum_product,
+    "forest": forest,
+    "metered forest": metered_forest,
     "metered": metered,
     "metered, shunting": metered_shunting,
     "queues": queues,

@@ -143,7 +143,8 @@ def random_steps(
     sums = 0
     for _ in range(operations):
         kind = str(rng.choice(kinds))
-        a, b = (values[int(rng.integers(len(values)))] for _ in range(2))
+        # Late values are read more often, so that scores depend on most of the operations.
+        a, b = (values[-1 - min(int(rng.geometric(0.2)), len(values)) % len(values)] for _ in "ab")
         if kind == "add" and (sums := sums + 1) > 8:
             kind = choose  # values that are added again and again would leave 32 bits
         if kind == choose:

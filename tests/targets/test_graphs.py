@@ -23,7 +23,7 @@ SLOW = {"netfpga", "xdp"}  # they build simulators and programs
 MODELS = {
     "forest": graph_model(1, operations=12, depth=5, classes=2),
     "forest-classes": graph_model(2, operations=4, depth=6),
-    "choices-of-sums": graph_model(3, operations=60),
+    "choices-of-sums": graph_model(3, operations=200),
     "log": graph_model(4, "log"),
     "steep": graph_model(5, "steep"),
     "fixed": graph_model(6, "fixed", classes=2),

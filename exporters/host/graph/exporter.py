@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from n3ic.exporters.host.embedded_model import EmbeddedModelExporter
 from n3ic.exporters.host.graph.program import LEAST_ROWS, WRITTEN, Program, needs_64_bits, program
 from n3ic.exporters.host.sources import compiled_in, readme
+from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.arithmetic import Logarithms
+from n3ic.model.graph.evaluate import scores as graph_scores
 from n3ic.model.graph.operations import Graph, LogAdd, Round, Scale, Times, operands
 from n3ic.model.inputs import InputSpec
 from n3ic.options import Options
@@ -53,6 +57,13 @@ class HostGraphExporter(EmbeddedModelExporter[Classifier]):
         """Count the bytes of the C's constants, by what they hold."""
         return _memory(model, program(graph_of(model)))
 
+    def references(self, model: Classifier) -> dict[str, Callable[[Words], Any]]:
+        """The model's own scores, and those of its graph, in numpy."""
+        graph = graph_of(model)
+        return super().references(model) | {
+            "numpy (the graph)": lambda words: graph_scores(graph, words)
+        }
+
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report counted bytes and steps; verification measures the time of a flow."""
         steps = program(graph_of(model))
@@ -60,6 +71,10 @@ class HostGraphExporter(EmbeddedModelExporter[Classifier]):
         figures.append(
             Figure("operations", len(steps.steps), "step", "measured", "count of the C's steps")
         )
+        if steps.trees:
+            leaves = "trees whose leaves are constants, several rows at a time"
+            figures.append(Figure("trees", len(steps.trees), "tree", "measured", leaves))
+            figures.append(Figure("nodes", len(steps.nodes), "node", "measured", "of those trees"))
         note = (
             f"Rows are computed {steps.block} at a time; a row alone takes longer. `n3ic verify` "
             "measures the time on one core, from packed bits to classes, margins and scores."

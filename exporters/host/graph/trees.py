@@ -51,30 +51,31 @@ def comparison(graph: Graph, bit: int) -> tuple[int, int]:
 def trees(graph: Graph) -> dict[int, Tree]:
     """The trees whose leaves are all constants and that other operations or scores read, by root.
 
-    Choices within them are nodes only.
+    Choices within them are nodes only. Trees of more than ``MOST_NODES`` nodes are left out.
     """
-    whole: set[int] = set()
+    depth: dict[int, int] = {}  # of the choices whose leaves are all constants
     for i, step in enumerate(graph.steps):
         if isinstance(step, Choose) and all(
-            k in whole or isinstance(graph.steps[k], Constant) for k in (step.zero, step.one)
+            k in depth or isinstance(graph.steps[k], Constant) for k in (step.zero, step.one)
         ):
-            whole.add(i)
-    roots = {i for i in whole if i in graph.scores or any(k not in whole for k in graph.readers[i])}
-    made = {i: _packed(graph, i) for i in sorted(roots)}
-    return {i: tree for i, tree in made.items() if len(tree.nodes) <= MOST_NODES}
+            depth[i] = 1 + max(depth.get(step.zero, 0), depth.get(step.one, 0))
+    roots = {i for i in depth if i in graph.scores or any(k not in depth for k in graph.readers[i])}
+    made = {i: _packed(graph, i, depth[i]) for i in sorted(roots)}
+    return {i: tree for i, tree in made.items() if tree is not None}
 
 
-def _packed(graph: Graph, root: int) -> Tree:
-    """Place a tree's nodes breadth first; equal pairs of children are placed once."""
+def _packed(graph: Graph, root: int, depth: int) -> Tree | None:
+    """Place a tree's nodes breadth first; equal pairs of children are placed once.
+
+    Returns:
+        The tree; None if it has more nodes than places.
+    """
     at: list[int] = [root]  # the step of each place
     pairs: dict[tuple[int, int], int] = {}
     nodes: list[TreeNode] = []
-    depth: dict[int, int] = {}
-    for i in range(root + 1):  # operands come first
-        step = graph.steps[i]
-        if isinstance(step, Choose):
-            depth[i] = 1 + max(depth.get(step.zero, 0), depth.get(step.one, 0))
-    while len(nodes) < len(at) <= MOST_NODES + 1:
+    while len(nodes) < len(at):
+        if len(at) > MOST_NODES:
+            return None
         step = graph.steps[at[len(nodes)]]
         if isinstance(step, Constant):
             nodes.append(TreeNode(LEAF, 0, len(nodes), step.value))
@@ -85,4 +86,4 @@ def _packed(graph: Graph, root: int) -> Tree:
                 at += pair
             field, most = comparison(graph, step.bit)
             nodes.append(TreeNode(most, field, pairs[pair]))
-    return Tree(tuple(nodes), depth[root])
+    return Tree(tuple(nodes), depth)

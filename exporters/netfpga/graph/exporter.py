@@ -17,6 +17,7 @@ from n3ic.exporters.netfpga import shell
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.frontend import options as front
 from n3ic.exporters.netfpga.graph import size
+from n3ic.exporters.netfpga.graph.choices import Trees
 from n3ic.exporters.netfpga.graph.pipeline import WRITTEN, Pipeline, pipeline
 from n3ic.exporters.netfpga.graph.verilog import class_width, core_text, latency, table_text
 from n3ic.exporters.netfpga.packet import wrapper
@@ -26,7 +27,8 @@ from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import family, graph_of
-from n3ic.model.graph.arithmetic import Logarithms
+from n3ic.model.graph.arithmetic import FixedPoint, Logarithms
+from n3ic.model.graph.operations import Choose
 from n3ic.model.passes import unchanged
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
@@ -36,8 +38,11 @@ from n3ic.targets.figures import Figure, Report
 from n3ic.targets.operations import unwritten
 
 FOLDER = Path(__file__).resolve().parent
-_LOG_BLOCKS = ("n3ic_ones.v", "n3ic_log_max.v", "n3ic_best.v")
-_BLOCKS = ("n3ic_ones.v", "n3ic_times.v", "n3ic_scale.v", "n3ic_round.v", "n3ic_best.v")
+_BLOCKS = {
+    type(None): (),
+    Logarithms: ("n3ic_ones.v", "n3ic_log_max.v"),
+    FixedPoint: ("n3ic_ones.v", "n3ic_times.v", "n3ic_scale.v", "n3ic_round.v"),
+}
 _REPORT_VECTORS = 64
 
 
@@ -86,11 +91,10 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
     def write(self, model: Classifier, options: Options, out: Path) -> None:
         """Write Verilog and README."""
         plan = _plan(model)
-        log = isinstance(plan.graph.arithmetic, Logarithms)
         texts = {"n3ic_core.v": core_text(plan)}
-        if log:
+        if isinstance(plan.graph.arithmetic, Logarithms):
             texts["n3ic_log_table.v"] = table_text(plan)
-        for name in _LOG_BLOCKS if log else _BLOCKS:
+        for name in _blocks(plan):
             texts[name] = (FOLDER / "rtl" / name).read_text("ascii")
         (out / "rtl").mkdir(exist_ok=True)
         for name, text in texts.items():
@@ -138,6 +142,7 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
             "Latency and rate are the core's own, in simulation; LUTs, flip-flops and DSP blocks "
             f"are those of one core{f' out of {copies}' if copies > 1 else ''}.",
         ]
+        notes += _choices_note(plan)
         words = family(model.family).vectors(unchanged(model), _REPORT_VECTORS, 0)
         try:
             simulation = simulate.run_core(directory, model, words)
@@ -184,6 +189,28 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
 @lru_cache(maxsize=4)
 def _plan(model: Classifier) -> Pipeline:
     return pipeline(model, graph_of(model))
+
+
+def _blocks(plan: Pipeline) -> list[str]:
+    """The files of the blocks that a core may use."""
+    used = {"count": "n3ic_ones.v", "gate": "n3ic_gate.v"}
+    needed = [name for kind, name in used.items() if plan.count(kind)]
+    return sorted({"n3ic_best.v", *_BLOCKS[type(plan.graph.arithmetic)], *needed})
+
+
+def _choices_note(plan: Pipeline) -> list[str]:
+    """How the choices of a graph were written, in words; none if it has none."""
+    trees, muxes = len(Trees(plan.graph).roots), plan.count("mux")
+    choices = plan.graph.count(Choose)
+    texts = []
+    if trees:
+        texts.append(
+            f"{choices - muxes:,} choices between constants are {trees:,} trees: "
+            f"{plan.count('gate'):,} look-up tables of one bit lead to tables of their values"
+        )
+    if muxes:
+        texts.append(f"{muxes:,} choices between other values are multiplexers")
+    return ["; ".join(texts) + "."] if texts else []
 
 
 def _copies(options: Options) -> int:

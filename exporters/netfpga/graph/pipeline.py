@@ -3,7 +3,8 @@
 
 One input enters every clock, so all inputs of a cell must belong to the same network input: values
 that are ready early wait in registers. Cells are scheduled as late as their readers allow. Values
-then wait in the form of bins, which are a few bits wide and shared by all tables of a field.
+then wait in the form of bins, which are a few bits wide and shared by all tables of a field, or of
+input bits, which are shared by all choices.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from functools import cached_property
 import numpy as np
 
 from n3ic.errors import ExportError
+from n3ic.exporters.netfpga.graph.choices import Signal, Trees
 from n3ic.model.classifier import Classifier
 from n3ic.model.graph.arithmetic import Logarithms, pairwise_reduce
 from n3ic.model.graph.operations import (
     Add,
+    Choose,
     Constant,
     Graph,
     LogAdd,
@@ -34,7 +37,7 @@ from n3ic.model.graph.operations import (
 )
 
 COUNTED = 6  # inputs of one look-up table
-WRITTEN = (Constant, Lookup, Add, Offset, LogAdd, Times, Scale, Round)
+WRITTEN = (Constant, Lookup, Choose, Add, Offset, LogAdd, Times, Scale, Round)
 """The operations that the pipeline computes."""
 LATENCY = {
     "bits": 0,
@@ -47,6 +50,9 @@ LATENCY = {
     "times": 3,
     "scale": 2,
     "round": 1,
+    "gate": 1,
+    "join": 0,
+    "mux": 1,
 }
 
 
@@ -60,10 +66,12 @@ class PipelineCell:
         width: width of the value in two's complement, in bits, without the sign bit if the sign is
             constant.
         reads: indices of the cells that it reads.
+            A ``lookup`` in its bins or bits, a ``join`` in its bits: the highest first. A ``gate``
+            reads its lowest bit first; a ``mux`` a bit, then the values for 0 and 1.
         table: entries of a ``lookup``; for two bins, all entries of the first one's first bin come
-            first. The factor of a ``scale``.
+            first. The factor of a ``scale``. The table of a ``gate`` as one number.
         first: index of the first input bit of ``bits``.
-        fields: one or two fields whose bins a ``lookup`` reads.
+        fields: one or two fields whose bins a ``lookup`` reads; none if it reads bits.
     """
 
     kind: str
@@ -117,17 +125,22 @@ class Pipeline:
         return self.start[index] + LATENCY[self.cells[index].kind]
 
     @cached_property
-    def delays(self) -> tuple[int, ...]:
-        """Number of clocks that each value is kept for its last reader."""
-        last = [self.ready(i) for i in range(len(self.cells))]
+    def taps(self) -> tuple[tuple[int, ...], ...]:
+        """How many clocks after each value is ready its readers read it, in ascending order."""
+        taps: list[set[int]] = [set() for _ in self.cells]
         for i, cell in enumerate(self.cells):
             for read in cell.reads:
-                last[read] = max(last[read], self.start[i])
+                taps[read].add(self.start[i] - self.ready(read))
         for score in self.scores:
-            last[score] = max(last[score], self.depth)
+            taps[score].add(self.depth - self.ready(score))
+        return tuple(tuple(sorted(clocks)) for clocks in taps)
+
+    @cached_property
+    def delays(self) -> tuple[int, ...]:
+        """Number of clocks that each value is kept for its last reader."""
         return tuple(
-            0 if cell.kind == "constant" else last[i] - self.ready(i)
-            for i, cell in enumerate(self.cells)
+            0 if cell.kind == "constant" else max(taps, default=0)
+            for cell, taps in zip(self.cells, self.taps, strict=True)
         )
 
     def count(self, kind: str) -> int:
@@ -146,12 +159,14 @@ def pipeline(model: Classifier, graph: Graph) -> Pipeline:
     """Build the pipeline of a model's operations; deterministic."""
     builder = _Builder(graph)
     pairs = _pairs(graph)
-    inside = {i for pair in pairs.values() for i in pair}
+    inside = {i for pair in pairs.values() for i in pair} | builder.trees.inside
     for i, (step, bounds) in enumerate(zip(graph.steps, graph.bounds, strict=True)):
         if i in inside:
-            builder.place.append(-1)  # the fused table is its only reader
+            builder.place.append(-1)  # only a fused table or the tables of a tree read it
         elif i in pairs:
             builder.write_pair(step, [graph.steps[k] for k in pairs[i]], *bounds)
+        elif i in builder.trees.roots:
+            builder.write_choices(i, *bounds)
         else:
             builder.write(step, *bounds)
     scores = tuple(builder.place[i] for i in graph.scores)
@@ -166,9 +181,12 @@ class _Builder:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.trees = Trees(graph)
         self.cells: list[PipelineCell] = []
         self.place: list[int] = []
         self.bins: dict[int, int] = {}
+        self.inputs: dict[int, int] = {}  # cells of single input bits
+        self.gates: dict[tuple[tuple[int, ...], int], int] = {}
         self.early: set[int] = set()  # cells that are scheduled as soon as possible
 
     def write(self, step: Operation, low: int, high: int) -> None:
@@ -190,6 +208,9 @@ class _Builder:
             cell = self._add("round", low, high, (self.place[step.a],))
         elif isinstance(step, Times):
             cell = self._add("times", low, high, (self.place[step.a], self.place[step.b]))
+        elif isinstance(step, Choose):
+            sides = (self.place[step.zero], self.place[step.one])
+            cell = self._add("mux", low, high, (self._input(step.bit), *sides))
         else:
             raise ExportError(f"the pipeline has no cell for a {in_words(type(step))}")
         self.place.append(cell)
@@ -208,6 +229,43 @@ class _Builder:
         fields = tuple(each.field for each in tables)
         self.place.append(self._lookup(fields, table, low, high))
 
+    def write_choices(self, root: int, low: int, high: int) -> None:
+        """Create the tables of a tree of choices among constants."""
+        width = width_of(low, high)
+        logic = self.trees.logic(root, width)
+        gates: list[int] = []
+        for gate in logic.gates:
+            gates.append(self._gate(self._signals(gate.inputs, gates), gate.table))
+        reads = self._signals(logic.number, gates)[::-1]
+        kind = "lookup" if logic.entries else "join"
+        self.place.append(len(self.cells))
+        self.cells.append(PipelineCell(kind, low, high, width, reads, logic.entries))
+
+    def _signals(self, signals: Sequence[Signal], gates: Sequence[int]) -> tuple[int, ...]:
+        """The cells of signals."""
+        cells = []
+        for kind, index in signals:
+            if kind == "gate":
+                cells.append(gates[index])
+            elif kind == "input":
+                cells.append(self._input(index))
+            else:
+                cells.append(self._add("constant", index, index))
+        return tuple(cells)
+
+    def _gate(self, reads: tuple[int, ...], table: int) -> int:
+        if (reads, table) not in self.gates:
+            self.gates[reads, table] = self._add("gate", 0, 1, reads, (table,))
+        return self.gates[reads, table]
+
+    def _input(self, bit: int) -> int:
+        """Return the cell of an input bit; create it once."""
+        if bit not in self.inputs:
+            self.inputs[bit] = len(self.cells)
+            self.early.add(len(self.cells))
+            self.cells.append(PipelineCell("bits", 0, 1, 1, first=bit))
+        return self.inputs[bit]
+
     def _lookup(self, fields: tuple[int, ...], table: tuple[int, ...], low: int, high: int) -> int:
         bins = tuple(self._bin(field) for field in fields)
         width = width_of(low, high)
@@ -223,7 +281,7 @@ class _Builder:
         table: tuple[int, ...] = (),
     ) -> int:
         width = width_of(low, high)
-        if kind in ("add", "larger"):
+        if kind in ("add", "larger", "mux"):
             width = max(width, *(self.cells[i].width for i in reads))
         self.cells.append(PipelineCell(kind, low, high, width, reads, table))
         return len(self.cells) - 1

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ _NAMES = {
     "times": "product",
     "scale": "scaled",
     "round": "rounded",
+    "gate": "gate",
+    "join": "value",
+    "mux": "chosen",
     "constant": "constant",
 }
 
@@ -88,7 +92,6 @@ def core_text(plan: Pipeline) -> str:
     model, arithmetic = plan.model, plan.graph.arithmetic
     score_w, class_w = plan.score_width, class_width(len(model.classes))
     matches, last = pair_scores(len(plan.scores), score_w, class_w)
-    spans = zip(model.input.offsets, model.input.fields, strict=True)
     values = {
         "shape": model.shape_text,
         "numbers": arithmetic.text if arithmetic else "integers",
@@ -102,11 +105,7 @@ def core_text(plan: Pipeline) -> str:
         "shunts_all": model.shunt >= 1 << score_w,
         "depth": latency(plan),
         "late": _late(plan),
-        "unread": [
-            f"in_bits[{start + field.width - 1}:{start}]"
-            for i, (start, field) in enumerate(spans)
-            if plan.bins[i] is None
-        ],
+        "unread": [f"in_bits[{high}:{low}]" for low, high in _unread(plan)],
         "cells": [_values(plan, i) for i, cell in enumerate(plan.cells) if cell.kind != "constant"],
         "scores": [
             {"value": _operand(plan, i, plan.depth, score_w), "comment": comment(name)}
@@ -116,6 +115,19 @@ def core_text(plan: Pipeline) -> str:
         "last": last,
     }
     return render(FOLDER, "n3ic_core.v.j2", values)
+
+
+def _unread(plan: Pipeline) -> list[tuple[int, int]]:
+    """The lowest and the highest bit of each run of bits of a field that no cell reads."""
+    read = {cell.first for cell in plan.cells if cell.kind == "bits"}
+    runs: list[tuple[int, int]] = []
+    spec = plan.model.input
+    for low, field, counted in zip(spec.offsets, spec.fields, plan.bins, strict=True):
+        unread = [] if counted is not None else sorted({*range(low, low + field.width)} - read)
+        starts = [bit for bit in unread if bit - 1 not in unread]
+        ends = [bit for bit in unread if bit + 1 not in unread]
+        runs += zip(starts, ends, strict=True)
+    return runs
 
 
 def _name(plan: Pipeline, index: int) -> str:
@@ -173,16 +185,37 @@ def _values(plan: Pipeline, index: int) -> dict[str, Any]:
     elif cell.kind == "count":
         values |= {"a": _at(plan, cell.reads[0], clock), "bits": read[0].width}
     if cell.kind == "lookup":
-        bins = [_at(plan, i, clock) for i in cell.reads]
-        names = [plan.model.input.fields[field].feature for field in cell.fields]
         values |= _lookup(cell, sum(part.width for part in read))
-        values |= {"a": bins[0] if len(bins) == 1 else f"{{{', '.join(bins)}}}"}
-        values |= {"comment": comment(" and ".join(names))}
+        values |= {"a": _joined(plan, cell.reads, clock)}
+        values |= {"comment": comment(_features(plan, cell))}
+    if cell.kind in ("gate", "join"):
+        reads = cell.reads[::-1] if cell.kind == "gate" else cell.reads
+        values |= {"a": _joined(plan, reads, clock), "bits": len(read)}
+        values |= {"table": f"{1 << len(read)}'h{cell.table[0]:x}" if cell.table else ""}
+    if cell.kind == "mux":
+        sides = [_operand(plan, i, clock, cell.width) for i in cell.reads[1:]]
+        values |= {"bit": _at(plan, cell.reads[0], clock), "zero": sides[0], "one": sides[1]}
     if cell.kind == "bits":
         values |= {"comment": comment(plan.model.input.feature_of(cell.first))}
     if cell.kind == "larger":
         values |= {"more": f"more{index}"}
     return values
+
+
+def _joined(plan: Pipeline, reads: Sequence[int], clock: int) -> str:
+    """Write values as one, the first in the highest bits."""
+    parts = [_operand(plan, i, clock, plan.cells[i].width) for i in reads]
+    return parts[0] if len(parts) == 1 else f"{{{', '.join(parts)}}}"
+
+
+def _features(plan: Pipeline, cell: PipelineCell) -> str:
+    """Name the features whose bins or bits a table reads."""
+    spec = plan.model.input
+    if cell.fields:
+        return " and ".join(spec.fields[field].feature for field in cell.fields)
+    read = [plan.cells[i] for i in cell.reads]
+    names = [spec.feature_of(each.first) for each in read if each.kind == "bits"]
+    return " and ".join(dict.fromkeys(names)) if len(names) == len(read) else "a tree's end"
 
 
 def _lookup(cell: PipelineCell, bin_width: int) -> dict[str, Any]:

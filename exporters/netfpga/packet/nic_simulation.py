@@ -169,7 +169,7 @@ def _work(model: Classifier) -> int:
     """Cost of an inference for a simulator, in weights of a binary network."""
     if isinstance(model, BinaryModel):
         return sum(layer.weights.size for layer in model.layers)
-    return 10 * model.weight_bytes
+    return max(1, 10 * model.weight_bytes)  # a model of a few comparisons may count none
 
 
 def _vectors(model: Classifier, count: int) -> Words:

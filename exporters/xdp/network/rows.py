@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.exporters.xdp.network.sums import Structure, as_bits, layer_groups
+from n3ic.exporters.xdp.network.sums import Structure, input_of, layer_groups
 from n3ic.model.bits import Bits
 from n3ic.model.classifier import Classifier
 
@@ -85,4 +85,4 @@ def bit_rows(structure: Structure, model: Classifier) -> dict[int, list[tuple[in
 
 
 def _groups(structure: Structure, model: Classifier) -> list[tuple[tuple[int, ...], Bits]]:
-    return layer_groups(structure, None, as_bits(model) if structure.bits else model)
+    return layer_groups(structure, None, input_of(structure, model))

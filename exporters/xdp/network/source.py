@@ -79,9 +79,14 @@ def network_source(structure: Structure, *, prefix: str = "network") -> dict[str
         structure: structure that is compiled in.
         prefix: prefix of the C names, which must differ for two networks in one program.
     """
+    rows = {ROWS: (FOLDER / ROWS).read_text(encoding="utf-8")}
+    if structure.walks:
+        from n3ic.exporters.xdp.graph.source import graph_source
+
+        return rows | graph_source(structure, prefix)
     values = _values(structure) | {"p": prefix, "P": prefix.upper()}
     return {
-        ROWS: (FOLDER / ROWS).read_text(encoding="utf-8"),
+        **rows,
         f"{prefix}.h": render(FOLDER, "network.h.j2", values),
     }
 

@@ -37,8 +37,8 @@ def structure_of(models: Sequence[Classifier], *, bits: bool = False) -> Structu
     """Compute the structure that several networks share.
 
     Args:
-        models: one or more networks of one family: binary networks with the same number of layers,
-            or look-up tables with the same number of classes.
+        models: one or more networks of one family: binary networks with the same number of layers;
+            look-up tables, or models whose family gives graphs, with the same number of classes.
         bits: whether the features are the packed input bits.
 
     Raises:
@@ -52,10 +52,9 @@ def structure_of(models: Sequence[Classifier], *, bits: bool = False) -> Structu
             f"networks of one program must be of one family, these are of {' and '.join(families)}"
         )
     if families[0] not in (BinaryModel.family, TABLES):
-        raise ExportError(
-            f"{models[0].name!r} is of family {families[0]}: XDP programs compute binary networks "
-            "and look-up tables"
-        )
+        from n3ic.exporters.xdp.graph.structure import graph_structure
+
+        return graph_structure(models, bits=bits)
     if families == [TABLES]:
         from n3ic.exporters.xdp.tables.structure import tables_structure
 
@@ -88,7 +87,9 @@ def _binary_structure(models: Sequence[BinaryModel], bits: bool) -> Structure:
         before = layers[-1] if layers else None
         plan = LayerPlan(outputs, 8)
         outputs = 8 * plan.words  # neurons up to the end of the last word cost nothing
-        sums = [hidden_sums(m.hidden[i], layer_groups(outline, before, m), plan) for m in models]
+        sums = [
+            hidden_sums(m.hidden[i], layer_groups(outline, before, m.input), plan) for m in models
+        ]
         layers.append(LayerPlan(outputs, 8, *_segments(sums)))
     return within_reach(Structure(features, selectors, tuple(layers), bits))
 

@@ -28,9 +28,10 @@ from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 
-Form = Literal["table", "lanes16", "lanes32", "cuts", "bits"]
+Form = Literal["table", "lanes16", "lanes32", "cuts", "bits", "search"]
 ModelT = TypeVar("ModelT", bound=Classifier)
 TABLES = "look-up-tables"
+GRAPHS = "graphs of integer operations"  # of every family without a kernel of its own
 BLOCK = 4  # 64-bit words of a row that are summed at once, as BPF has only ten registers
 MAX_INPUTS = (1 << 15) - 1  # inputs of a hidden layer, because its sums have 15 bits
 MAX_INSTRUCTIONS = 30_000  # below the reach of a BPF jump, 32,767
@@ -47,8 +48,8 @@ class Selector:
     Attributes:
         feature: index of the feature.
         form: ``table`` (a byte for each value below 256), ``lanes16`` and ``lanes32`` (cuts side by
-            side in 64-bit words), ``cuts`` (a subtraction per cut) or ``bits`` (up to four raw
-            bits).
+            side in 64-bit words), ``cuts`` (a subtraction per cut), ``search`` (a binary search
+            among the cuts) or ``bits`` (up to four raw bits).
         part: as in :class:`BitGroup`.
         cuts: maximum number of cuts; 0 for ``bits``.
         shift: position of the lowest raw bit.
@@ -73,6 +74,16 @@ class Selector:
     def words(self) -> int:
         """Number of 64-bit words of the cuts, for lanes."""
         return self.cuts // _LANES[self.form]
+
+    @property
+    def searches(self) -> int:
+        """Number of steps of a binary search among the cuts."""
+        return self.cuts.bit_length()
+
+    @property
+    def values(self) -> int:
+        """Number of values that tests of a graph read: the row number, or each raw bit."""
+        return 1 if self.cuts else self.width
 
 
 @dataclass(frozen=True)
@@ -130,6 +141,11 @@ class Structure:
             the scores are sums of entries. Empty for a binary network.
         touched: for look-up tables, the index words that each selector's rows hold, ascending: a
             feature sets bits only in the indices of the tables that read it.
+        walks: for a graph of integer operations, the steps of each tree's walk, by class, the
+            deepest first; empty for the other families.
+        entries: bytes of a graph's entries, a power of two.
+        counted: for a graph over packed bits, the first bit and the width of each field whose set
+            bits are counted, because look-ups read their number.
     """
 
     features: tuple[str, ...]
@@ -138,11 +154,19 @@ class Structure:
     bits: bool = False
     tables: tuple[tuple[int, ...], ...] = ()
     touched: tuple[tuple[int, ...], ...] = ()
+    walks: tuple[tuple[int, ...], ...] = ()
+    entries: int = 0
+    counted: tuple[tuple[int, int], ...] = ()
 
     @property
     def family(self) -> str:
-        """The family of the structure's networks."""
-        return TABLES if self.tables else BinaryModel.family
+        """The family of the structure's networks, or :data:`GRAPHS`."""
+        return GRAPHS if self.walks else TABLES if self.tables else BinaryModel.family
+
+    @property
+    def values(self) -> int:
+        """Number of values that tests of a graph read."""
+        return sum(s.values for s in self.selectors) + len(self.counted)
 
     @cached_property
     def keys(self) -> dict[tuple[str, bool, int, int], int]:
@@ -160,6 +184,8 @@ class Structure:
     @property
     def instructions(self) -> int:
         """Upper bound on the number of BPF instructions."""
+        if self.walks:
+            return self._graph_instructions
         blocks = len(self.layers[0].blocks)
         total = 4 * self.layers[0].words  # reads of the sums
         for s, words in zip(self.selectors, self.row_words, strict=True):
@@ -177,16 +203,41 @@ class Structure:
         return total + 16 * widened + 16 * self.classes + 32
 
     @property
+    def followed(self) -> int:
+        """Upper bound on the instructions of a graph's walks that the verifier follows."""
+        return sum(14 + 10 * steps for walks in self.walks for steps in walks)
+
+    @property
+    def _graph_instructions(self) -> int:
+        total = 32 + 20 * self.classes
+        for s in self.selectors:
+            total += {"table": 10, "search": 6 + 9 * s.searches}.get(s.form, 6 + 5 * s.width)
+        total += 6 * sum(width for _, width in self.counted)
+        steps = [min(depth, 8 + depth % 8) for walks in self.walks for depth in {*walks}]
+        return total + sum(24 + 9 * unrolled for unrolled in steps)
+
+    @property
     def classes(self) -> int:
         """Number of classes."""
         return self.layers[-1].outputs
 
 
-def outline_of(inputs: Sequence[InputSpec], bits: bool) -> Structure:
-    """Compute features and selectors for several input stages, without layers."""
+def kernel_of(model: Classifier) -> str:
+    """Return the family whose programs compute a model: its own, or :data:`GRAPHS`."""
+    return model.family if model.family in (BinaryModel.family, TABLES) else GRAPHS
+
+
+def outline_of(inputs: Sequence[InputSpec], bits: bool, *, searched: bool = False) -> Structure:
+    """Compute features and selectors for several input stages, without layers.
+
+    Args:
+        inputs: the input stages.
+        bits: whether the features are the packed input bits.
+        searched: whether a binary search finds a value among its cuts, if no table does.
+    """
     features = tuple(dict.fromkeys(name for spec in inputs for name in spec.features))
     groups = [group for spec in inputs for group in input_groups(spec)]
-    return Structure(features, _selectors(features, groups), (), bits)
+    return Structure(features, _selectors(features, groups, searched), (), bits)
 
 
 def within_reach(structure: Structure) -> Structure:
@@ -208,7 +259,14 @@ def as_bits(model: ModelT) -> ModelT:
     return model.with_input(InputSpec.raw(model.input.n_bits))
 
 
-def _selectors(features: tuple[str, ...], groups: Iterable[BitGroup]) -> tuple[Selector, ...]:
+def input_of(structure: Structure, model: Classifier) -> InputSpec:
+    """Return the input stage that a structure's program computes for a model."""
+    return InputSpec.raw(model.input.n_bits) if structure.bits else model.input
+
+
+def _selectors(
+    features: tuple[str, ...], groups: Iterable[BitGroup], searched: bool
+) -> tuple[Selector, ...]:
     """Make one selector per key; those whose row number the verifier only knows as a byte lead."""
     of_key: dict[tuple[str, bool, int, int], list[BitGroup]] = {}
     for group in groups:
@@ -219,6 +277,7 @@ def _selectors(features: tuple[str, ...], groups: Iterable[BitGroup]) -> tuple[S
         if is_cuts:
             count = max(len(group.cuts) for group in members)
             form = _form(count, max(group.cuts[-1] for group in members))
+            form = "search" if searched and form != "table" else form
             selectors.append(Selector(index, form, part, _room(form, count)))
         else:
             width = max(len(group.bits) for group in members)
@@ -243,6 +302,8 @@ def _form(count: int, top: int) -> Form:
 
 def _room(form: Form, count: int) -> int:
     """Round a number of cuts up to one that costs the same or hardly more."""
+    if form == "search":
+        return min((1 << count.bit_length()) - 1, MAX_CUTS)
     step = {"table": 8, "lanes16": 4, "lanes32": 2}.get(form, 1 if count < 3 else 2)
     room = -(-count // step) * step
     return min(room, MAX_CUTS)
@@ -315,7 +376,7 @@ def hidden_sums(layer: HiddenLayer, groups: InputGroups, plan: LayerPlan) -> Hid
 InputGroups = list[tuple[tuple[int, ...], Bits]]
 
 
-def layer_groups(structure: Structure, before: LayerPlan | None, model: Classifier) -> InputGroups:
+def layer_groups(structure: Structure, before: LayerPlan | None, spec: InputSpec) -> InputGroups:
     """Return the bits and patterns of a layer's groups, in the structure's order.
 
     Raises:
@@ -324,7 +385,7 @@ def layer_groups(structure: Structure, before: LayerPlan | None, model: Classifi
     if before is not None:
         return [(n, BitGroup("", n).patterns) for n in before.fired]
     patterns_of: InputGroups = [((), np.zeros((s.rows, 0), np.bool_)) for s in structure.selectors]
-    for group in input_groups(model.input):
+    for group in input_groups(spec):
         index = structure.keys.get(group.key)
         if index is None:
             raise ExportError(f"the program does not read {group.feature!r} as the network does")

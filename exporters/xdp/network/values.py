@@ -21,6 +21,8 @@ from n3ic.exporters.xdp.network.sums import (
     as_bits,
     check_room,
     hidden_sums,
+    input_of,
+    kernel_of,
     layer_groups,
     output_rows,
     score_offset,
@@ -127,7 +129,10 @@ def layout(structure: Structure) -> Layout:
     ]
     sums = [ArrayMember("rows0", "__u64", rows // 8)]
     sums.append(ArrayMember("table", "__u8", 256 * counts["table"]))
-    if structure.tables:
+    if structure.walks:
+        start = ArrayMember("start", "__u64", structure.classes)
+        members += [start, sums[-1], ArrayMember("entries", "__u32", structure.entries // 4)]
+    elif structure.tables:
         start, entries = _table_members(structure)
         members += [start, *sums, entries]
         past -= entries.bytes
@@ -165,6 +170,8 @@ def _numbers(selector: Selector) -> tuple[str, int, int]:
         return "table", 1, 256
     if selector.form == "cuts":
         return "cut", selector.cuts, 4
+    if selector.form == "search":
+        return "cut", (1 << selector.searches) - 1, 4
     if selector.form == "bits":
         return ("clamp", 1, 4) if selector.clamped else ("", 0, 0)
     return "lanes", selector.words, 8
@@ -179,16 +186,17 @@ def value_bytes(structure: Structure, model: Classifier) -> bytes:
     Raises:
         ExportError: the network does not fit the structure; the error says where.
     """
-    if model.family != structure.family:
+    if kernel_of(model) != structure.family:
         raise ExportError(
             f"{model.name!r} is of family {model.family}, the program is for {structure.family}"
         )
-    source = as_bits(model) if structure.bits else model
     where = layout(structure)
     parts: dict[str, list[bytes]] = {m.name: [] for m in where.members}
     parts["model"] = [bytes.fromhex(model.digest)]
     parts["shunt"] = [np.array([model.shunt], "<u4").tobytes()]
-    groups = {structure.keys.get(group.key): group for group in input_groups(source.input)}
+    groups = {
+        structure.keys.get(group.key): group for group in input_groups(input_of(structure, model))
+    }
     for i, s in enumerate(structure.selectors):
         member, size, _ = _numbers(s)
         group = groups.get(i)
@@ -197,7 +205,12 @@ def value_bytes(structure: Structure, model: Classifier) -> bytes:
         if member:
             # A feature that the network does not read selects row 0, and all its rows are 0.
             parts[member].append(_selector_bytes(s, group, size))
-    if structure.tables:
+    source = as_bits(model) if structure.bits and not structure.walks else model
+    if structure.walks:
+        from n3ic.exporters.xdp.graph.values import graph_parts
+
+        own_parts = graph_parts(structure, model)
+    elif structure.tables:
         from n3ic.exporters.xdp.tables.values import table_parts
 
         own_parts = table_parts(structure, cast("TablesModel", source))
@@ -224,7 +237,7 @@ def _layer_parts(structure: Structure, source: BinaryModel) -> dict[str, bytes]:
             raise ExportError(
                 f"layer {i}: {layer.n_outputs} outputs, the program has room for {plan.outputs}"
             )
-        inputs = layer_groups(structure, before, source)
+        inputs = layer_groups(structure, before, source.input)
         if i < len(source.hidden):
             start, rows = _hidden(structure, i, hidden_sums(source.hidden[i], inputs, plan))
         else:
@@ -238,7 +251,7 @@ def _selector_bytes(s: Selector, group: BitGroup | None, size: int) -> bytes:
     cuts = np.array(group.cuts if group else (), dtype=np.int64)
     if s.form == "table":
         return np.searchsorted(cuts, np.arange(256), side="right").astype(np.uint8).tobytes()
-    if s.form == "cuts":
+    if s.form in ("cuts", "search"):
         padded = np.full(size, _NEVER, dtype=np.int64)
         padded[: len(cuts)] = cuts - 1
         return padded.astype("<u4").tobytes()

@@ -148,7 +148,7 @@ def placed(structure: Structure, model: TablesModel) -> list[Table | None]:
 def _reads(structure: Structure, model: TablesModel, order: list[int]) -> NDArray[np.int64]:
     """Mark by 1 the tables that read each selector: shape ``(selectors, tables)``, in ``order``."""
     owner = np.zeros(model.input.n_bits, dtype=np.int64)
-    for i, (bits, _) in enumerate(layer_groups(structure, None, model)):
+    for i, (bits, _) in enumerate(layer_groups(structure, None, model.input)):
         owner[list(bits)] = i
     out = np.zeros((len(structure.selectors), len(order)), dtype=np.int64)
     for place, t in enumerate(order):

@@ -74,7 +74,7 @@ def _index_rows(structure: Structure, model: TablesModel, tables: list[Table | N
     rows = [
         patterns.astype(np.uint64) @ marks[np.ix_(bits, words)]
         for (bits, patterns), words in zip(
-            layer_groups(structure, None, model), structure.touched, strict=True
+            layer_groups(structure, None, model.input), structure.touched, strict=True
         )
     ]
     return b"".join(each.astype("<u8").tobytes() for each in rows)

@@ -127,10 +127,12 @@ def differing(trial: Trial, classes: Ints) -> Ints:
     return np.asarray(np.flatnonzero(classes != trial.classes))
 
 
-def sums_of(model: TreesModel, leaves: Ints, bias: Ints, reached: Ints) -> Ints:
-    """Scores of some leaf values at the leaves that rows reach, int64 ``(rows, classes)``."""
+def sums_of(leaves: Ints, bias: Ints, reached: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Scores of some leaf values at the leaves that rows reach, int32 ``(rows, classes)``."""
     sums = np.stack([leaves[reached, s].sum(axis=1) + b for s, b in enumerate(bias)], axis=1)
-    return sums if sums.shape[1] > 1 else np.concatenate([np.zeros_like(sums), sums], axis=1)
+    if sums.shape[1] == 1:
+        sums = np.concatenate([np.zeros_like(sums), sums], axis=1)
+    return np.asarray(sums, dtype=np.int32)  # which holds the sums of any scale that is tried
 
 
 def float_error(source: Source, leaves: Floats) -> float:

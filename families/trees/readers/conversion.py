@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.errors import ModelError, N3icWarning
 from n3ic.families.trees.network import MAX_NODES, MAX_TREES, TreesModel, n_sums
@@ -59,6 +60,8 @@ def converted(
     ensemble = source.ensemble
     _check_size(ensemble)
     comparisons = compared(source, columns)
+    if not len(columns.rows):
+        _warn_of_coarse_units(comparisons)
     draft, of = _draft(ensemble, columns, comparisons, classes)
     tested = trial(source, columns, comparisons, draft)
     reached = None
@@ -68,7 +71,7 @@ def converted(
     for rounded in roundings(ensemble, _tree_of(ensemble), leaf_bits):
         if tested is None or reached is None:
             continue
-        scores = sums_of(draft, rounded.leaves[of], rounded.bias, reached)
+        scores = sums_of(rounded.leaves[of], rounded.bias, reached)
         wrong = differing(tested, classes_of(scores))
         if not len(wrong):
             break
@@ -92,12 +95,34 @@ def converted(
     return replace(smaller, provenance=facts, table=rules)
 
 
+def _warn_of_coarse_units(comparisons: Comparisons) -> None:
+    """Warn if many thresholds lie between the same integers, as those of fractions do.
+
+    Warns:
+        N3icWarning: more than half of the different thresholds ask what others ask.
+    """
+    asked = len(comparisons.cuts)
+    if comparisons.thresholds > 2 * asked:
+        warnings.warn(
+            f"the trees have {comparisons.thresholds:,} different thresholds, of which whole "
+            f"numbers tell {asked:,} apart: if columns hold fractions, say so by rows= or "
+            "inputs={name: integer units in one of yours} of n3ic.from_sklearn",
+            N3icWarning,
+            stacklevel=4,
+        )
+
+
 def _check_size(ensemble: Ensemble) -> None:
     if len(ensemble.roots) > MAX_TREES or len(ensemble.columns) > MAX_NODES:
         raise ModelError(
             f"{len(ensemble.roots):,} trees of {len(ensemble.columns):,} nodes; at most "
             f"{MAX_TREES:,} trees and {MAX_NODES:,} nodes are supported: fit fewer or smaller trees"
         )
+    goals = np.concatenate([ensemble.left, ensemble.right, ensemble.roots])
+    inner, leaves = goals[goals >= 0], ~goals[goals < 0]
+    for found, count in ((inner, len(ensemble.columns)), (leaves, len(ensemble.leaves))):
+        if len(found) != count or len(np.unique(found)) != count:  # a circle would not end
+            raise ModelError("the nodes are no trees: expected one way to each node and leaf")
 
 
 def _draft(
@@ -131,7 +156,7 @@ def _draft(
     return model, np.array(laid.leaves, dtype=np.int64)
 
 
-def _beyond(only: Ints, free: np.ndarray) -> Ints:
+def _beyond(only: Ints, free: NDArray[np.bool_]) -> Ints:
     """Where the way from each node leads that passes nodes which always answer alike."""
     goal = np.where(free, np.arange(len(free)), only)
     while True:
@@ -171,7 +196,7 @@ def _explain(
     draft: TreesModel,
     of: Ints,
     tested: Trial,
-    reached: Ints,
+    reached: NDArray[np.int32],
     rounded: Rounded,
     wrong: Ints,
 ) -> None:

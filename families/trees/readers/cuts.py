@@ -47,6 +47,7 @@ def compared(source: Source, columns: Columns) -> Comparisons:
     ensemble = source.ensemble
     keys = np.stack([ensemble.columns, ensemble.strict, ensemble.thresholds], axis=1)
     different, index = np.unique(keys, axis=0, return_inverse=True)
+    index = index.reshape(-1)  # numpy 2.0.0 gives it a second axis
     column = different[:, 0].astype(np.int64)
     signed = np.array([c.signed for c in columns.columns])[column]
     lowest = np.where(signed, -UINT32_MAX, 0)

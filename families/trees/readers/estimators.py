@@ -72,11 +72,6 @@ def from_sklearn(
     scalers, estimator = _steps(whole)
     ensemble = _ensemble(estimator)
     known = np.asarray(estimator.classes_)
-    if len(known) != ensemble.n_classes:
-        raise ModelError(
-            f"{type(estimator).__name__}: expected two classes or more, it was fitted to "
-            f"{len(known)}"
-        )
     own_names = [str(n) for n in getattr(whole, "feature_names_in_", ())]
     columns = read_columns(rows, inputs, own_names, ensemble.n_columns)
     frame = _framed(rows, ensemble.n_columns)
@@ -163,14 +158,17 @@ def _ensemble(estimator: Any) -> Ensemble:
         raise ModelError(f"a {type(estimator).__name__} is not read: expected {_TAKEN}")
     if not hasattr(estimator, "classes_"):
         raise ModelError(f"{type(estimator).__name__} is not fitted: call its fit(X, y) first")
+    if getattr(estimator, "n_outputs_", 1) != 1:
+        raise ModelError(f"{type(estimator).__name__} has several outputs; expected one")
+    if len(estimator.classes_) < 2:
+        raise ModelError(f"{type(estimator).__name__} was fitted to one class; expected two")
     with needed("n3ic.from_sklearn"):
         import treelite
     try:
         return reader(estimator)
     except (treelite.TreeliteError, NotImplementedError, AssertionError) as error:
-        text = re.sub(r"\[\d\d:\d\d:\d\d\] \S+: ", "", " ".join(str(error).split()))
         raise ModelError(
-            f"{type(estimator).__name__}: Treelite does not read it: {text}"
+            f"{type(estimator).__name__}: Treelite does not read it: {short(error)}"
         ) from error
 
 
@@ -179,8 +177,6 @@ def _forest(estimator: Any) -> Ensemble:
 
     from n3ic.families.trees.readers.treelite_ensembles import ensemble_of
 
-    if getattr(estimator, "n_outputs_", 1) != 1:
-        raise ModelError(f"{type(estimator).__name__} has several outputs; expected one")
     grown = copy.copy(estimator)
     grown.n_estimators = len(estimator.estimators_)
     return ensemble_of(treelite.sklearn.import_model(grown), np.float32)
@@ -239,16 +235,31 @@ def _lightgbm(estimator: Any) -> Ensemble:
 
     from n3ic.families.trees.readers.treelite_ensembles import ensemble_of
 
-    text = estimator.booster_.model_to_string()
-    kinds = [
-        int(k) for line in re.findall(r"^decision_type=(.*)$", text, re.M) for k in line.split()
-    ]
+    refuse_zeros(estimator.booster_.model_to_string())
+    return ensemble_of(treelite.frontend.from_lightgbm(estimator.booster_), np.float64)
+
+
+def refuse_zeros(text: str) -> None:
+    """Check that LightGBM's trees do not take zeros for missing values.
+
+    Args:
+        text: its model as text.
+
+    Raises:
+        ModelError: they do.
+    """
+    lines = re.findall(r"^decision_type=(.*)$", text, re.MULTILINE)
+    kinds = [int(kind) for line in lines for kind in line.split()]
     if any((kind >> 2) & 3 == _ZERO_IS_MISSING for kind in kinds):
         raise ModelError(
-            "LGBMClassifier takes zeros for missing values; a NIC has none: expected "
+            "LightGBM takes zeros for missing values here; a NIC has none: expected "
             "zero_as_missing=False"
         )
-    return ensemble_of(treelite.frontend.from_lightgbm(estimator.booster_), np.float64)
+
+
+def short(error: Exception) -> str:
+    """What Treelite says, without times and places in its sources."""
+    return re.sub(r"\[\d\d:\d\d:\d\d\] \S+: ", "", " ".join(str(error).split()))[:300]
 
 
 _READERS: dict[str, tuple[str, Callable[[Any], Ensemble]]] = {

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +40,7 @@ def scores(graph: Graph, words: ArrayLike) -> NDArray[np.int32]:
         ModelError: the inputs are not packed inputs of the graph.
     """
     packed = checked_words(words, graph.input.n_bits, "packed inputs")
-    plan = _Plan.of(graph)
+    plan = _plan(graph)
     rows = int(np.clip(_VALUES // plan.columns, _LEAST_ROWS, _MOST_ROWS))
     out = np.empty((len(packed), len(graph.scores)), dtype=np.int32)
     at = plan.column[list(graph.scores)]
@@ -54,16 +55,18 @@ class _Plan:
     """The order in which a block's values are computed.
 
     Choices are not values: from each choice that another operation or a score reads, a row descends
-    to the operation whose value it chooses.
+    to the operation whose value it chooses. Constants that only such descents reach have no column.
 
     Attributes:
         columns: number of values of a row.
-        column: index of each step's value; choices that only choices read have none.
+        column: index of each step's value; -1 for a step without one.
         groups: steps that are computed together, in order.
         bit: input bit that each step's choice reads; 0 for other steps.
         child: for each step twice, where a row goes: if the bit is 0 and if it is 1. Steps that are
             no choices lead to themselves.
-        drops: for each step, the most choices below it on a path, itself included.
+        drops: for each step, the most choices on a path down from it, itself included.
+        whole: choices that lead to constants only.
+        constant: the value of each constant; 0 for other steps.
     """
 
     columns: int
@@ -72,32 +75,49 @@ class _Plan:
     bit: NDArray[np.int64]
     child: NDArray[np.int64]
     drops: tuple[int, ...]
+    whole: frozenset[int]
+    constant: NDArray[np.int64]
 
     @classmethod
     def of(cls, graph: Graph) -> _Plan:
-        level: list[int] = []
-        drops: list[int] = []
+        """Order the steps of a graph."""
+        n = len(graph.steps)
+        level, drops = [0] * n, [0] * n
         groups: dict[tuple[int, bool, str], list[int]] = defaultdict(list)
-        column = np.full(len(graph.steps), -1, dtype=np.int64)
-        bit = np.zeros(len(graph.steps), dtype=np.int64)
-        child = np.arange(len(graph.steps), dtype=np.int64).repeat(2)
-        count = 0
+        column, bit = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        constant, child = np.zeros(n, dtype=np.int64), np.arange(n, dtype=np.int64).repeat(2)
+        whole: set[int] = set()
         for i, step in enumerate(graph.steps):
-            chooses = isinstance(step, Choose)
             below = operands(step)
-            level.append(max((level[k] for k in below), default=-1) + (not chooses))
-            drops.append(1 + max(drops[k] for k in below) if chooses else 0)
+            level[i] = max((level[k] for k in below), default=-1) + (not isinstance(step, Choose))
+            if isinstance(step, Constant):
+                constant[i] = step.value
             if isinstance(step, Choose):
+                drops[i] = 1 + max(drops[k] for k in below)
                 bit[i], child[2 * i : 2 * i + 2] = step.bit, below
-                if i not in graph.scores and all(
-                    isinstance(graph.steps[k], Choose) for k in graph.readers[i]
-                ):
-                    continue
+                if all(k in whole or isinstance(graph.steps[k], Constant) for k in below):
+                    whole.add(i)
+        # A row that descends from another choice reads the value where it ends from its column.
+        mixed = {i for i, _ in graph.places(Choose)} - whole
+        for i in reversed(range(n)):
+            if i in mixed and isinstance(graph.steps[i], Choose):
+                mixed.update(operands(graph.steps[i]))
+        scores, count = {*graph.scores}, 0
+        for i, step in enumerate(graph.steps):
+            passed = isinstance(step, Choose) or (isinstance(step, Constant) and i not in mixed)
+            readers = (graph.steps[k] for k in graph.readers[i])
+            if passed and i not in scores and all(isinstance(k, Choose) for k in readers):
+                continue
             column[i] = count
             count += 1
-            groups[level[i], chooses, type(step).__name__].append(i)
+            groups[level[i], isinstance(step, Choose), f"{type(step)} {i in whole}"].append(i)
         ordered = tuple(tuple(groups[key]) for key in sorted(groups))
-        return cls(count, column, ordered, bit, child, tuple(drops))
+        return cls(count, column, ordered, bit, child, tuple(drops), frozenset(whole), constant)
+
+
+@lru_cache(maxsize=4)  # rows often come one at a time
+def _plan(graph: Graph) -> _Plan:
+    return _Plan.of(graph)
 
 
 def _values(graph: Graph, plan: _Plan, words: NDArray[np.uint32]) -> Integers:
@@ -120,9 +140,13 @@ def _chosen(
     plan: _Plan, group: Sequence[int], bits: NDArray[np.bool_], values: Integers
 ) -> Integers:
     rows = np.arange(bits.shape[1])
+    first = plan.bit * len(rows)  # of each step, where its bit's rows begin
+    flat = bits.reshape(-1).astype(np.int64)
     at = np.repeat(np.array(group, dtype=np.int64)[:, None], len(rows), axis=1)
     for _ in range(max(plan.drops[i] for i in group)):
-        at = plan.child[2 * at + bits[plan.bit[at], rows]]
+        at = plan.child.take(2 * at + flat.take(first.take(at) + rows))
+    if group[0] in plan.whole:
+        return plan.constant.take(at)
     return np.asarray(values[plan.column[at], rows])
 
 

@@ -84,7 +84,7 @@ def test_dpdk_takes_the_families_of_the_host():
     assert EXPORTER.families == host.families
     for family in EXPORTER.families:
         tool = EXPORTER.for_family(family)
-        assert (tool.name, tool.family) == ("dpdk", family)
+        assert tool.name == "dpdk"
         assert isinstance(tool, DpdkExporter) and tool.host is host.for_family(family)
 
 

@@ -340,7 +340,7 @@ def test_every_neuron_of_a_fitting_layer_is_checked():
     """The proof is of each neuron: one that breaks it makes the sums wide."""
     model = random_model((200, 32, 2), np.random.default_rng(1), extremes=False)
     structure = structure_of([model])
-    groups = layer_groups(structure, None, model)
+    groups = layer_groups(structure, None, model.input)
     assert hidden_sums(model.hidden[0], groups, structure.layers[0]).fits_bytes
     thresholds = model.hidden[0].thresholds.copy()
     thresholds[17] = 129

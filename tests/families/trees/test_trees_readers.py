@@ -20,8 +20,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from typer.testing import CliRunner
 
 import n3ic
+from n3ic.cli.main import command_line
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import MissingDependencyError, ModelError, N3icWarning
 from n3ic.families.trees.readers.columns import Columns, read_columns
@@ -29,6 +31,7 @@ from n3ic.families.trees.readers.conversion import converted
 from n3ic.families.trees.readers.cuts import least_right
 from n3ic.families.trees.readers.ensemble import Ensemble, Source
 from n3ic.meter.standard import standard_spec
+from n3ic.model.family import family
 from n3ic.model.inputs import UINT32_MAX
 
 pytest.importorskip("treelite")
@@ -306,6 +309,16 @@ def test_without_rows_the_columns_are_whole_numbers():
     assert (found == forest.predict(X)).all()
 
 
+def test_fractions_without_rows_are_told():
+    X = np.round(rng(1).random((400, 3)), 3)
+    X[:, 0] *= 9
+    forest = RandomForestClassifier(5, random_state=0).fit(X, X[:, 0] > 9 * X[:, 1])
+    with pytest.warns(N3icWarning, match=r"different thresholds, of which whole numbers tell \d+"):
+        n3ic.from_sklearn(forest)
+    n3ic.from_sklearn(forest, X)  # as fractions, without a warning
+    n3ic.from_sklearn(forest, inputs={"a": 1000, "b": 1000, "c": 1000})
+
+
 def test_few_bits_are_told_and_more_are_tried_by_default():
     X = columns()
     forest = RandomForestClassifier(25, max_depth=6, random_state=1).fit(X, labels(X, 3))
@@ -402,10 +415,10 @@ def categories():
         (lambda: 7, "expected a fitted classifier, got int"),
         (lambda: fits(make_pipeline(PCA(2), DecisionTreeClassifier())), "step 'pca' .* is a PCA"),
         (categories, "a tree asks for categories"),
-        (lambda: DecisionTreeClassifier().fit([[0], [1]], [1, 1]), "two classes or more"),
+        (lambda: DecisionTreeClassifier().fit([[0], [1]], [1, 1]), "fitted to one class"),
         (
             lambda: RandomForestClassifier(2).fit(columns(50), np.ones((50, 2))),
-            "several outputs|not read",
+            "several outputs",
         ),
         (lambda: fits(xgboost.XGBClassifier(n_estimators=2, missing=0)), "takes 0 for a missing"),
         (
@@ -474,6 +487,64 @@ def test_a_frame_that_xgboost_and_lightgbm_know_by_names():
         for rows in (X, X.to_numpy()):
             model = n3ic.from_sklearn(fitted, rows)
             assert "flow_duration" in model.input.features or "Flow_duration" in str(model.input)
+
+
+def saved(library, classes, folder):
+    """The model file of a fitted classifier, its rows, and its own classes of others."""
+    X = np.floor(np.abs(columns(300)))
+    unseen = np.floor(np.abs(columns(2000, 3)))
+    if library == "lightgbm":
+        fitted = lightgbm.LGBMClassifier(n_estimators=6, n_jobs=1, verbose=-1)
+        fitted.fit(frame(X), labels(X, classes)).booster_.save_model(folder / "trees.txt")
+        return folder / "trees.txt", unseen, fitted.predict(frame(unseen))
+    fitted = xgboost.XGBClassifier(n_estimators=6, n_jobs=1).fit(frame(X), labels(X, classes))
+    fitted.save_model(folder / f"trees.{library}")
+    return folder / f"trees.{library}", unseen, fitted.predict(frame(unseen))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("library", ["json", "ubj", "lightgbm"])
+def test_the_command_imports_a_file_of_xgboost_or_lightgbm(library, classes, tmp_path):
+    path, rows, wanted = saved(library, classes, tmp_path)
+    words = ("import", str(path), "--out", str(tmp_path / "m.n3ic"))
+    done = CliRunner().invoke(command_line(words), words)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "(read as decision-trees)" in done.output
+    assert "gives the same class to all" in done.output
+    model = n3ic.load(tmp_path / "m.n3ic")
+    names = ("size", "ticks", "flow_duration", "jitter", "kind")
+    features = dict(zip(names, rows.astype(np.int64).T, strict=True))
+    assert (n3ic.predict(model, features).classes == wanted).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("trees.json", "{}", "Treelite does not read it"),
+        ("trees.json", "no JSON", "Treelite does not read it"),
+        ("trees.ubj", "{", "Treelite does not read it"),
+        ("trees.txt", "some text", "Treelite does not read it"),
+    ],
+)
+def test_a_file_that_holds_no_trees_is_an_error(name, content, message, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ModelError, match=message):
+        family("decision-trees").imported(tmp_path / name)
+    with pytest.raises(ModelError, match="cannot read the model"):
+        family("decision-trees").imported(tmp_path / "none.json")
+
+
+def test_a_file_of_lightgbm_that_takes_zeros_for_missing_is_refused(tmp_path):
+    fitted = fits(lightgbm.LGBMClassifier(n_estimators=2, zero_as_missing=True, verbose=-1))
+    fitted.booster_.save_model(tmp_path / "trees.txt")
+    with pytest.raises(ModelError, match="takes zeros for missing"):
+        family("decision-trees").imported(tmp_path / "trees.txt")
+
+
+def test_nodes_in_a_circle_are_refused():
+    circle = stump(left=np.array([0]))
+    with pytest.raises(ModelError, match="one way to each node and leaf"):
+        converted(Source(circle, "p", None), one_column(), ("a", "b"), name="m", kind="test")
 
 
 def test_too_many_nodes_are_refused(monkeypatch):

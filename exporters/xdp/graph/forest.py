@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A graph as sums of trees: each score is a constant plus one leaf of each of its trees.
+
+A choice between two sums is a sum of choices: what both have in common stands outside, and each of
+the other terms is chosen against a term of the other sum, or against 0. A look-up is a tree that
+searches its bin.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import zip_longest
+
+from n3ic.errors import ExportError
+from n3ic.model.graph.builder import GraphBuilder
+from n3ic.model.graph.operations import (
+    Add,
+    Choose,
+    Constant,
+    Graph,
+    Lookup,
+    Offset,
+    Operation,
+    in_words,
+    operands,
+)
+from n3ic.targets.operations import place
+
+WRITTEN: tuple[type[Operation], ...] = (Constant, Lookup, Choose, Add, Offset)
+MAX_NODES = 1 << 18  # two entries of 8 bytes each: the value of a map has 4 MiB
+MAX_DEPTH = 256
+MAX_TREES = 1 << 14
+
+Tree = int | tuple[int, int, int]
+"""A value of the builder; or of a look-up, the value and its first and last bin."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A constant plus the values of trees; each is a value of a builder, without sums below it."""
+
+    start: int = 0
+    trees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a tree.
+
+    Attributes:
+        test: index of the input bit that it reads; counted from ``n_bits`` on, the bit that is set
+            if as many bits of its field are.
+        zero, one: where a walk goes on.
+    """
+
+    test: int
+    zero: Tree
+    one: Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """A graph as sums of trees.
+
+    Attributes:
+        builder: holds the trees' choices, look-ups and constants, in their normal form.
+        sums: the score of each class.
+    """
+
+    builder: GraphBuilder
+    sums: tuple[Sum, ...]
+
+    def at(self, tree: Tree) -> Node | int:
+        """The root of a tree, or the value of a leaf."""
+        index, *bins = (tree,) if isinstance(tree, int) else tree
+        step = self.builder.steps[index]
+        if isinstance(step, Constant):
+            return step.value
+        if isinstance(step, Choose):
+            return Node(step.bit, step.zero, step.one)
+        assert isinstance(step, Lookup)  # noqa: S101 - sums have no other trees
+        low, high = bins or (0, len(step.table) - 1)
+        if len({*step.table[low : high + 1]}) == 1:
+            return step.table[low]
+        middle = (low + high + 1) // 2
+        spec = self.builder.input
+        test = spec.n_bits + spec.offsets[step.field] + middle - 1
+        return Node(test, (index, low, middle - 1), (index, middle, high))
+
+    def nodes(self) -> dict[Tree, Node | int]:
+        """All trees by their roots, those below others included, a level after the other.
+
+        Raises:
+            ExportError: a leaf exceeds 32 bits.
+        """
+        out: dict[Tree, Node | int] = {}
+        waiting: list[Tree] = [tree for each in self.sums for tree in each.trees]
+        while waiting:
+            level, waiting = waiting, []
+            for tree in level:
+                if tree not in out:
+                    out[tree] = node = self.at(tree)
+                    if isinstance(node, Node):
+                        waiting += [node.zero, node.one]
+                    elif not -(1 << 31) <= node < 1 << 31:
+                        raise ExportError(f"a leaf of {node:,}: XDP programs add 32 bits")
+        return out
+
+    def depth(self, tree: Tree, known: dict[Tree, int]) -> int:
+        """The most nodes on a way from a tree's root to a leaf; ``known`` keeps those found."""
+        if tree not in known:
+            node = self.at(tree)
+            below = (node.zero, node.one) if isinstance(node, Node) else ()
+            known[tree] = max((self.depth(k, known) + 1 for k in below), default=0)
+        return known[tree]
+
+
+@lru_cache(maxsize=4)  # an export asks for the same forest several times
+def forest_of(graph: Graph) -> Forest:
+    """Write a graph as sums of trees.
+
+    Args:
+        graph: the operations of a model.
+
+    Raises:
+        ExportError: it has other operations, or too many or too deep trees come of it.
+    """
+    return forest_in(GraphBuilder(graph.input), graph)
+
+
+def forest_in(builder: GraphBuilder, graph: Graph) -> Forest:
+    """Write a graph as sums of trees in a builder: equal trees are equal values there."""
+    shifted: dict[tuple[int, int], int] = {}
+    depth: list[int] = []
+    sums: list[Sum] = []
+    for i, step in enumerate(graph.steps):
+        depth.append(max((depth[k] for k in operands(step)), default=0))
+        if isinstance(step, Constant):
+            sums.append(Sum(step.value))
+        elif isinstance(step, Lookup):
+            sums.append(_of(builder, 0, [], builder.lookup(step.field, step.table)))
+        elif isinstance(step, Offset):
+            sums.append(Sum(sums[step.a].start + step.by, sums[step.a].trees))
+        elif isinstance(step, Add):
+            a, b = sums[step.a], sums[step.b]
+            sums.append(Sum(a.start + b.start, a.trees + b.trees))
+        elif isinstance(step, Choose):
+            depth[i] += 1
+            if depth[i] > MAX_DEPTH:
+                raise ExportError(
+                    f"{place(graph, i)}: {depth[i]} choices below each other, XDP programs walk "
+                    f"{MAX_DEPTH}"
+                )
+            sums.append(_chosen(builder, step.bit, sums[step.zero], sums[step.one], shifted))
+        else:
+            raise ExportError(f"{place(graph, i)}: XDP programs have no {in_words(type(step))}")
+        if len(sums[i].trees) > MAX_TREES:
+            raise ExportError(
+                f"{place(graph, i)}: a sum of more than {MAX_TREES:,} trees, as many as an XDP "
+                "program walks"
+            )
+        if len(builder.steps) > MAX_NODES:
+            raise ExportError(
+                f"{place(graph, i)}: more than {MAX_NODES:,} nodes of trees, as many as an XDP "
+                "program has room for"
+            )
+    return Forest(builder, tuple(sums[i] for i in graph.scores))
+
+
+def _chosen(
+    builder: GraphBuilder, bit: int, zero: Sum, one: Sum, shifted: dict[tuple[int, int], int]
+) -> Sum:
+    """The choice between two sums, as a sum of choices."""
+    single = [_single(builder, each) for each in (zero, one)]
+    if None not in single:  # a node of a tree of constants, which most graphs have only
+        return _of(builder, 0, [], builder.choose(bit, *single))  # type: ignore[arg-type]
+    common = Counter(zero.trees) & Counter(one.trees)
+    rests = [sorted((Counter(each.trees) - common).elements()) for each in (zero, one)]
+    start = zero.start if zero.start == one.start else 0
+    more = (zero.start - start, one.start - start)
+    trees = list(common.elements())
+    for pair in _pairs(rests[0], rests[1], more != (0, 0)):
+        parts = [
+            builder.constant(by) if tree is None else _shifted(builder, tree, by, shifted)
+            for tree, by in zip(pair, more, strict=True)
+        ]
+        more = (0, 0)
+        made = _of(builder, start, trees, builder.choose(bit, *parts))
+        start, trees = made.start, list(made.trees)
+    return Sum(start, tuple(trees))
+
+
+def _single(builder: GraphBuilder, each: Sum) -> int | None:
+    """The value that is a sum, if it is one constant or one tree."""
+    if not each.trees:
+        return builder.constant(each.start)
+    return each.trees[0] if len(each.trees) == 1 and not each.start else None
+
+
+def _of(builder: GraphBuilder, start: int, trees: list[int], value: int) -> Sum:
+    """The sum of a constant, trees and one more value of the builder."""
+    step = builder.steps[value]
+    if isinstance(step, Constant):
+        return Sum(start + step.value, tuple(trees))
+    return Sum(start, (*trees, value))
+
+
+def _pairs(
+    zero: list[int], one: list[int], constant: bool
+) -> Iterator[tuple[int | None, int | None]]:
+    if constant and not zero and not one:
+        yield None, None
+    yield from zip_longest(zero, one)
+
+
+def _shifted(builder: GraphBuilder, tree: int, by: int, shifted: dict[tuple[int, int], int]) -> int:
+    """The tree whose leaves are larger by a constant."""
+    if not by:
+        return tree
+    if (tree, by) not in shifted:
+        step = builder.steps[tree]
+        if isinstance(step, Constant):
+            shifted[tree, by] = builder.constant(step.value + by)
+        elif isinstance(step, Lookup):
+            shifted[tree, by] = builder.lookup(step.field, [entry + by for entry in step.table])
+        else:
+            assert isinstance(step, Choose)  # noqa: S101 - sums have no other trees
+            parts = [_shifted(builder, k, by, shifted) for k in (step.zero, step.one)]
+            shifted[tree, by] = builder.choose(step.bit, *parts)
+    return shifted[tree, by]

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs in C: the steps and trees of the program, what is refused, and the benchmark."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import n3ic
+from n3ic.errors import ExportError
+from n3ic.exporters.host.graph import EXPORTER, trees
+from n3ic.exporters.host.graph.program import program
+from n3ic.exporters.host.graph.trees import LEAF, Tree
+from n3ic.kernel import build
+from n3ic.model.bits import unpack
+from n3ic.model.family import graph_of
+from n3ic.model.graph.arithmetic import FixedPoint, Logarithms
+from n3ic.model.graph.builder import GraphBuilder
+from n3ic.model.graph.operations import (
+    Graph,
+    Lookup,
+    Operation,
+    Round,
+    Scale,
+    Times,
+)
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.targets.directory import export
+from tests.support.random_graphs import codes, graph_family, graph_model, values_of
+
+FOREST = graph_model(1, operations=6, depth=5, classes=2)
+SPEC = InputSpec((Field.thermometer("a", (3, 9)), Field.thermometer("b", (5,))))
+
+
+@pytest.fixture(autouse=True)
+def installed() -> Iterator[None]:
+    with graph_family():
+        yield
+
+
+def leaf_of(tree: Tree, features: list[int]) -> int:
+    """The leaf that a row of features reaches, after as many comparisons as the tree is deep."""
+    at = 0
+    for _ in range(tree.depth):
+        node = tree.nodes[at]
+        at = node.next + (features[node.field] > node.most)
+    assert tree.nodes[at].most == LEAF
+    return tree.nodes[at].leaf
+
+
+def test_rows_reach_the_leaves_that_the_choices_give() -> None:
+    graph = graph_of(FOREST)
+    found = trees.trees(graph)
+    assert len(found) == 6
+    words = codes(FOREST.input, np.random.default_rng(0), 50)
+    for bits in unpack(words, FOREST.input.n_bits).tolist():
+        features = [
+            (0, *field.cuts)[sum(bits[start : start + field.width])]
+            for start, field in zip(FOREST.input.offsets, FOREST.input.fields, strict=True)
+        ]
+        values = values_of(graph, bits)
+        assert {i: values[i] for i in found} == {i: leaf_of(t, features) for i, t in found.items()}
+    # The largest feature is not above a leaf's mark.
+    assert all(leaf_of(t, [(1 << 32) - 1] * 5) in {n.leaf for n in t.nodes} for t in found.values())
+
+
+def test_a_forest_is_one_tree_a_step_and_equal_children_are_placed_once() -> None:
+    made = program(graph_of(FOREST))
+    assert Counter(step.kind for step in made.steps) == {"TREE": 1, "ADD_TREE": 5, "CONSTANT": 1}
+    builder = GraphBuilder(SPEC)
+    zero, one = builder.constant(0), builder.constant(7)
+    low, high = builder.choose(2, zero, one), builder.choose(2, zero, builder.constant(9))
+    graph = builder.build([zero, builder.choose(0, low, builder.choose(1, high, low))])
+    (tree,) = trees.trees(graph).values()
+    assert (len(tree.nodes), tree.depth) == (9, 3)  # the children of `low` once
+    assert [n.most for n in tree.nodes[:2]] == [2, 4]
+
+
+def test_choices_between_computed_values_are_steps() -> None:
+    made = program(graph_of(graph_model(3, operations=200)))
+    kinds = Counter(step.kind for step in made.steps)
+    assert kinds["CHOOSE"] > 3
+    assert {"ADD_TREE", "TREE"} & {*kinds}
+    assert made.reads_bins and made.chooses
+    assert made.scratch_bytes(16) == 16 * (8 * made.fields + made.value_bytes * made.slots)
+
+
+@pytest.mark.slow
+def test_a_tree_of_too_many_nodes_is_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "MOST_NODES", 8)
+    made = program(graph_of(FOREST))
+    assert made.trees == ()
+    assert {step.kind for step in made.steps} == {"CHOOSE", "CONSTANT", "ADD"}
+    found = export(FOREST, "host", tmp_path / "e")
+    assert found.verification is not None
+    assert found.verification.ok, found.verification
+
+
+def test_the_c_has_no_warnings(
+    tmp_path: Path, compiler: build.CCompiler, warnings_of_c: tuple[str, ...]
+) -> None:
+    for at, model in enumerate((FOREST, graph_model(3, operations=200), graph_model(4, "log"))):
+        directory = tmp_path / str(at)
+        directory.mkdir()
+        EXPORTER.write(model, EXPORTER.parse_options({}), directory)
+        command = [*compiler.command, *warnings_of_c, "-c", "bnn.c", "-o", "bnn.o"]
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture
+def warnings_of_c() -> tuple[str, ...]:
+    return ("-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+
+
+def graph_with(*steps: Operation, arithmetic: FixedPoint | Logarithms | None) -> Graph:
+    read = (Lookup(0, (-4, 5, 9)), Lookup(1, (-3, 1 << 28)))
+    return Graph(SPEC, (*read, *steps), (0, len(steps) + 1), arithmetic)
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (graph_with(Times(0, 1), arithmetic=FixedPoint(4)), "step 2, a product: factors"),
+        (graph_with(Scale(0, 3), arithmetic=None), "step 2, a scaling: factors"),
+        (graph_with(Round(0), arithmetic=FixedPoint(4)), "step 2, a rounding: a rounded value"),
+        (
+            graph_with(Scale(1, 64), Round(2), arithmetic=FixedPoint(30)),
+            "step 2, a scaling: factors",
+        ),
+    ],
+)
+def test_numbers_that_the_c_does_not_compute_are_refused(
+    graph: Graph, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("n3ic.exporters.host.graph.exporter.graph_of", lambda model: graph)
+    with pytest.raises(ExportError, match=message):
+        export(replace(FOREST, input=SPEC, drawn=(0, 0, 1, 1)), "host", tmp_path / "e")
+
+
+def test_inputs_that_the_c_does_not_compare_are_refused(tmp_path: Path) -> None:
+    number = InputSpec((Field.thermometer("a", (3, 9)), Field.binary("b", 3)))
+    twice = InputSpec((Field.thermometer("a", (3, 9)), Field.thermometer("a", (5,))))
+    for spec, message in ((number, "field 1, b"), (twice, "field 1, a")):
+        with pytest.raises(ExportError, match=f"{message}: the C reads one thermometer field"):
+            export(replace(FOREST, input=spec), "host", tmp_path / "e")
+
+
+@pytest.mark.slow
+def test_the_benchmark_times_kernels_beside_the_graph_in_numpy() -> None:
+    result = n3ic.bench("host", FOREST)
+    names = [row[0] for row in result.tables[0][2]]
+    assert names[-2:] == ["numpy (the reference)", "numpy (the graph)"]
+    assert {"n3ic portable", "n3ic portable, from features"} <= {*names}
+    assert not any("trees are trained" in note for note in result.notes)
