@@ -447,7 +447,7 @@ def test_the_kernel_finds_a_key_where_the_published_vector_says(standard, size):
     bucket = np.zeros((), dtype=bucket_type(STANDARD))
     tags = np.zeros((), dtype=TAGS)
     tags["tag"][3], bucket["slot"]["key"][3] = value & 0xFFFFFFFF | 1, key
-    bucket["slot"]["flow"]["closed"][3] = 1
+    bucket["slot"]["flow"]["fins"][3] = 3  # closed
     ask = struct.pack("=QII", 0, ENDS.index("capture"), 1) + key.tobytes()
     with load(model, image=image, table=table, flows=4096, secret=secret) as programs:
         place = (value >> 32) * (programs.room // WAYS) >> 32
