@@ -42,7 +42,9 @@ class VerdictModel:
     flows: dict = field(default_factory=dict)  # pair of ends and protocol: verdict
     sources: dict = field(default_factory=dict)  # network: verdict by decisions
     strikes: dict = field(default_factory=dict)  # network: end of their time, numbers of flows
-    decided: dict = field(default_factory=dict)  # number of a flow: its packets at the last decision
+    decided: dict = field(
+        default_factory=dict
+    )  # number of a flow: its packets at the last decision
     in_force: dict = field(default_factory=dict)  # number of a flow: the verdict on its packets
     budgets: dict = field(default_factory=dict)
     counters: Counter = field(default_factory=Counter)

@@ -20,6 +20,7 @@ from n3ic.exporters.xdp.verdict_lists import ACTIONS, Limits, rate
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
+from tests.support.metered_models import counting_network, page_schedule, unsure_later
 from tests.support.metering import load, network, set_policy
 from tests.support.verdict_model import Held, VerdictModel
 
@@ -251,6 +252,61 @@ def test_decisions_are_forgotten_after_the_time_to_live(schedules, steps):
             frame = udp("10.0.0.1", port=port)
             programs.program.test_run(programs.replayed(frame, len(frame), time))
             assert len(verdict_lists.list_verdicts(programs.maps, time, 1, {})["decided"]) == held
+
+
+@pytest.fixture(scope="module")
+def page(clang, kernel):
+    """The meter of the page on attacks, and its program for networks of one input bit."""
+    spec = standard_spec(schedule=page_schedule())
+    model = counting_network(spec, [1]).with_shunt(1)
+    files = source.meter_program(spec, structure_of([model]), per_cpu=False, table="buckets")
+    return spec, source.compile_program(files, source.METER)
+
+
+def flow_results(programs, packets):
+    """What becomes of the packets of one flow, a microsecond apart."""
+    frame = udp("10.0.0.1")
+    run = programs.program.test_run
+    return [run(programs.replayed(frame, len(frame), t)).result for t in range(1, 1 + packets)]
+
+
+def test_a_flood_in_a_flow_that_began_harmless_is_dropped_from_its_100th_packet_on(page):
+    spec, image = page
+    with load(counting_network(spec, [26]), image=image, table="buckets") as programs:
+        set_policy(programs, 1, "drop")
+        assert flow_results(programs, 300) == [PASS] * 99 + [DROP] * 201
+
+
+@pytest.mark.parametrize(
+    "shunt", [(), ("pass", 0, "flow", SECOND), ("rate-limit", 1, "host", SECOND)]
+)
+def test_an_unsure_decision_leaves_a_sure_one_in_force(page, shunt):
+    """Nor does it put what its own policy says where later packets find it."""
+    spec, image = page
+    with load(unsure_later(spec, 3), image=image, table="buckets") as programs:
+        set_policy(programs, 0, "drop")
+        if shunt:
+            set_policy(programs, "shunted", *shunt)
+        assert flow_results(programs, 30) == [DROP] * 30
+        verdicts = [int(e["verdict"]) for e in programs.events()]
+        assert verdicts == [0, *[-1] * sum(n in range(3, 31) for n in spec.decision.schedule)]
+        assert programs.counters()["verdicts"] == 0
+
+
+def test_a_sure_decision_takes_the_place_of_any(page):
+    spec, image = page
+    with load(unsure_later(spec, 3), image=image, table="buckets") as programs:
+        set_policy(programs, "shunted", "drop")  # does not act: the flow's first decision is sure
+        assert flow_results(programs, 9) == [PASS] * 9
+    model = counting_network(spec, [3], ("attack", "honest"))
+    with load(model, image=image, table="buckets") as programs:
+        set_policy(programs, 0, "drop")
+        assert flow_results(programs, 9) == [DROP] * 2 + [PASS] * 7
+    unsure = counting_network(spec, [3], bias=(0, 1), shunt=2)  # at first, then of an attack
+    with load(unsure, image=image, table="buckets") as programs:
+        set_policy(programs, "shunted", "drop")
+        set_policy(programs, 1, "pass")
+        assert flow_results(programs, 9) == [DROP] * 2 + [PASS] * 7
 
 
 @pytest.mark.slow
