@@ -11,7 +11,7 @@ from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members
 from n3ic.model.meter_spec import MeterSpec
 
-VERSION = 5  # version of programs' records; raise it when a structure below changes
+VERSION = 6  # version of programs' records; raise it when a structure below changes
 MARGINS = 256
 WAYS, SLOTS_PER_FLOW = 8, 2  # slots per bucket, and slots provided per flow
 SHUNTED, NO_MODEL = -1, -2
@@ -118,7 +118,11 @@ def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
             ("busy", np.uint32),
             ("verdict", np.int32),
             *((name, u64) for name in ("first", "last", "packets", "decided_packets")),
-            *((name, u8) for name in ("turned", "fins", "closed", "decided", "slot", "class")),
+            ("turned", u8),
+            ("fins", u8),
+            ("struck", u8, 2),
+            ("slot", u8),
+            ("class", u8),
             ("vlan", np.uint16),
             ("state", np.dtype(state, align=True)),
             *((name, u64) for name in ("decided_time", "number", "touched")),

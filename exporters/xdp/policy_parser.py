@@ -44,7 +44,7 @@ class VerdictPolicy:
         ttl_s: seconds for which it applies to them.
         prefix_bits: prefix lengths for IPv4 and IPv6, if the scope is ``prefix``.
         from_packet: first packet of a flow whose decision counts for a host or prefix; 0 for any.
-        times: number of decisions on a host or prefix, within ``ttl_s``, that it takes to apply.
+        times: flows of a host or prefix that must be decided so within ``ttl_s``; each counts once.
     """
 
     verdict: Verdict

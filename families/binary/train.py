@@ -64,7 +64,9 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
             counted_class(len(model.classes), experiment.positive),
         )
         scores = model.scores(pack(validation.bits))
-        model = with_false_alarms(model, scores, validation.label, positive, share)
+        flow = experiment.table.flow
+        of = None if flow is None else flow[prepared.parts.validation]
+        model = with_false_alarms(model, scores, validation.label, positive, share, of)
         progress.stage(f"false alarms: {model.provenance['false_alarms']}")
     return Learned(model, prepared, history, name, candidates_tried)
 

@@ -152,7 +152,7 @@ def at_false_alarms(sample: HeldOut, share: float) -> Classifier:
 
     Args:
         sample: the model and its table; the bias is chosen on the validation rows of its training.
-        share: largest share of the other classes' validation rows that may be called positive.
+        share: largest share of the other classes' validation flows that may be called positive.
 
     Raises:
         UsageError: The model is of another family, or was not trained on this table, so that its
@@ -170,7 +170,8 @@ def at_false_alarms(sample: HeldOut, share: float) -> Classifier:
     words = model.encode({n: table.features[n][rows] for n in model.input.features})
     label = labels_of(model, table)[rows]
     scores = predict(model, words).scores
-    return with_false_alarms(model, scores, label, sample.positive, share)
+    flow = None if table.flow is None else table.flow[rows]
+    return with_false_alarms(model, scores, label, sample.positive, share, flow)
 
 
 class BaseRates(EvaluationPlugin):

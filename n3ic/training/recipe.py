@@ -59,8 +59,9 @@ class Training:
         distill: weight of the teacher's probabilities against the labels; 0 for no teacher.
         class_weight: weight of each row: ``none``, ``balanced`` for the inverse of its class's
             share, or ``CLASS=WEIGHT,...``, with 1 for classes that are not named.
-        false_alarms: largest share of the other classes' validation rows that may be called the
-            positive class, whose bias is the highest within that share; 0 keeps the learned bias.
+        false_alarms: largest share of the other classes' validation flows that may be called the
+            positive class, at any of their decisions; its bias is the highest within that share.
+            0 keeps the learned bias.
         density: share of the hidden layers' connections that are kept, pruned while training.
         patience: epochs without a better validation loss before training stops; 0 for never.
         polish: rounds of discrete search on the integer network after training.

@@ -57,3 +57,5 @@ def test_a_decision_holds_from_its_packet_on_until_the_next_or_the_flows_end():
         _, _, found = in_bursts(spec, frames, repeat(size), verdicts_of)
         third, sixth, end = (verdict_of({"number": 0, "packets": n}) for n in (3, 6, 8))
         assert found == [0, 0, third, third, third, sixth, sixth, end, "aside", 0, 0, 0], size
+        _, _, kept = in_bursts(spec, frames, repeat(size), verdicts_of, lambda old, new: old or new)
+        assert kept == [0, 0, third, third, third, third, third, third, "aside", 0, 0, 0], size

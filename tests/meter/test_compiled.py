@@ -30,6 +30,7 @@ from n3ic.model.meter_spec import (
 )
 from tests.support import conversations
 from tests.support.generated import FIELDS, edge_frames, random_frames, random_spec
+from tests.support.metered_models import page_schedule
 
 TUNNELS = ("gre", "vxlan", "gtp")
 
@@ -46,6 +47,13 @@ def test_a_schedule_decides_where_the_reference_does(after, equal):
     rows = equal(spec, 1, random_frames(random.Random(1), 1500))
     assert {(row[8], row[9]) for row in rows} >= {(4, "packets"), (5, "packets")}
     assert ("after" in {row[9] for row in rows}) == bool(after)
+
+
+@pytest.mark.parametrize("points", [page_schedule(), conversations.SIXTEEN_POINTS])
+def test_points_in_powers_decide_where_the_reference_does(points, equal):
+    spec = standard_spec(schedule=points)
+    rows = equal(spec, 1, conversations.flows_of((1, 2, 99, 100, 101, 10_003)))
+    assert {row[8] for row in rows if row[9] == "packets"} == {*points}
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,11 @@ from n3ic.meter.table import flow_table, load_flows, read_table
 from n3ic.meter.verdicts import predict_capture
 from n3ic.model.meter_spec import Decision
 from n3ic.model.network import BinaryModel
+from n3ic.targets.fuzz_traffic import pcap
 from n3ic.usecases.request import TrainRequest
 from n3ic.usecases.training import train_use_case
+from tests.support.conversations import flows_of
+from tests.support.metered_models import page_schedule
 from tests.support.traffic import labelled_capture
 
 try:
@@ -114,6 +117,23 @@ def test_no_flow_is_on_two_sides(folder, protocol):
         sides = [{*table.flow[rows]} for rows in (parts.train, parts.validation, parts.test)]
         assert sum(map(len, sides)) == FLOWS
         assert len(parts.test) > len(sides[2]) > 0
+
+
+def test_a_flow_of_many_packets_has_a_few_rows_of_one_conversation(tmp_path):
+    """So it does not outweigh the others: a row for each point that it reaches, and the end."""
+    points, packets = page_schedule(), (1, 2, 100, 2, 12_000, 1)
+    capture = pcap(1, flows_of(packets), 1000, "<")
+    (tmp_path / "c.pcap").write_bytes(capture)
+    (tmp_path / "labels.csv").write_text("network,label\n10.0.0.0/8,honest\n")
+    said = read_labels(tmp_path / "labels.csv", "hosts")
+    spec = standard_spec(schedule=points)
+    extract([tmp_path / "c.pcap"], tmp_path / "flows.parquet", spec, labels=said)
+    table = load_flows(tmp_path / "flows.parquet")
+    for of in (table.flow, table.conversation):
+        assert of is not None
+        rows = np.bincount(of)
+        assert sorted(rows) == sorted(1 + sum(p <= n for p in points) for n in packets)
+        assert rows.max() == 8
 
 
 def test_a_time_counts_as_the_first_point_and_a_repeated_decision_has_none(folder, tmp_path):

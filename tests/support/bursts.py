@@ -18,10 +18,11 @@ class BurstFrame(ctypes.Structure):
     )
 
 
-def in_bursts(spec, frames, sizes, verdicts_of):
+def in_bursts(spec, frames, sizes, verdicts_of, in_force=lambda earlier, verdict: verdict):
     """Records, counters, and the verdict on each frame, as an application takes them.
 
-    ``sizes`` gives those of the bursts, ``verdicts_of`` a number for each of some records.
+    ``sizes`` gives those of the bursts, ``verdicts_of`` a number for each of some records, and
+    ``in_force`` the number that holds after one, by that before it (0: none).
     """
     records, verdicts, at = b"", [], 0
     with CompiledMeter(spec, 1) as meter:
@@ -29,6 +30,8 @@ def in_bursts(spec, frames, sizes, verdicts_of):
         call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
         mark = meter.library.meter_mark
         mark.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32]
+        earlier = meter.library.meter_earlier_mark
+        earlier.argtypes, earlier.restype = [ctypes.c_void_p, ctypes.c_size_t], ctypes.c_uint32
         while at < len(frames):
             part = frames[at : at + next(sizes)]
             given = (BurstFrame * len(part))(*[BurstFrame(d, len(d), n, t) for d, n, t in part])
@@ -37,7 +40,9 @@ def in_bursts(spec, frames, sizes, verdicts_of):
             found = meter.records()
             told = verdicts_of(found)
             for i, verdict in enumerate(told):
-                mark(meter.pointer, i, verdict)
+                before = earlier(meter.pointer, i)
+                told[i] = in_force(told[before - RECORD] if before >= RECORD else before, verdict)
+                mark(meter.pointer, i, told[i])
             verdicts += [
                 told[m - RECORD] if RECORD <= m < ASIDE else "aside" if m == ASIDE else m
                 for m in marks

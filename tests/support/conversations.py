@@ -28,7 +28,7 @@ class Frames:
         self.all = []
 
     def add(self, time, source, destination, protocol, transport):
-        packet = ip(source, destination, protocol, transport, len(self.all) + 1)
+        packet = ip(source, destination, protocol, transport, (len(self.all) + 1) & 0xFFFF)
         self.all.append((time, ethernet(packet)))
         return packet
 
@@ -56,6 +56,19 @@ class Frames:
         self.tcp(time + 0.2, True, ports, ACK | FIN, 301, 1578)
         self.tcp(time + 0.21, False, ports, ACK | FIN, 1578, 302)
         self.tcp(time + 0.22, True, ports, ACK, 302, 1579)
+
+
+SIXTEEN_POINTS = (1, 3, *(2**n for n in range(3, 14)), 10_000, 10_001, 10_002)  # as many as may be
+
+
+def flows_of(packets):
+    """UDP flows of so many packets that take turns: frames, lengths and times, for meters."""
+    talk = Frames()
+    for i in range(max(packets)):
+        for port, most in enumerate(packets, 1):
+            if i < most:
+                talk.udp(len(talk.all), i % 3 != 1, (port, 53), bytes(i % 7))
+    return [(frame, len(frame), time) for time, frame in talk.all]
 
 
 def conversations():

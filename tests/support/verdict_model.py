@@ -31,7 +31,7 @@ class Held:
 class VerdictModel:
     """The maps; `policies` gives action, argument, scope and time to live by verdict.
 
-    Behind these may stand the first packet whose decision counts, and how many decisions it takes.
+    Behind these may stand the first packet whose decision counts, and how many flows it takes.
     """
 
     limits: Limits
@@ -41,7 +41,11 @@ class VerdictModel:
     listed: dict = field(default_factory=dict)
     flows: dict = field(default_factory=dict)  # pair of ends and protocol: verdict
     sources: dict = field(default_factory=dict)  # network: verdict by decisions
-    strikes: dict = field(default_factory=dict)  # network: end of their time, decisions
+    strikes: dict = field(default_factory=dict)  # network: end of their time, numbers of flows
+    decided: dict = field(
+        default_factory=dict
+    )  # number of a flow: its packets at the last decision
+    in_force: dict = field(default_factory=dict)  # number of a flow: the verdict on its packets
     budgets: dict = field(default_factory=dict)
     counters: Counter = field(default_factory=Counter)
     blocked: int = 0
@@ -89,7 +93,17 @@ class VerdictModel:
         self.counters["blocked" if held.action == "drop" else "limited"] += 1
         return "drop"
 
-    def enact(self, key, verdict, now, packets):
+    def decide(self, record, verdict, now):
+        """Treat packets by a decision; an unsure one (below 0) leaves what a sure one said."""
+        fresh = record.packets != self.decided.get(record.number)
+        self.decided[record.number] = record.packets
+        if verdict < 0 and self.in_force.get(record.number, -1) >= 0:
+            return
+        self.in_force[record.number] = verdict
+        if fresh:
+            self.enact(record.key, verdict, now, record.packets, record.number)
+
+    def enact(self, key, verdict, now, packets, number):
         """Put the verdict of a flow decided after so many packets where later ones find it."""
         policy = self.policies.get(verdict, ("pass", 0, "none", 0))
         action, argument, scope, ttl, from_packet, times = (*policy, 0, 1)[:6]
@@ -111,9 +125,10 @@ class VerdictModel:
         if packets < from_packet:
             return
         if times > 1:  # decisions whose policy acts at once are not counted
-            end, count = self.strikes.get(name, (0, 0))
-            self.strikes[name] = (end, count + 1) if end > now else (now + ttl, 1)
-            if self.strikes[name][1] < times:
+            end, flows = self.strikes.get(name, (0, set()))
+            end, flows = (end, flows) if end > now else (now + ttl, set())
+            self.strikes[name] = end, {*flows, number}
+            if len(self.strikes[name][1]) < times:
                 return
         if action in KEEP_AWAY:
             made.weight = 1 << max(0, min(whole, 64) - bits)

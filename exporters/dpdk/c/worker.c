@@ -71,7 +71,26 @@ static void enqueue_decisions(struct worker *w, const struct record *r, size_t r
     }
 }
 
-/* Classifies the flows that were decided since the last call; verdicts[r] is that of record r. */
+/* The verdict on a packet, from the mark of its flow. */
+static uint32_t verdict_of_mark(const struct worker *w, uint32_t mark) {
+    const struct policy *policy = w->all->policy;
+    if (mark == MARK_UNDECIDED) {
+        return verdict_number(policy, UNDECIDED);
+    }
+    if (mark == MARK_ASIDE) {
+        return verdict_number(policy, ASIDE);
+    }
+    return mark >= MARK_RECORD ? w->verdicts[mark - MARK_RECORD] : mark - 1;
+}
+
+/* The verdict in force from a record on: an unsure one leaves what a sure one said before. */
+static uint32_t verdict_in_force(const struct worker *w, size_t record, uint32_t verdict) {
+    const uint32_t earlier = verdict_of_mark(w, meter_earlier_mark(w->meter, record));
+    return verdict >= bnn_classes(w->all->net) && earlier < bnn_classes(w->all->net) ? earlier
+                                                                                     : verdict;
+}
+
+/* Classifies the flows decided since the last call; verdicts[r] is in force from record r on. */
 static void classify_records(struct worker *w) {
     const struct shared *all = w->all;
     const uint32_t n_features = bnn_features(all->net), classes = bnn_classes(all->net);
@@ -89,26 +108,14 @@ static void classify_records(struct worker *w) {
         for (size_t i = 0; i < rows; i++) {
             const uint32_t class = w->classes[i];
             const uint32_t verdict = class == BNN_SHUNT ? classes + SHUNTED : class;
-            w->verdicts[at + i] = verdict;
+            w->verdicts[at + i] = verdict_in_force(w, at + i, verdict);
             add_to_counter(&w->tally.decided[verdict], 1);
-            meter_mark(w->meter, at + i, verdict + 1);
+            meter_mark(w->meter, at + i, w->verdicts[at + i] + 1);
         }
         if (all->settings->decisions) {
             enqueue_decisions(w, r + at, rows);
         }
     }
-}
-
-/* The verdict on a packet, from the mark of its flow. */
-static uint32_t verdict_of_mark(const struct worker *w, uint32_t mark) {
-    const struct policy *policy = w->all->policy;
-    if (mark == MARK_UNDECIDED) {
-        return verdict_number(policy, UNDECIDED);
-    }
-    if (mark == MARK_ASIDE) {
-        return verdict_number(policy, ASIDE);
-    }
-    return mark >= MARK_RECORD ? w->verdicts[mark - MARK_RECORD] : mark - 1;
 }
 
 /* --- packets --------------------------------------------------------------------------- */

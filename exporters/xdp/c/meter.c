@@ -167,7 +167,7 @@ static inline void count_verdict(struct tally *t, const struct network_result *r
 }
 
 /* Runs the network on the features of this CPU's event. Global, as what follows. */
-__attribute__((noinline)) int classify(struct flow *f, uint32_t user) {
+__attribute__((noinline)) int classify(const struct flow *f, uint32_t user) {
     struct scratch *s = bpf_map_lookup_elem(&scratches, &user);
     struct event *e;
     uint32_t slot, of_user;
@@ -183,25 +183,34 @@ __attribute__((noinline)) int classify(struct flow *f, uint32_t user) {
     network = model ? bpf_map_lookup_elem(model, &zeroth) : NULL;
     of_user = user * SLOTS + slot;
     tally = bpf_map_lookup_elem(&tallies, &of_user);
-    f->slot = slot;
-    f->verdict = e->verdict = NO_MODEL;
+    e->verdict = NO_MODEL;
     if (!network || !tally)
         return 0;
     network_inputs(e->features, s->inputs);
     network_run(network, s->inputs, &s->result);
-    f->verdict = e->verdict = s->result.verdict;
+    e->verdict = s->result.verdict;
     e->class = s->result.class;
-    f->margin = e->margin = s->result.margin;
-    f->class = (uint8_t)e->class;
+    e->margin = s->result.margin;
     memcpy(e->score, s->result.score, sizeof e->score);
     memcpy(e->model, network->model, sizeof e->model);
     count_verdict(tally, &s->result);
     return 0;
 }
 
+/* Puts a decision in force; 0 where it is not sure, and an earlier one of the flow was. */
+static inline int put_in_force(struct flow *f, const struct event *e) {
+    if (e->verdict < 0 && f->verdict >= 0)
+        return 0;
+    f->verdict = e->verdict;
+    f->slot = (uint8_t)e->slot;
+    f->class = (uint8_t)e->class;
+    f->margin = e->margin;
+    return 1;
+}
+
 /* The index of the policy for packets of a flow in its present state. */
 static inline uint32_t policy_index(const struct flow *f) {
-    if (!f->decided || f->verdict == NO_MODEL)
+    if (f->verdict == NO_MODEL)
         return POLICY_UNDECIDED;
     return f->verdict < 0 ? POLICY_SHUNTED : (uint32_t)f->verdict;
 }
@@ -218,12 +227,11 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     int fresh; /* whether packets came since the last decision */
     uint64_t new_packets;
 
-    if (!f || !k || !s || !c || (f->decided && !METER_DECIDE_AGAIN))
+    if (!f || !k || !s || !c || (f->decided_packets && !METER_DECIDE_AGAIN))
         return 0;
-    fresh = !f->decided || f->packets != f->decided_packets;
-    c->flows_decided += !f->decided;
+    fresh = f->packets != f->decided_packets;
+    c->flows_decided += !f->decided_packets;
     new_packets = f->packets - f->decided_packets;
-    f->decided = 1;
     f->decided_packets = f->packets;
     f->decided_time = now;
     e = &s->event;
@@ -249,8 +257,9 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     if (why < ENDS)
         c->decided[why]++;
     c->no_model += e->verdict == NO_MODEL;
-    if (fresh) /* what was dropped is not metered: an end would prolong the verdict by itself */
-        enact(k, policy_index(f), user);
+    /* What was dropped is not metered: an end would prolong the verdict by itself. */
+    if (put_in_force(f, e) && fresh)
+        enact(f, k, policy_index(f), user);
     if (options.events && bpf_ringbuf_output(&events, e, sizeof *e, 0))
         c->events_lost++;
     return 0;
@@ -274,19 +283,19 @@ __attribute__((noinline)) int update_flow(struct flow_state *s, const struct pac
 
 static inline void decide_on_packet(struct flow *f, const struct key *k, const struct packet *p,
                                     int forward, uint64_t now) {
+    int decided = f->decided_packets != 0;
     uint32_t why;
 
     if (METER_ENDS_FIN && p->tcp_flags & FLAG_FIN)
         f->fins |= forward ? 1 : 2;
     if (METER_ENDS_RST && p->tcp_flags & FLAG_RST) {
-        f->closed = 1;
+        f->fins = CLOSED;
         why = BY_RST;
-    } else if (f->fins == 3) {
-        f->closed = 1;
+    } else if (f->fins == CLOSED) {
         why = BY_FIN;
-    } else if (flow_by_packets(f->packets, f->packets - f->decided_packets, f->decided)) {
+    } else if (flow_by_packets(f->packets, f->packets - f->decided_packets, decided)) {
         why = BY_PACKETS;
-    } else if (flow_by_time(now - f->decided_time, f->decided)) {
+    } else if (flow_by_time(now - f->decided_time, decided)) {
         why = BY_AFTER;
     } else {
         return;
@@ -306,7 +315,7 @@ struct arrival {
 };
 
 static inline void start_flow(struct flow *f, const struct arrival *a, struct counters *c) {
-    f->verdict = 0;
+    f->verdict = NO_MODEL;
     memset(&f->first, 0, sizeof *f - offsetof(struct flow, first)); /* it stays taken */
     flow_start(&f->state);
     f->number = __sync_fetch_and_add(&numbers, 1);
@@ -325,9 +334,9 @@ static inline void restart_if_ended(struct flow *f, const struct key *k, const s
     uint64_t now = a->now;
 
     if (now - f->last > METER_IDLE_TIMEOUT) {
-        if (!f->closed)
+        if (f->fins != CLOSED)
             report(f, k, BY_IDLE, f->last, PACKETS);
-    } else if (f->closed) {
+    } else if (f->fins == CLOSED) {
         if (!opens)
             return;
     } else if (reached(now - f->first, METER_ACTIVE_TIMEOUT)) {
@@ -381,7 +390,7 @@ static inline void fill_metadata(struct scratch *s, const struct flow *f, const 
         swap_endpoints(&h->key);
     h->number = f->number;
     h->packets = f->packets;
-    h->verdict = f->decided ? f->verdict : NO_MODEL;
+    h->verdict = f->verdict;
     h->class = f->class;
     h->margin = f->margin;
     h->vlan = a->vlan;
@@ -416,7 +425,7 @@ static inline uint32_t count_packet(struct arrival *a, struct key *k, struct scr
     f->last = a->now;
     if (options.clock == CLOCK_TRAILER)
         f->touched = ++touches;
-    if (f->closed) {
+    if (f->fins == CLOSED) {
         c->late++;
     } else {
         int forward = a->turned == f->turned;
@@ -539,7 +548,7 @@ int n3ic_end(struct xdp_md *ctx) {
             continue;
         }
         s->clock = head.why == BY_IDLE ? head.now : at.flow->last;
-        if (!at.flow->closed)
+        if (at.flow->fins != CLOSED)
             report(at.flow, &k, head.why, at.flow->last, SWEEP);
         if (remove_flow(&at, &k))
             c->removed++;

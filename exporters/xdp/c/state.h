@@ -50,18 +50,22 @@ struct trailer {
     uint32_t captured;
 };
 
+enum { CLOSED = 3 }; /* a flow's `fins` */
+
 /* --- flows ----------------------------------------------------------------------------------- */
 
 /* A flow; its key in the table is the canonical one of both directions. */
 struct flow {
     uint32_t busy;   /* a CPU is at it */
-    int32_t verdict; /* class, SHUNTED or NO_MODEL; once it is decided */
-    uint64_t first, last, packets, decided_packets;
-    uint8_t turned; /* its first packet went against the canonical direction */
-    uint8_t fins, closed, decided;
-    uint8_t slot;  /* of the model that decided it */
-    uint8_t class; /* also where the verdict is SHUNTED */
-    uint16_t vlan; /* of its first packet, and so is the interface */
+    int32_t verdict; /* in force: class, SHUNTED, or NO_MODEL as long as there is none */
+    uint64_t first, last, packets;
+    uint64_t decided_packets; /* at its last decision; 0 before the first */
+    uint8_t turned;           /* its first packet went against the canonical direction */
+    uint8_t fins;             /* 1, 2: by direction; CLOSED: both, or a RST came */
+    uint8_t struck[2];        /* rounds of strikes on its host and prefix that count it; 0: none */
+    uint8_t slot;             /* of the model whose verdict is in force, as is the margin */
+    uint8_t class;            /* also where the verdict is SHUNTED */
+    uint16_t vlan;            /* of its first packet, and so is the interface */
     struct flow_state state;
     /* What few packets need stands behind. */
     uint64_t decided_time, number;
@@ -201,13 +205,14 @@ struct policy {
     uint32_t scope;
     uint32_t from;  /* only decisions at this packet of a flow or later put the verdict there */
     uint64_t ttl;   /* of the verdict that a decision puts into the map of its scope */
-    uint64_t times; /* only so many decisions on a source within that time do; 0 and 1: the first */
+    uint64_t times; /* only so many flows of a source within that time do; 0 and 1: the first */
 };
 
-/* Decisions on a source that did not suffice yet, in the map `strikes` by struct subject. */
+/* Flows of a source whose decisions did not suffice yet, in the map `strikes` by struct subject. */
 struct strikes {
     uint64_t until; /* when they are forgotten */
-    uint64_t count;
+    uint32_t flows;
+    uint32_t round; /* 1 to 255: which of the source's strikes these are */
 };
 
 /* --- verdicts that outlive flows ------------------------------------------------------------- */

@@ -143,7 +143,7 @@ static inline enum entered find_or_start_flow(const struct arrival *a, const str
             unlock_flow(at);
             return TABLE_FULL;
         }
-        if (!at->flow->closed)
+        if (at->flow->fins != CLOSED)
             report(at->flow, &other, idle ? BY_IDLE : BY_EVICTION, at->flow->last, PACKETS);
         c->replaced++;
     }

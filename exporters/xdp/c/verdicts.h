@@ -2,7 +2,7 @@
 /*
  * Verdicts that outlive flows: looked up before the flow table, put there by decisions.
  *
- * Rules and layouts are those of state.h; tests/exporters/xdp/verdict_model.py says them again in
+ * Rules and layouts are those of state.h; tests/support/verdict_model.py says them again in
  * Python. Needs acquire_lock of meter.c.
  */
 #ifndef N3IC_VERDICTS_H
@@ -233,21 +233,33 @@ static inline int store_source_verdict(struct guard *g, const struct config *lim
     return 1;
 }
 
-/* Whether a source was decided so as often as its policy asks for, with this time. */
-static inline int often_enough(const struct subject *x, const struct policy *p, uint64_t now) {
-    struct strikes first = {.until = now + p->ttl, .count = 1}, *known;
+/*
+ * Whether so many flows of a source were decided so as the policy asks for, with this one. A flow
+ * counts once as long as its source's strikes live: it keeps their round.
+ */
+static inline int often_enough(struct flow *f, const struct subject *x, const struct policy *p,
+                               uint64_t now) {
+    uint8_t *struck = p->scope == SCOPE_PREFIX ? &f->struck[1] : &f->struck[0];
+    struct strikes first = {.until = now + p->ttl, .flows = 1}, *known;
 
     if (p->times < 2)
         return 1;
     known = bpf_map_lookup_elem(&strikes, x);
-    if (known && known->until > now)
-        return __sync_fetch_and_add(&known->count, 1) + 1 >= p->times;
+    if (known && known->until > now) {
+        if (*struck == known->round)
+            return known->flows >= p->times;
+        *struck = (uint8_t)known->round;
+        return __sync_fetch_and_add(&known->flows, 1) + 1ull >= p->times;
+    }
+    first.round = (known ? known->round : *struck) % 255 + 1;
+    *struck = (uint8_t)first.round;
     bpf_map_update_elem(&strikes, x, &first, BPF_ANY);
     return 0;
 }
 
 /* Puts the verdict of a decided flow into the map of its policy's scope. `k` is canonical. */
-__attribute__((noinline)) int enact(const struct key *k, uint32_t index, uint32_t user) {
+__attribute__((noinline)) int enact(struct flow *f, const struct key *k, uint32_t index,
+                                    uint32_t user) {
     const uint32_t first = 0;
     struct scratch *s = bpf_map_lookup_elem(&scratches, &user);
     struct counters *c = bpf_map_lookup_elem(&counted, &user);
@@ -260,7 +272,7 @@ __attribute__((noinline)) int enact(const struct key *k, uint32_t index, uint32_
     uint32_t which = USE_HOSTS;
     int done = 0;
 
-    if (!k || !s || !c || !p || !limits || !g || p->scope == SCOPE_NONE)
+    if (!f || !k || !s || !c || !p || !limits || !g || p->scope == SCOPE_NONE)
         return 0;
     e = &s->event.key;
     v = &s->verdict;
@@ -291,7 +303,7 @@ __attribute__((noinline)) int enact(const struct key *k, uint32_t index, uint32_
             v->bits = limits->prefix_bits[e->address_bytes != 4];
         }
         fill_subject(&x, e->source, e->address_bytes, v->bits);
-        if (s->event.packets < p->from || !often_enough(&x, p, v->since))
+        if (s->event.packets < p->from || !often_enough(f, &x, p, v->since))
             return 0;
         v->weight = weight_of(v->action, e->address_bytes, v->bits);
         if (acquire_lock(&g->busy)) {

@@ -111,6 +111,9 @@ void meter_burst(struct meter *m, size_t n, const struct burst_frame *frames, ui
  */
 void meter_mark(struct meter *m, size_t record, uint32_t mark);
 
+/* The mark that the flow of such a record had before it; MARK_RECORD + r is of an earlier one. */
+uint32_t meter_earlier_mark(const struct meter *m, size_t record);
+
 /*
  * Ends flows that have been idle for too long at `time`, though no packet came. It makes no
  * difference to the records where no packet comes that was seen before it.

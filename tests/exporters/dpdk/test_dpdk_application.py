@@ -35,7 +35,7 @@ from n3ic.targets.fuzz_traffic import fuzz_frames, pcap, pcapng
 from n3ic.targets.meter_verification import check_metering
 from tests.support.bursts import in_bursts
 from tests.support.damaged_captures import damaged_capture
-from tests.support.metered_models import metered_network
+from tests.support.metered_models import counting_network, metered_network, page_schedule
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +69,18 @@ def program(directory, tmp_path_factory):
     if done.returncode and b"cannot find" in done.stderr:
         pytest.skip("needs the compiler's sanitizer libraries (libasan, libubsan)")
     assert done.returncode == 0, done.stderr.decode()
+    return place / PROGRAM
+
+
+@pytest.fixture(scope="session")
+def decisive(tmp_path_factory):
+    """The program of a network that calls a flow an attack at some packet, and is unsure later."""
+    spec = standard_spec(schedule=page_schedule())
+    model = counting_network(spec, [26, 27, 28, -998, -999], bias=(1, 0), shunt=2)
+    place = tmp_path_factory.mktemp("dpdk") / "decisive"
+    place.mkdir()
+    EXPORTER.write(model, {}, place)
+    subprocess.run(["make", "-j2", "CFLAGS=-O1", PROGRAM], cwd=place, check=True, timeout=300)
     return place / PROGRAM
 
 
@@ -261,6 +273,30 @@ def test_packets_go_where_the_policy_of_their_flows_verdict_says(program, tmp_pa
     counted = {name: v["packets"] for name, v in statistics["verdicts"].items()}
     assert counted == {name: verdicts.count(i) for i, name in enumerate(names)}
     assert sum(statistics["actions"].values()) == len(frames)
+
+
+@pytest.mark.parametrize("burst_of_flows", [1, 20])
+def test_decisions_go_on_and_an_unsure_one_leaves_a_sure_one_in_force(
+    decisive, burst_of_flows, tmp_path
+):
+    """Flows whose 26th packet begins a flood; the decision at their 1,000th is not sure."""
+    flows = [struct.pack(">HHHH", 1000 + i, 9, 8, 0) for i in range(burst_of_flows)]
+    frames = [(ethernet(udp), 42, 0) for _ in range(1100) for udp in flows]
+    capture = saved(tmp_path / "c.pcap", [(d, n, i) for i, (d, n, _) in enumerate(frames)])
+    out, said = tmp_path / "out.pcap", tmp_path / "said.json"
+    run(decisive, [f"net_pcap0,rx_pcap={capture},tx_pcap={out}"], "--until-end",
+        "--policy", "attack=drop", "--policy", "shunt=pass", "--stats-json", said)  # fmt: skip
+    assert sent(out) == [data for data, _, _ in frames[: 99 * burst_of_flows]]
+    found = json.loads(said.read_text())["verdicts"]
+    points = page_schedule()
+    honest = sum(point < 26 for point in points)
+    attack = sum(26 <= point < 1000 for point in points)
+    decided = {"honest": honest, "attack": attack, "shunt": 2}  # at packet 1,000 and at the end
+    assert {name: found[name]["flows"] for name in decided} == {
+        name: n * burst_of_flows for name, n in decided.items()
+    }
+    assert found["attack"]["packets"] == 1001 * burst_of_flows
+    assert found["shunt"]["packets"] == 0
 
 
 def test_a_ring_that_nobody_empties_loses_packets_and_says_so(program, tmp_path):

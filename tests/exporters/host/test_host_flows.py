@@ -41,6 +41,7 @@ from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register,
 from n3ic.model.network import BinaryModel
 from n3ic.targets.fuzz_traffic import Frame, fuzz_captures, fuzz_frames, pcap, pcapng
 from n3ic.targets.meter_verification import check_metering, flow_columns, reference_flows
+from tests.support.conversations import SIXTEEN_POINTS, flows_of
 from tests.support.damaged_captures import damaged_capture
 from tests.support.flow_programs import compiled, compiled_flows, exported
 from tests.support.link_frames import FRAMES, check_option, damaged, pcapng_of, with_check
@@ -181,6 +182,19 @@ def test_every_link_type(small: Path, tmp_path: Path, link: int) -> None:
     bare = [(f[14:], max(0, n - 14), t) for f, n, t in frames]
     (tmp_path / "c.pcap").write_bytes(pcap(link, bare, 1000, ">"))
     check_capture(small, SMALL, tmp_path / "c.pcap", tmp_path)
+
+
+@pytest.mark.slow
+def test_points_in_powers_decide_as_every_other_way(
+    compiler: build.CCompiler, tmp_path: Path
+) -> None:
+    model = metered_network(standard_spec(schedule=SIXTEEN_POINTS))
+    program = compiled_flows(compiler, model, tmp_path / "out", "-std=c11", "-O1")
+    frames = flows_of((1, 2, 99, 100, 101, 10_003))
+    (tmp_path / "c.pcap").write_bytes(pcap(ETHERNET, frames, 1000, "<"))
+    check_capture(program, model, tmp_path / "c.pcap", tmp_path)
+    rows = csv.DictReader(io.StringIO(run(program, tmp_path / "c.pcap")[1].decode()))
+    assert {int(r["packets"]) for r in rows if r["decided"] == "packets"} == {*SIXTEEN_POINTS}
 
 
 @pytest.mark.slow

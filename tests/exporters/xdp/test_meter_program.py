@@ -31,6 +31,7 @@ from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import unpack
 from n3ic.model.meter_spec import Decision
 from n3ic.targets.base import exporter as target
+from tests.support.conversations import SIXTEEN_POINTS, flows_of
 from tests.support.flooding import FAMILIES
 from tests.support.generated import edge_frames, large_spec, random_frames, random_spec
 from tests.support.metering import load, network, replayed, set_policy
@@ -180,6 +181,14 @@ def test_the_meter_of_a_data_set_is_exact():
     model = network(spec)
     with load(model) as programs:
         assert len(replayed(programs, model, traffic(spec, 600, seed=1))) > 10
+
+
+@pytest.mark.slow
+def test_points_in_powers_decide_where_the_reference_meter_does():
+    model = network(standard_spec(schedule=SIXTEEN_POINTS))
+    with load(model, table="buckets") as programs:
+        events = replayed(programs, model, flows_of((1, 2, 99, 100, 101, 10_003)))
+    assert {int(e["packets"]) for e in events if e["why"] == 0} == {*SIXTEEN_POINTS}
 
 
 @pytest.mark.slow
@@ -447,7 +456,7 @@ def test_the_kernel_finds_a_key_where_the_published_vector_says(standard, size):
     bucket = np.zeros((), dtype=bucket_type(STANDARD))
     tags = np.zeros((), dtype=TAGS)
     tags["tag"][3], bucket["slot"]["key"][3] = value & 0xFFFFFFFF | 1, key
-    bucket["slot"]["flow"]["closed"][3] = 1
+    bucket["slot"]["flow"]["fins"][3] = 3  # closed
     ask = struct.pack("=QII", 0, ENDS.index("capture"), 1) + key.tobytes()
     with load(model, image=image, table=table, flows=4096, secret=secret) as programs:
         place = (value >> 32) * (programs.room // WAYS) >> 32

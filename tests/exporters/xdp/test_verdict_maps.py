@@ -20,12 +20,13 @@ from n3ic.exporters.xdp.verdict_lists import ACTIONS, Limits, rate
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
+from tests.support.metered_models import counting_network, page_schedule, unsure_later
 from tests.support.metering import load, network, set_policy
 from tests.support.verdict_model import Held, VerdictModel
 
 DROP, PASS = 1, 2
 LPM_TRIE = 11  # BPF_MAP_TYPE_LPM_TRIE
-SPEC = standard_spec(packets=4)
+SPEC = standard_spec(schedule=(2, 4))  # and at the end of a flow
 SECOND = 10**9 // SPEC.tick_ns
 CUT = ("IP header cut short", "ports cut short")
 OTHERS = {-1: "shunted"}
@@ -67,8 +68,7 @@ def reference(model, maps, frames):
             scores = model.infer(model.encode(inputs)).scores
             verdict = int(model.verdicts(scores)[0])
             records.append((record, verdict))
-            maps.enact(record.key, verdict, now, record.packets)
-            verdict_of[record.number] = verdict
+            maps.decide(record, verdict, now)
 
     def count(packet, stepped_back):
         now = meter.clock.now
@@ -85,10 +85,9 @@ def reference(model, maps, frames):
             return
         told(list(meter._count(packet, stepped_back)), now)
         flow = meter._find(key)[0] if key else None
-        verdict = verdict_of.get(flow.number, "undecided") if flow else "aside"
+        verdict = maps.in_force.get(flow.number, "undecided") if flow else "aside"
         actions.append("pass" if judged else verdict)
 
-    verdict_of = {}
     for frame in frames:
         packet = parse(LINK_ETHERNET, *frame)
         if isinstance(packet, str):
@@ -213,35 +212,101 @@ def test_a_ceiling_holds_and_room_comes_back(image):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("from_packet", "times", "blocked"), [(0, 1, 1), (4, 1, 4), (5, 1, None), (0, 3, 3), (2, 2, 3)]
+    ("from_packet", "times", "blocked"),
+    [(0, 1, 1), (4, 1, 4), (5, 1, None), (0, 2, 5), (0, 3, 9), (2, 2, 6), (0, 4, None)],
 )
-def test_one_decision_blocks_nobody_where_the_policy_asks_for_more(
-    schedules, from_packet, times, blocked
+@pytest.mark.parametrize("scope", ["host", "prefix"])
+def test_one_flow_blocks_nobody_where_the_policy_asks_for_more(
+    schedules, from_packet, times, blocked, scope
 ):
-    """A flow of four packets, decided at each; `blocked` is the one that blocks its source."""
+    """Three flows of four packets, decided at each; `blocked` is the one that blocks the source."""
     model, image = schedules
-    frame = udp("10.0.0.1")
     with load(model, image=image, table="buckets") as programs:
         for verdict in range(3):
-            set_policy(programs, verdict, "drop", 0, "host", SECOND, from_packet, times)
-        for time in range(1, 5):
+            set_policy(programs, verdict, "drop", 0, scope, SECOND, from_packet, times)
+        for time in range(1, 13):
+            frame = udp("10.0.0.1", port=(time - 1) // 4)
             programs.program.test_run(programs.replayed(frame, len(frame), time))
         found = [
             v.packets
-            for v in verdict_lists.list_verdicts(programs.maps, 5, SPEC.tick_ns, {})["decided"]
+            for v in verdict_lists.list_verdicts(programs.maps, 13, SPEC.tick_ns, {})["decided"]
         ]
-        assert found == ([] if blocked is None else [4 - blocked])
+        assert found == ([] if blocked is None else [12 - blocked])
 
 
-def test_decisions_are_forgotten_after_the_time_to_live(schedules):
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(1, 1, 0), (2, 11, 0), (3, 20, 1)],
+        [(1, 1, 0), (1, 11, 0), (2, 12, 1)],  # a flow counts anew once its source's were forgotten
+        [(1, 1, 0), (2, 11, 0), (2, 12, 0), (1, 13, 1)],
+    ],
+)
+def test_decisions_are_forgotten_after_the_time_to_live(schedules, steps):
+    """Two flows within ten units of time block their source; each step is one's packet."""
     model, image = schedules
     with load(model, image=image, table="buckets") as programs:
         for verdict in range(3):
             set_policy(programs, verdict, "drop", 0, "host", 10, 0, 2)
-        for i, (time, held) in enumerate([(1, 0), (11, 0), (20, 1)]):
-            frame = udp("10.0.0.1", port=i)
+        for port, time, held in steps:
+            frame = udp("10.0.0.1", port=port)
             programs.program.test_run(programs.replayed(frame, len(frame), time))
             assert len(verdict_lists.list_verdicts(programs.maps, time, 1, {})["decided"]) == held
+
+
+@pytest.fixture(scope="module")
+def page(clang, kernel):
+    """The meter of the page on attacks, and its program for networks of one input bit."""
+    spec = standard_spec(schedule=page_schedule())
+    model = counting_network(spec, [1]).with_shunt(1)
+    files = source.meter_program(spec, structure_of([model]), per_cpu=False, table="buckets")
+    return spec, source.compile_program(files, source.METER)
+
+
+def flow_results(programs, packets):
+    """What becomes of the packets of one flow, a microsecond apart."""
+    frame = udp("10.0.0.1")
+    run = programs.program.test_run
+    return [run(programs.replayed(frame, len(frame), t)).result for t in range(1, 1 + packets)]
+
+
+def test_a_flood_in_a_flow_that_began_harmless_is_dropped_from_its_100th_packet_on(page):
+    spec, image = page
+    with load(counting_network(spec, [26]), image=image, table="buckets") as programs:
+        set_policy(programs, 1, "drop")
+        assert flow_results(programs, 300) == [PASS] * 99 + [DROP] * 201
+
+
+@pytest.mark.parametrize(
+    "shunt", [(), ("pass", 0, "flow", SECOND), ("rate-limit", 1, "host", SECOND)]
+)
+def test_an_unsure_decision_leaves_a_sure_one_in_force(page, shunt):
+    """Nor does it put what its own policy says where later packets find it."""
+    spec, image = page
+    with load(unsure_later(spec, 3), image=image, table="buckets") as programs:
+        set_policy(programs, 0, "drop")
+        if shunt:
+            set_policy(programs, "shunted", *shunt)
+        assert flow_results(programs, 30) == [DROP] * 30
+        verdicts = [int(e["verdict"]) for e in programs.events()]
+        assert verdicts == [0, *[-1] * sum(n in range(3, 31) for n in spec.decision.schedule)]
+        assert programs.counters()["verdicts"] == 0
+
+
+def test_a_sure_decision_takes_the_place_of_any(page):
+    spec, image = page
+    with load(unsure_later(spec, 3), image=image, table="buckets") as programs:
+        set_policy(programs, "shunted", "drop")  # does not act: the flow's first decision is sure
+        assert flow_results(programs, 9) == [PASS] * 9
+    model = counting_network(spec, [3], ("attack", "honest"))
+    with load(model, image=image, table="buckets") as programs:
+        set_policy(programs, 0, "drop")
+        assert flow_results(programs, 9) == [DROP] * 2 + [PASS] * 7
+    unsure = counting_network(spec, [3], bias=(0, 1), shunt=2)  # at first, then of an attack
+    with load(unsure, image=image, table="buckets") as programs:
+        set_policy(programs, "shunted", "drop")
+        set_policy(programs, 1, "pass")
+        assert flow_results(programs, 9) == [DROP] * 2 + [PASS] * 7
 
 
 @pytest.mark.slow
@@ -298,7 +363,7 @@ def test_two_cpus_block_no_more_hosts_than_may_be(image):
     def sent(cpu, net):
         os.sched_setaffinity(0, {cpu})  # of this thread
         for i in range(100):
-            programs.program.test_run(udp(f"10.{net}.0.{i}"), repeat=SPEC.decision.packets)
+            programs.program.test_run(udp(f"10.{net}.0.{i}"), repeat=SPEC.decision.schedule[0])
 
     limits = Limits(max_blocked=50)
     model = network(SPEC, shunt=2)

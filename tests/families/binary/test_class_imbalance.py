@@ -42,6 +42,26 @@ def test_the_bias_is_the_highest_that_keeps_the_rate(positive, share):
     assert f"{100 * alarms(found):.1f} %, with" in found.provenance["false_alarms"]
 
 
+def test_a_flow_that_is_decided_often_counts_once():
+    """A tenth of the flows may be called so, at any of their eight decisions."""
+    rng = np.random.default_rng(0)
+    model = random_model((12, 9, 2), rng, extremes=False)
+    words, flow = pack(rng.random((800, 12)) < 0.5), rng.permutation(np.repeat(np.arange(100), 8))
+    label = (flow < 20).astype(int)
+
+    def alarms(network):
+        said = network.scores(words).argmax(axis=1)
+        return len({*flow[(said == 1) & (label == 0)].tolist()})
+
+    found = with_false_alarms(model, model.scores(words), label, 1, 0.1, flow)
+    assert alarms(found) <= 8
+    higher = found.output.bias + np.array([0, 1], np.int32)
+    assert alarms(replace(found, output=replace(found.output, bias=higher))) > 8
+    assert "at most of 80 validation flows" in found.provenance["false_alarms"]
+    by_row = with_false_alarms(model, model.scores(words), label, 1, 0.1)
+    assert alarms(by_row) > 8
+
+
 def test_a_rate_needs_a_class_that_is_looked_for():
     model = random_model((12, 9, 3), np.random.default_rng(0), extremes=False)
     scores, label = np.zeros((4, 3), np.int32), np.array([0, 1, 2, 0])
