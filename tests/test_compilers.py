@@ -146,11 +146,12 @@ def different_fixture(
 
     Where files are found, which ``-I`` says, makes none of them another one.
     """
-    whole, codes = {}, {}
+    whole: dict[tuple[str, ...], Unit] = {}
+    codes: dict[tuple[str, ...], Unit] = {}
     for unit in units(made_once("c", write_all)):
         flags = tuple(flag for flag in unit[1] if not flag.startswith("-I"))
         every, code = content(unit)
-        whole[every, flags] = codes[code, flags] = unit
+        whole[every, *flags] = codes[code, *flags] = unit
     return list(whole.values()), list(codes.values())
 
 
