@@ -56,7 +56,7 @@ def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
     if text.returncode or text.stderr:
         return None
     info = Path(compiler).stat()
-    tail = [w for w in rest if not w.startswith("-I")]
+    tail = [w for w in rest if not w.startswith(("-I", "-D"))]  # the text has what they do
     parts = [compiler, info.st_size, info.st_mtime_ns, len(sources), *tail, "", *inputs]
     digest = hashlib.sha256("\0".join(map(str, parts)).encode() + b"\0" + text.stdout)
     for name in sorted(set(re.findall(rb'^# \d+ "([^"<]+)"', text.stdout, re.MULTILINE))):

@@ -64,7 +64,7 @@ def program(directory, tmp_path_factory):
     """The program with the sanitizers; what it does not free is an error."""
     place = tmp_path_factory.mktemp("dpdk") / "build"
     shutil.copytree(directory, place)
-    words = ["make", "-j2", f"CFLAGS=-O1 -Werror {SANITIZE}", f"LDFLAGS={SANITIZE}", PROGRAM]
+    words = ["make", "-j2", f"CFLAGS=-O0 -Werror {SANITIZE}", f"LDFLAGS={SANITIZE}", PROGRAM]
     done = subprocess.run(words, cwd=place, capture_output=True, timeout=300)
     if done.returncode and b"cannot find" in done.stderr:
         pytest.skip("needs the compiler's sanitizer libraries (libasan, libubsan)")
@@ -82,6 +82,12 @@ def decisive(tmp_path_factory):
     EXPORTER.write(model, {}, place)
     subprocess.run(["make", "-j2", "CFLAGS=-O1", PROGRAM], cwd=place, check=True, timeout=300)
     return place / PROGRAM
+
+
+@pytest.fixture
+def unoptimised(monkeypatch):
+    """Builds for what is not about speed; that of the generated captures is as users have it."""
+    monkeypatch.setenv("CFLAGS", "-O0")
 
 
 def run(program, devices, *options, workers=1, code=0):
@@ -154,6 +160,7 @@ def test_generated_captures_give_the_flows_of_the_reference_meter(directory):
 
 
 @pytest.mark.parametrize("draw", [random_tables, random_spn])
+@pytest.mark.usefixtures("unoptimised")
 def test_other_families_of_the_host_give_the_flows_of_the_reference_meter(draw, tmp_path):
     drawn = draw(np.random.default_rng(2))
     counted = (r.name for r in SPEC.registers if r.field not in ("time", "gap"))
@@ -229,6 +236,7 @@ def test_damaged_captures_give_what_flow_exec_gives(seed, program, directory, tm
         ("worker.c", "frames[i].length = packets[i]->pkt_len", "frames[i].length = 60", "expected"),
     ],
 )
+@pytest.mark.usefixtures("unoptimised")
 def test_a_change_of_the_application_is_found(file, old, new, message, directory, tmp_path):
     place = tmp_path / "changed"
     shutil.copytree(directory, place)

@@ -251,7 +251,7 @@ def test_a_refused_write_voids_its_update(
 
 
 def spn(folder: Path) -> Classifier:
-    model = random_spn(np.random.default_rng(2))
+    model = random_spn(np.random.default_rng(2), features=3, depth=2)
     SPN_EXPORTER.write(model, SPN_EXPORTER.parse_options({}), folder)
     return model
 

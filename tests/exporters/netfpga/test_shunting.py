@@ -168,16 +168,19 @@ def test_a_class_core_without_hidden_layers_shows_its_scores(tmp_path):
 
 @pytest.mark.slow
 @needs_icarus
-@pytest.mark.parametrize("given", STYLES[2:], ids=str)
-def test_the_netlist_gives_the_verdicts(tmp_path, at_the_threshold, given):
+def test_the_netlist_gives_classes_and_verdicts(tmp_path, at_the_threshold):
+    """Of classes alone; the scores of a netlist are in test_synth_yosys.py."""
     try:
         synth._tool(synth.YOSYS)
     except MissingDependencyError as error:
         pytest.skip(str(error))
     model, words = at_the_threshold(2)
-    written(tmp_path, model, given)
+    written(tmp_path, model, STYLES[-1])
     seen = run_netlist(tmp_path, model, words, "icarus")
-    np.testing.assert_array_equal(seen.inference.verdicts == SHUNT, model.infer(words).margins < 2)
+    truth = model.infer(words)
+    np.testing.assert_array_equal(seen.inference.classes, truth.classes)
+    np.testing.assert_array_equal(seen.inference.verdicts == SHUNT, truth.margins < 2)
+    assert seen.interval == 1
 
 
 # --- what is read back -----------------------------------------------------------------------

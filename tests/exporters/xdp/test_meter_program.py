@@ -78,8 +78,8 @@ def long(value):
     ("seed", "table"),
     [
         (123, "buckets"),
-        *(pytest.param(seed, "lru", marks=pytest.mark.slow) for seed in (123, 34, 6, 47)),
-        *(pytest.param(seed, "buckets", marks=pytest.mark.slow) for seed in (34, 6, 47)),
+        *(pytest.param(seed, "lru", marks=pytest.mark.slow) for seed in (34, 47)),
+        pytest.param(6, "buckets", marks=pytest.mark.slow),
     ],
 )
 def test_flows_are_the_reference_meters_and_scores_the_models(seed, table):
@@ -95,7 +95,6 @@ def test_flows_are_the_reference_meters_and_scores_the_models(seed, table):
     ("tunnels", "table"),
     [
         (TUNNELS, "buckets"),
-        pytest.param(TUNNELS, "lru", marks=pytest.mark.slow),
         *(pytest.param((one,), "lru", marks=pytest.mark.slow) for one in TUNNELS),
     ],
 )
@@ -141,21 +140,20 @@ def test_the_largest_specification_opens_tunnels_within_the_verifiers_limit():
         assert len(replayed(programs, model, random_frames(r, 300, tunnels=TUNNELS))) > 10
 
 
-@pytest.mark.parametrize("key", [long("host-pair"), long("five-tuple"), long("source-host")])
-def test_more_registers_and_windows_than_fit_the_stack_are_exact(key):
-    r = random.Random(1)
-    spec = large_spec(r, key, registers=40, features=60, windows=12, flows=40)
-    model = network(spec)
-    with load(model) as programs:
-        assert len(replayed(programs, model, random_frames(r, 200))) > 10
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("key", ["five-tuple", "host-pair", "source-host"])
-@pytest.mark.parametrize("table", ["lru", "buckets"])
-@pytest.mark.parametrize(("windows", "flows"), [(20, 1024), (204, 100)])
+@pytest.mark.parametrize(
+    ("key", "table", "windows", "flows"),
+    [
+        ("host-pair", "buckets", 20, 1024),
+        ("five-tuple", "lru", 20, 1024),
+        ("source-host", "lru", 204, 100),
+    ],
+)
 def test_the_largest_specifications_load_and_are_exact(key, table, windows, flows):
-    """64 registers and 256 features, windows among them: what a specification holds at most."""
+    """64 registers and 256 features, windows among them: what a specification holds at most.
+
+    Most is left to the verifier of five-tuples in buckets with 204 windows: see the test above.
+    """
     r = random.Random(2)
     given = {"registers": 64, "features": 256 - windows, "windows": windows, "flows": flows}
     spec = large_spec(r, key, **given)

@@ -155,7 +155,7 @@ def test_any_network_is_exact(model):
 
 
 @pytest.mark.slow
-@settings(max_examples=20, **relaxed)
+@settings(max_examples=8, **relaxed)
 @given(models(), models())
 def test_any_two_networks_share_a_program_or_say_why(one, other):
     same(one, structure_of([one], bits=True))
@@ -458,8 +458,6 @@ def test_objects_of_the_same_network_are_the_same(compile_bpf):
     ("shape", "cuts"),
     [
         ((256, 512, 2), 0),
-        ((256, 300, 64, 5), 0),
-        ((4096, 32, 16, 2), 0),
         ((4096, 32, 16, 2), 80),
         ((250, 256, 128, 28), 5),
     ],
