@@ -109,7 +109,7 @@ def stop(process, number, before, *, group, seconds=600):
 
 @pytest.fixture(scope="module")
 def few_rows(tmp_path_factory):
-    """A table on which choosing bits and fitting baselines take no time; training goes on and on."""
+    """A table on which only the training takes long, because of its passes."""
     synthetic = data_set("unsw-nb15-synthetic")
     return synthetic.generate_file(tmp_path_factory.mktemp("rows") / "flows.csv", {"rows": 600})
 
