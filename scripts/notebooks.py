@@ -37,12 +37,13 @@ _PATH = re.compile(r"(?:/[\w.+-]+)*/(?:tmp|T|pytest)[\w.+-]*(?:/[\w.+-]+)*")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 
 
-def execute(path: Path, folder: Path) -> NotebookNode:
+def execute(path: Path, folder: Path, kernel: str = "python3") -> NotebookNode:
     """Run a notebook from a clean kernel.
 
     Args:
         path: the notebook.
         folder: an empty folder, where its cells write.
+        kernel: name of the kernel, as Jupyter knows it.
 
     Returns:
         The notebook with the new outputs of its cells.
@@ -55,7 +56,7 @@ def execute(path: Path, folder: Path) -> NotebookNode:
         notebook,
         timeout=SECONDS,
         startup_timeout=SECONDS,  # the kernel starts slowly on a busy machine
-        kernel_name="python3",
+        kernel_name=kernel,
         record_timing=False,
         coalesce_streams=True,
         resources={"metadata": {"path": str(folder)}},

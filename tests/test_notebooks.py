@@ -11,6 +11,8 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 
+from tests.support import forked_kernel
+
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MOST_BYTES = 300_000
@@ -88,14 +90,22 @@ def test_a_change_is_seen():
     assert notebooks.differences(kept, found, texts=False)
 
 
+@pytest.fixture(scope="module", name="kernel")
+def kernel_with_the_libraries_imported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("jupyter")
+    with forked_kernel.kernels(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(folder))
+        yield forked_kernel.NAME
+
+
 @pytest.mark.slow
 @every
-def test_it_runs_from_a_clean_kernel_and_what_is_kept_is_current(path, tmp_path):
+def test_it_runs_from_a_clean_kernel_and_what_is_kept_is_current(path, tmp_path, kernel):
     wanted = TOOLS.get(path.stem, ())
     if lacking := [t for t in wanted if not (shutil.which(t) or Path(t).is_file())]:
         pytest.skip(f"{path.name} needs {', '.join(lacking)}")
     try:
-        kept, found = read(path), notebooks.execute(path, tmp_path)
+        kept, found = read(path), notebooks.execute(path, tmp_path, kernel)
     except CellExecutionError as error:
         if error.ename == "MissingDependencyError":
             pytest.skip(f"{path.name}: {error.evalue}")

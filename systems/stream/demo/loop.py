@@ -51,6 +51,7 @@ from n3ic.targets.directory import export
 BATCH = 60  # flows that are sent before their decisions are read
 WINDOWS = 16
 EVERY = 240  # labelled flows between two refreshed models
+PATIENCE = 200  # held-out flows after which a candidate that is not better makes room
 _LATE = 3  # batches after which labels come
 _RECENT = 15  # batches on which the second stage is retrained
 _CARD, _PEER = "n3icdemo0", "n3icdemo1"
@@ -150,6 +151,14 @@ class _LateLabels:
         return np.concatenate(features), np.concatenate(label)
 
 
+def learn_settings(seed: int) -> LearnSettings:
+    """How the demo learns: each client sends one flow, and so is a block.
+
+    A block's minute would be the kernel's, and each run would train on other flows.
+    """
+    return LearnSettings(every=EVERY, block="source", patience=PATIENCE, seed=seed)
+
+
 def run_loop(
     folder: Path, total: int, seed: int, report_figures: Callable[[LoopFigures], object]
 ) -> LoopFigures:
@@ -167,7 +176,7 @@ def run_loop(
     rng = np.random.default_rng(seed)
     card, host = trained(rng)
     export(card, "xdp", folder / "export", verify=False)
-    LearningFolder.begin(folder / "learned", card, LearnSettings(every=EVERY, seed=seed))
+    LearningFolder.begin(folder / "learned", card, learn_settings(seed))
     starts = range(0, total, BATCH)
     batches = [
         flows(rng, _FIRST + i, min(BATCH, total - i), changed=2 * i >= total) for i in starts
@@ -210,7 +219,9 @@ class _Loop:
         self._card, self._host, self._learning = card, host, learning
         self._models = {card.digest[:_DIGEST]: card}
         self._labels = _LateLabels()
-        self._learner = LiveLearner(self._labels, learning, LabelJoin(card))
+        settings = learning.learner.settings
+        join = LabelJoin(card, seed=settings.seed, block=settings.block)
+        self._learner = LiveLearner(self._labels, learning, join)
         self._window: list[NDArray[np.bool_]] = []
         self._began, self._batch, self._batches = time.monotonic(), 0, batches
 

@@ -124,13 +124,13 @@ def test_the_same_seed_gives_the_bundled_trace(tmp_path, monkeypatch, repository
         pytest.skip(f"needs libns3-dev {header['ns3']}, which made the bundled trace")
     assert simulate.source_digest() == header["simulator_sha256"]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    seconds = 3.0
+    seconds = 1.0
     bundled = DATASET.load()
     wanted = Simulation(**{**vars(script["SIMULATION"]), "duration": seconds, "run": 2})
     (made,) = simulate._simulate_runs([wanted], 1, None)
     start = header["runs"][0]["rows"]
     rows = slice(start, start + len(made))
-    assert len(made) == 300
+    assert len(made) == 100
     assert np.array_equal(made.delays, bundled.matrix([p["name"] for p in header["paths"]])[rows])
     occupancy = np.stack([v[rows] for v in bundled.occupancy.values()], axis=1)
     assert np.array_equal(made.occupancy, occupancy)

@@ -343,14 +343,14 @@ def scarce_of(case: Case, stands: np.ndarray, g: int, why: str) -> set[str | int
 @pytest.mark.first_case
 @pytest.mark.parametrize("first", range(0, 20, 10))
 def test_random_cards(first):
-    """Levels, Pareto efficiency and refusals of a few cards; hundreds of them are slow."""
+    """Levels, Pareto efficiency and refusals of a few cards; many of them are slow."""
     refused = [check(random_case(seed)) for seed in range(first, first + 10)]
     assert 0 < sum(refused) < 10
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(20, 300, 70))
-def test_hundreds_of_random_cards(first):
+@pytest.mark.parametrize("first", range(20, 160, 70))
+def test_many_random_cards(first):
     refused = [check(random_case(seed)) for seed in range(first, first + 70)]
     assert 0 < sum(refused) < 70
 

@@ -5,11 +5,18 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from n3ic.errors import MissingDependencyError
+from n3ic.exporters.xdp.layout import event_type
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.meter.compiled import CompiledMeter
 from n3ic.systems.stream.demo import needs
+from n3ic.systems.stream.demo.loop import LoopFigures, _Loop, learn_settings
+from n3ic.systems.stream.demo.traffic import METER, flows, trained
 from tests.support import command_line
 from tests.support.xdp_machine import clang, kernel
 
@@ -39,6 +46,34 @@ def test_each_thing_that_is_missing_is_told(monkeypatch):
     with pytest.raises(MissingDependencyError) as error:
         needs.check_machine()
     assert str(error.value) == f"needs ip; needs clang; needs bpf; {library}"
+
+
+def test_what_it_learns_does_not_depend_on_the_clock():
+    rng = np.random.default_rng(1)
+    card, host = trained(rng)
+    clients = flows(rng, 10_000, 200, changed=False)
+    frames = [frame for client in clients for frame in client.frames]
+    with CompiledMeter(METER, 1) as meter:
+        records = meter.count([(data, len(data), i * 10) for i, data in enumerate(frames)])
+    label = np.array([client.label for client in clients])
+    events = np.zeros(len(records), event_type(METER, structure_of([card])))
+    for name in ("source", "destination", "source_port", "address_bytes", "features"):
+        events[name] = records[name]
+    learned = []
+    for minute in range(2):
+        events["first"] = events["last"] = minute * 60_000_000_000 // METER.tick_ns
+        rows = []
+        learning = SimpleNamespace(
+            add_rows=rows.append,
+            decisions=[],
+            learner=SimpleNamespace(running=card, settings=learn_settings(3)),
+        )
+        loop = _Loop(card, host, learning, LoopFigures(len(events)), 1)
+        loop.process_batch(events, label)
+        loop.finish()
+        learned.append(np.concatenate([part.block for part in rows]))
+    assert len(learned[0]) == len(events) == len({*learned[0].tolist()})
+    assert (learned[0] == learned[1]).all()
 
 
 @pytest.mark.slow

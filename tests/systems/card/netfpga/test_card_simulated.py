@@ -81,19 +81,12 @@ def branches() -> Side:
     ("side", "first", "second", "kind"),
     [
         (one_executor, 0.05, 0.05, "bursts"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                (one_executor, 0.04, 0.04, "poisson"),
-                (one_executor, 0.07, 0.07, "poisson"),
-                (one_executor, 0.03, 0.12, "poisson"),
-                (one_executor, 0.12, 0.12, "poisson"),
-                (branches, 0.05, 0.05, "poisson"),
-                (branches, 0.02, 0.1, "poisson"),
-                (branches, 0.08, 0.08, "poisson"),
-                (branches, 0.03, 0.03, "bursts"),
-            )
-        ),
+        (one_executor, 0.04, 0.04, "poisson"),
+        (one_executor, 0.03, 0.12, "poisson"),
+        (one_executor, 0.12, 0.12, "poisson"),
+        (branches, 0.02, 0.1, "poisson"),
+        (branches, 0.08, 0.08, "poisson"),
+        (branches, 0.03, 0.03, "bursts"),
     ],
 )
 def test_latency_and_losses_are_the_verilog_s(

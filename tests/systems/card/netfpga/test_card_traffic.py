@@ -34,7 +34,7 @@ def test_everything_at_random(tmp_path: Path, carrier: str, credit_w: int, gap: 
     """Chains, instances, branches with joins, policies, a user's task; few credits send back."""
     image = cards.everything(carrier=carrier, credit_w=credit_w)
     write_card(image, tmp_path)
-    packets = cards.mixed(image, 200, gap)
+    packets = cards.mixed(image, 80, gap)
     log = simulation.run(tmp_path, image, packets, pauses=True)
     outcomes = cards.check(image, packets, log)
     assert {o.graph for o in outcomes} == {None, *range(len(image.graphs))}
