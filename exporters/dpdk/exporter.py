@@ -51,9 +51,9 @@ class DpdkExporter(Exporter[Any]):
     )
     verification: ClassVar[VerificationDefaults] = HOST.verification
     other_families: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "n3ic.exporters.dpdk.exporter:SPN",
         "look-up-tables": "n3ic.exporters.dpdk.exporter:TABLES",
     }
+    graph_exporter: ClassVar[str] = "n3ic.exporters.dpdk.exporter:GRAPH"
 
     @cached_property
     def host(self) -> Exporter[Any]:
@@ -146,11 +146,17 @@ def _metered(directory: Path, model: Classifier, options: Options, capture: Path
     return meter_capture(directory, model, capture)
 
 
-class DpdkSpnExporter(DpdkExporter):
-    """The application around a sum-product network."""
+class DpdkGraphExporter(DpdkExporter):
+    """The application around a graph of integer operations."""
 
-    family: ClassVar[str] = "sum-product-network"
+    family: ClassVar[str] = ""
     other_families: ClassVar[Mapping[str, str]] = {}
+    graph_exporter: ClassVar[str] = ""
+
+    @cached_property
+    def host(self) -> Exporter[Any]:
+        """The host target for graphs."""
+        return HOST.for_graphs()
 
 
 class DpdkTablesExporter(DpdkExporter):
@@ -158,6 +164,7 @@ class DpdkTablesExporter(DpdkExporter):
 
     family: ClassVar[str] = "look-up-tables"
     other_families: ClassVar[Mapping[str, str]] = {}
+    graph_exporter: ClassVar[str] = ""
 
 
-EXPORTER, SPN, TABLES = DpdkExporter(), DpdkSpnExporter(), DpdkTablesExporter()
+EXPORTER, GRAPH, TABLES = DpdkExporter(), DpdkGraphExporter(), DpdkTablesExporter()
