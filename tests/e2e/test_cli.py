@@ -99,7 +99,7 @@ def test_paper_recipe_is_the_papers_network(flows, tmp_path):
 def test_density_and_seeds(flows, tmp_path, small_baselines):
     n3ic(
         "train", "anomaly", "--data", flows, "--epochs", 2, "--density", 0.25, "--seeds", 2,
-        "--hidden", "16,8", "--bits", 64, cwd=tmp_path,
+        "--hidden", "16,8", "--bits", 64, "--polish", 0, cwd=tmp_path,
     )  # fmt: skip
     model = BinaryModel.load(tmp_path / "runs" / "anomaly" / "model.n3ic")
     assert model.shape == (64, 16, 8, 2)

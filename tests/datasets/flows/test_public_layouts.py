@@ -16,10 +16,6 @@ from tests.support.public_layouts import LAYOUTS, made
 
 pytestmark = pytest.mark.usefixtures("small_baselines")
 QUICK = {"hidden": (16,), "epochs": 3, "bits": 64, "polish": 0, "encoding": "boosted"}
-SLOW = [
-    name if name in ("CIDDS-001", "X-IIoTID") else pytest.param(name, marks=pytest.mark.slow)
-    for name in LAYOUTS
-]
 
 
 def trained(folder, frame, label, **more):
@@ -30,7 +26,7 @@ def trained(folder, frame, label, **more):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_leaks_alone_give_no_more_than_the_majority(tmp_path, name):
     layout = LAYOUTS[name]
     run = trained(tmp_path, made(name), layout.label, overrides=QUICK)
@@ -40,7 +36,7 @@ def test_leaks_alone_give_no_more_than_the_majority(tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["CIDDS-001", "NF-UQ-NIDS", "X-IIoTID"])  # leaks: in all
+@pytest.mark.parametrize("name", ["NF-UQ-NIDS", "X-IIoTID"])  # leaks: in all
 def test_the_figure_is_near_that_of_a_forest_on_the_columns_that_do_not_leak(tmp_path, name):
     layout = LAYOUTS[name]
     frame, fresh = made(name, true=True, rows=6000), made(name, true=True, rows=6000, seed=1)
