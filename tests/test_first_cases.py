@@ -17,6 +17,12 @@ def case(name, *given):
     )
 
 
+def test_what_is_exhaustive_is_slow():
+    further = case("t.py::v", "exhaustive")
+    mark_further_cases([further])
+    assert further.get_closest_marker("slow")
+
+
 @pytest.mark.parametrize(
     ("slow", "run"),
     [((), ["0"]), ((0,), ["1"]), ((0, 1), ["2"]), ((1,), ["0"]), ((0, 1, 2), [])],

@@ -73,7 +73,7 @@ def site(repository, made_once):
     return made_once("site", make)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_no_page_loads_anything_from_another_host(site):
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 80

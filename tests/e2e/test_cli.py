@@ -68,7 +68,7 @@ def test_a_run_holds_what_is_promised(place):
     assert "synthetic" in (run / "report.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_one_seed_gives_one_model(place, flows, tmp_path):
     n3ic("train", "anomaly", "--data", flows, "--epochs", 3, "--out", "again", cwd=tmp_path)
     first = (place / "runs" / "anomaly" / "model.n3ic").read_bytes()
@@ -95,7 +95,7 @@ def test_paper_recipe_is_the_papers_network(flows, tmp_path):
     assert not model.output.bias.any()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_density_and_seeds(flows, tmp_path, small_baselines):
     n3ic(
         "train", "anomaly", "--data", flows, "--epochs", 2, "--density", 0.25, "--seeds", 2,

@@ -77,6 +77,7 @@ def test_from_a_frame_to_a_report_page(frame, tmp_path, monkeypatch):
     assert "test rows of flows" in page  # held-out rows of the frame, by its digest
 
 
+@pytest.mark.exhaustive
 def test_from_a_search_to_exports(frame, tmp_path):
     X, y = frame[["bytes", "packets"]], frame["app"]
     search = GridSearchCV(

@@ -33,6 +33,7 @@ def same_in_the_end(words, cwd, parts):
     assert content(cwd / "run") == found
 
 
+@pytest.mark.exhaustive
 def test_several_seeds_go_on(tmp_path):
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 1000, (300, 3))
@@ -46,6 +47,7 @@ def test_several_seeds_go_on(tmp_path):
     same_in_the_end(words, tmp_path, 2)
 
 
+@pytest.mark.exhaustive
 def test_the_queues_of_tomography_go_on(tmp_path):
     with as_file(files(ns3_tomography).joinpath(ns3_tomography.BUNDLED)) as path:
         whole = read(path).trace

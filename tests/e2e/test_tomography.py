@@ -51,7 +51,7 @@ def test_a_run_holds_every_queue_beside_its_baselines(place):
     assert metrics["protocols"]["time"]["test"] == metrics["test"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_shapes_that_were_asked_for_are_compared(place):
     run = place / "runs" / "tomography"
     shapes = json.loads((run / "metrics.json").read_text())["shapes"]
@@ -66,7 +66,7 @@ def test_the_shapes_that_were_asked_for_are_compared(place):
         assert (run / "plots" / picture).read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_words_in_a_run_make_it_again(place):
     options = json.loads((place / "runs" / "tomography" / "options.json").read_text())
     # In this process, as the first run: other processes have baselines of full size.

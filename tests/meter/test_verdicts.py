@@ -354,7 +354,7 @@ def test_every_specification_has_a_catalogue():
         assert [f.name for f in catalogue_of(spec)] == spec.feature_names
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:.* (time stamps|in tunnels)")
 def test_a_network_trained_on_real_captures_meters_them_itself(real_data, tmp_path, reference):
     from n3ic.runs.experiment import train

@@ -62,7 +62,7 @@ def runs():
     return {ranks: measure(ALL, ranks, repeats=1) for ranks in (1, 2, 3)}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_results_are_exact_and_the_same_on_any_number_of_ranks(runs):
     for problem, *found in zip(ALL, *(r.kernels for r in runs.values()), strict=True):
         sums = {m.checksum for m in found}

@@ -184,7 +184,7 @@ def test_another_csv_is_refused(tmp_path, text):
         ndpi.ndpi_rows(tmp_path / "absent.csv")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_no_difference_on_real_captures_is_left_unexplained(real_data):
     folder = real_data / "pcaps"
     captures = sorted(p for p in folder.iterdir() if p.suffix in (".pcap", ".pcapng"))

@@ -29,7 +29,7 @@ def test_chains_take_less_time_the_longer_they_are():
     assert 0.4 <= data["most_saved"] < 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_sharing_saturates_where_the_text_s_does():
     data = found("sharing")
     rows = data["sharing"]

@@ -7,9 +7,14 @@ import pytest
 
 
 def mark_further_cases(items: Iterable[pytest.Item]) -> None:
-    """Mark every case of such a test slow but the first that is not slow by itself."""
+    """Mark every case of such a test slow but the first that is not slow by itself.
+
+    What is exhaustive is slow, too.
+    """
     begun: set[str] = set()
     for item in items:
+        if item.get_closest_marker("exhaustive"):
+            item.add_marker("slow")
         name = item.nodeid.partition("[")[0]
         if not item.get_closest_marker("first_case"):
             continue

@@ -25,7 +25,7 @@ def trained(folder, frame, label, **more):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_leaks_alone_give_no_more_than_the_majority(tmp_path, name):
     layout = LAYOUTS[name]
@@ -35,7 +35,7 @@ def test_leaks_alone_give_no_more_than_the_majority(tmp_path, name):
         assert figures["accuracy"] < majority + 0.1  # of 300 test rows; the leaks alone give 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["NF-UQ-NIDS", "X-IIoTID"])  # leaks: in all
 def test_the_figure_is_near_that_of_a_forest_on_the_columns_that_do_not_leak(tmp_path, name):
     layout = LAYOUTS[name]

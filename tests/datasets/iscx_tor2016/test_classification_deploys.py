@@ -44,6 +44,7 @@ def test_eight_classes_on_a_target(small, target, tmp_path):
     assert result.rows == len(table)
 
 
+@pytest.mark.exhaustive
 def test_the_papers_shape_on_the_host(tmp_path):
     result = trained("paper")
     assert result.model.shape == (256, 256, 256, 8)

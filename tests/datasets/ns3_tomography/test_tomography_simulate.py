@@ -115,7 +115,7 @@ def test_runs_side_by_side_are_those_one_after_the_other(tmp_path):
     assert one.read_bytes() == two.read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_ns3
 def test_the_same_seed_gives_the_bundled_trace(tmp_path, monkeypatch, repository):
     script = runpy.run_path(str(repository / "scripts" / "regenerate_tomography.py"))

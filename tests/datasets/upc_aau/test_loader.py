@@ -411,7 +411,7 @@ def test_an_interrupted_extraction_leaves_no_entry(data, own_cache, monkeypatch)
 # --- networks --------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_papers_shape_trains_exports_and_verifies(tmp_path):
     table = SYNTHETIC.load()
     recipe = USECASE.recipes["paper-meter"].with_options({"epochs": 6})

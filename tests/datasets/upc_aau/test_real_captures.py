@@ -40,7 +40,7 @@ def table(real_data, tmp_path_factory):
     return replace(flows, conversation=np.unique(of, return_inverse=True)[1])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
 def test_protocols_are_told_in_captures_that_nobody_trained_on(table):
     """Over five folds of captures, each flow is tested once."""

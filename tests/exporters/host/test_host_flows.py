@@ -263,7 +263,7 @@ def test_other_keys_and_rules(
         check_capture(program, model, tmp_path / made.name, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_all_real_captures(real_data: Path, standard: Path, tmp_path: Path) -> None:
     folder = real_data / "pcaps"
     captures = sorted(p for p in folder.iterdir() if p.suffix in (".pcap", ".pcapng"))

@@ -208,7 +208,7 @@ def test_two_copies_behind_the_front_end(tmp_path: Path) -> None:
     assert figures["input.bytes_per_clock"] == 2 * 4 * len(model.input.features)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", [CASES[0], CASES[3]], ids=["log", "linear"])
 def test_synthesis_finds_about_what_is_counted(
     tmp_path: Path, case: tuple[Arithmetic, int, bool]

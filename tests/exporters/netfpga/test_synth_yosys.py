@@ -111,15 +111,15 @@ def test_estimates_of_sequential_cores_are_within_15_percent(case):
     assert told.bram36 == seen.bram36
 
 
+@pytest.mark.exhaustive
 @needs_yosys
-@pytest.mark.slow
 def test_the_record_of_a_sequential_core_is_what_yosys_says(tmp_path):
     case = min(RECORDED["sequential"], key=lambda c: c["measured"]["luts"])
     EXPORTER.write(recorded_model(case), EXPORTER.parse_options(case["options"]), tmp_path)
     assert synth.synthesise(tmp_path) == Resources(**case["measured"])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_yosys
 def test_the_record_is_what_yosys_says(tmp_path):
     case = min(RECORDED["models"], key=lambda c: c["measured"]["luts"])

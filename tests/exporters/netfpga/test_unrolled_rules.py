@@ -192,7 +192,7 @@ def test_wide_ands_and_other_layers_stay_sums():
     check(wide, "class", 50)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_yosys
 @needs_icarus
 def test_the_netlist_is_as_small_as_foretold_and_computes_the_model(tmp_path):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("kernel", "compile_bpf")
 NAMESPACE = Path("/proc/thread-self/ns/net")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_network_is_checked_and_timed():
     model = random_model((40, 8, 2), np.random.default_rng(0))
     # A repeat is a call of the kernel, which waits; 60,000 flows are made beforehand.

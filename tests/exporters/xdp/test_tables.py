@@ -486,7 +486,7 @@ def test_the_verb_hands_tables_to_the_benchmark_of_their_family(tmp_path, monkey
         n3ic.bench("host", model)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_benchmark_times_tables_beside_a_binary_network_of_their_input(
     kernel, compile_bpf, monkeypatch
 ):

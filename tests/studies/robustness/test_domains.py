@@ -249,7 +249,7 @@ def test_a_mistake_is_told_in_words(n3ic, words, said):
     assert said in " ".join(n3ic(f"evaluate {words}", expect=2).stderr.split())
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_real_sites_are_told_apart(n3ic, real_data):
     """Two excerpts of a laboratory's raw files, and two data sets of packet sequences."""
     raw = real_data / "unsw_nb15" / "raw_layout"

@@ -348,7 +348,7 @@ def test_random_cards(first):
     assert 0 < sum(refused) < 10
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("first", range(20, 160, 70))
 def test_many_random_cards(first):
     refused = [check(random_case(seed)) for seed in range(first, first + 70)]

@@ -77,7 +77,7 @@ def test_what_it_learns_does_not_depend_on_the_clock():
 
 
 @pytest.mark.slow
-def test_it_recovers_in_the_kernel(tmp_path, clang, kernel):
+def test_a_model_in_the_kernel_recovers_after_a_change(tmp_path, clang, kernel):
     if os.geteuid():
         pytest.skip("needs root")
     runs = {**os.environ, "N3IC_RUN": str(tmp_path / "run"), "TMPDIR": str(tmp_path)}

@@ -87,7 +87,7 @@ def test_options_that_do_not_go_together() -> None:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_verilator
 def test_another_network_behind_it_is_found(tmp_path: Path) -> None:
     """The core of another network of the same shape, and digest: the answers tell.

@@ -20,7 +20,7 @@ NAMESPACE, TAP = f"n3q{os.getpid()}", f"n3u{os.getpid()}"  # in place of the pag
 FEW_BITS = " --bits 64 --hidden 16"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("small_baselines", "few_epochs")
 def test_the_ten_minutes_as_written(repository, tmp_path):
     pytest.importorskip("torch")

@@ -58,6 +58,7 @@ def test_least_frames_with_a_row_each(tmp_path: Path) -> None:
         assert len(seen.left) == 400
 
 
+@pytest.mark.exhaustive
 def test_frames_of_four_kibibytes(tmp_path: Path) -> None:
     """With as many executors as rows fit 50 bytes a clock, the goodput is the wire's."""
     model = random_model((256, 4, 2), np.random.default_rng(2), extremes=False)

@@ -403,7 +403,7 @@ def recorded(case: dict[str, object]) -> TablesModel:
     return random_tables(rng, tables=tables, inputs=(bits, bits), classes=classes, spec=spec)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_yosys
 def test_the_record_is_what_yosys_says(tmp_path: Path) -> None:
     assert RECORDED["yosys"] == synth.PINS[synth.YOSYS]
@@ -413,7 +413,7 @@ def test_the_record_is_what_yosys_says(tmp_path: Path) -> None:
     assert replace(seen, source="") == replace(Resources(**case["measured"]), source="")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_yosys
 @simulated
 def test_carry_logic_after_synthesis_adds_seven_bits(tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_carry_logic_after_synthesis_adds_seven_bits(tmp_path: Path) -> None:
     assert seen.interval == 1
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not shutil.which("verilator"), reason="needs Verilator")
 def test_two_copies_behind_the_front_end(tmp_path: Path) -> None:
     options = {"front-end": "udp", "executors": 2, "input-stage": "features"}

@@ -216,8 +216,8 @@ def test_verification_finds_what_was_changed(
     assert not (tmp_path / "wrong").exists()
 
 
+@pytest.mark.exhaustive
 @needs_icarus
-@pytest.mark.slow
 def test_seventeen_queues_and_the_anomalies(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,6 +36,7 @@ COMES, GOES = 12, 45  # packets that were sent before
 RECONFIGURATION = 5000  # clocks; 5 ms are a million, in which nothing else would happen
 
 
+@pytest.mark.exhaustive
 def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
     """None of the two tenants' packets is lost, reordered, changed, or delayed beyond the bound."""
     (tmp_path / "tomography" / "models").mkdir(parents=True)

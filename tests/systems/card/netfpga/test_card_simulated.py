@@ -76,7 +76,7 @@ def branches() -> Side:
     return Side(image, (Series((Parallel((ONE, TWO), "both"),)), TWO), ("x", "y"))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("side", "first", "second", "kind"),
     [

@@ -18,6 +18,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.exhaustive
 def test_scheduler_and_bus(tmp_path: Path) -> None:
     write_card(cards.two_tenants(), tmp_path)
     sizes = {"TENANTS": 2, "QUEUE_W": 2, "GRAPH_W": 5, "MODEL_W": 5, "REGIONS": 2, "TASKS": 1}

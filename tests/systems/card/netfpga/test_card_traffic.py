@@ -26,7 +26,7 @@ def test_two_tenants_at_random(tmp_path: Path) -> None:
     assert len({p.model for p in log.inferred}) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("carrier", "credit_w", "gap"), [("header", 3, 60), ("vlan", 1, 20), ("udp-port", 1, 60)]
 )

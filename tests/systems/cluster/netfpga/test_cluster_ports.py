@@ -17,7 +17,7 @@ pytest.importorskip("cocotb", reason="needs cocotb")
 pytest.importorskip("cocotbext.axi", reason="needs cocotbext-axi")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
 def test_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(HERE))  # where the simulator finds port_bench

@@ -101,7 +101,7 @@ def test_a_plan_with_a_card_runs(namespace, tmp_path):
     assert holders(json.loads(done.stdout)).count(2) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_layer_that_no_card_holds(namespace, tmp_path):
     """8.4 MB of weights, a quarter of them on the card, whose block RAM is 6.8 MB."""
     pytest.importorskip("distributed")

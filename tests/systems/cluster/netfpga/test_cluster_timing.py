@@ -141,7 +141,7 @@ def planned_and_simulated(inputs, neurons):
     return plan.latency_s * hertz, alone.seconds * hertz, hertz / plan.rows_per_s
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_verilator
 @pytest.mark.parametrize("inputs", [1, 500, 512, 768, 1025, 4096])
 @pytest.mark.parametrize("neurons", [400, 1000])

@@ -51,6 +51,7 @@ def heavy(rng, rows):
     ).astype(np.uint32)  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("make", "runs"),
     [(even, 12), *(pytest.param(make, 120, marks=pytest.mark.slow) for make in (even, heavy))],
@@ -129,7 +130,7 @@ def test_few_reference_flows_are_refused(model):
         DriftDetector(model, even(np.random.default_rng(0), 99))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_detectors_are_compared_on_a_replay_that_changes(model):
     pytest.importorskip("river")
     before = traffic(1500, 1)
