@@ -111,9 +111,7 @@ def kernel_with_the_libraries_imported(tmp_path_factory):
         for path in PATHS
     ],
 )
-def test_a_notebook_runs_from_a_clean_kernel_and_its_kept_outputs_are_current(
-    path, tmp_path, kernel
-):
+def test_a_notebook_runs_from_a_clean_kernel_and_its_outputs_are_current(path, tmp_path, kernel):
     wanted = TOOLS.get(path.stem, ())
     if lacking := [t for t in wanted if not (shutil.which(t) or Path(t).is_file())]:
         pytest.skip(f"{path.name} needs {', '.join(lacking)}")
