@@ -248,6 +248,20 @@ def test_a_frames_columns_units_and_signs_are_kept():
     assert n3ic.from_sklearn(forest, wider) is not None
 
 
+def test_a_file_of_the_same_columns_is_predicted_and_evaluated(tmp_path):
+    X = frame(columns())
+    y = np.array(["dns", "web"])[labels(X.to_numpy(), 2)]
+    forest = RandomForestClassifier(9, max_depth=6, random_state=1).fit(X, y)
+    model = n3ic.from_sklearn(forest, X)
+    unseen = frame(columns(500, 8))
+    truth = np.array(["dns", "web"])[labels(unseen.to_numpy(), 2)]
+    unseen.assign(label=truth).to_csv(tmp_path / "flows.csv", index=False)
+    found = n3ic.predict(model, tmp_path / "flows.csv")
+    assert (np.array(model.classes)[found.classes] == forest.predict(unseen)).all()
+    (figures,) = n3ic.evaluate(model, tmp_path / "flows.csv").values()  # the column "label"
+    assert figures.accuracy == pytest.approx((forest.predict(unseen) == truth).mean())
+
+
 def test_given_names_and_units_take_the_place_of_inferred_ones():
     X = columns()
     forest = RandomForestClassifier(9, max_depth=6, random_state=1).fit(X, labels(X, 2))
