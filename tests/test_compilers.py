@@ -32,6 +32,7 @@ from n3ic.targets.base import exporter
 from tests.support import software_cards as cards
 from tests.support.kernel_models import small_model
 from tests.support.metered_models import metered_network
+from tests.support.random_graphs import graph_family, graph_model
 
 LEVELS = ("-O0", "-O2", "-O3", "-Os")
 STRICT = ("-Wall", "-Wextra")
@@ -77,18 +78,21 @@ def networks() -> Iterator[Classifier]:
     yield random_tables(rng, classes=3).with_shunt(2)
     yield random_tables(rng, features=1, cuts=1, tables=1, inputs=(1, 1), widths=(1, 1))
     yield random_spn(rng)
+    yield graph_model(1, operations=9, depth=4, classes=2)
+    yield graph_model(3, operations=200)
 
 
 def write_all(folder: Path) -> None:
     """Write host and NFP exports of each network, and cards of one network and of joined ones."""
-    for number, model in enumerate(networks()):
-        for target in ("host", "nfp"):
-            if model.family not in exporter(target).families:
-                continue
-            chosen = exporter(target).for_family(model.family)
-            out = folder / f"{number}-{target}"
-            out.mkdir()
-            chosen.write(model, chosen.parse_options({}), out)
+    with graph_family():
+        for number, model in enumerate(networks()):
+            for target in ("host", "nfp"):
+                if model.family not in exporter(target).families:
+                    continue
+                chosen = exporter(target).for_family(model.family)
+                out = folder / f"{number}-{target}"
+                out.mkdir()
+                chosen.write(model, chosen.parse_options({}), out)
     models = folder / "models"
     models.mkdir()
     cards.models(models)

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 from n3ic.errors import ExportError
 from n3ic.exporters.host.exporter import EXPORTER as HOST
-from n3ic.exporters.host.graph import EXPORTER as HOST_GRAPH
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
@@ -52,7 +51,7 @@ class DpdkExporter(Exporter[Any]):
     )
     verification: ClassVar[VerificationDefaults] = HOST.verification
     other_families: ClassVar[Mapping[str, str]] = {
-        "look-up-tables": "n3ic.exporters.dpdk.exporter:TABLES"
+        "look-up-tables": "n3ic.exporters.dpdk.exporter:TABLES",
     }
     graph_exporter: ClassVar[str] = "n3ic.exporters.dpdk.exporter:GRAPH"
 
@@ -148,15 +147,16 @@ def _metered(directory: Path, model: Classifier, options: Options, capture: Path
 
 
 class DpdkGraphExporter(DpdkExporter):
-    """The application around a graph of integer operations, of whatever family."""
+    """The application around a graph of integer operations."""
 
+    family: ClassVar[str] = ""
     other_families: ClassVar[Mapping[str, str]] = {}
     graph_exporter: ClassVar[str] = ""
 
     @cached_property
     def host(self) -> Exporter[Any]:
         """The host target for graphs."""
-        return HOST_GRAPH
+        return HOST.for_graphs()
 
 
 class DpdkTablesExporter(DpdkExporter):

@@ -112,33 +112,44 @@ class Family(Plugin):
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
         """Packed inputs of the trained model for verification: deciding ones, then others.
 
+        By default, features at each cut and the values beside it, then random ones.
+
         Args:
             network: the trained model and its simplified form.
             count: number of inputs; a few more may be returned.
             seed: seed of the random inputs.
 
         Returns:
-            uint32 array of shape ``(rows, n_words)``.
+            uint32 array of shape ``(rows, n_words)``. For models with a graph, only inputs that
+            features can have (:meth:`~n3ic.model.inputs.InputSpec.ordered`).
         """
-        raise NotImplementedError
+        from n3ic.model.verification_vectors import feature_vectors
+
+        return feature_vectors(network.source.input, count, seed)
 
     def decided(self, model: Any, inputs: Words, inference: Inference) -> Decided:
-        """Which parameters of a model some inputs decide.
+        """Which parameters of a model some inputs decide; by default, none is counted.
 
         Args:
             model: the model that ran.
             inputs: packed inputs, uint32 array of shape ``(rows, n_words)``.
             inference: the executor's results; with hidden bits, neurons need not reach the scores.
         """
-        raise NotImplementedError
+        return Decided()
 
     def summary_of(self, model: Any) -> tuple[TextTable, tuple[str, ...]]:
         """What ``n3ic inspect`` shows of a model's parts: a table, and lines below it.
 
+        By default, its shape and the bytes of its parts.
+
         Args:
             model: a model of the family.
         """
-        raise NotImplementedError
+        from n3ic.util.display import TextTable
+
+        rows = [("shape", model.shape_text), ("classes", ", ".join(model.classes))]
+        rows += [(part.replace("_", " "), f"{size:,} B") for part, size in model.memory.items()]
+        return TextTable(model.name, (model.family, ""), tuple(rows), left=2), ()
 
     def predict(self, model: Any, flows: Any, **how: Any) -> Any:
         """Classify flows, wherever they are, as :func:`n3ic.predict` does.

@@ -96,6 +96,28 @@ def boundary_features(spec: InputSpec, seed: int = 0) -> dict[str, NDArray[np.in
     }
 
 
+def feature_vectors(spec: InputSpec, count: int, seed: int = 0) -> Words:
+    """Inputs that features can have: those on the edges, then random ones, ``count`` or more.
+
+    Half of the random features are uniform between 0 and a little above their highest edge, and
+    half are on edges, each by itself.
+
+    Returns:
+        Packed inputs, uint32 array of shape ``(rows, n_words)``.
+    """
+    edges = boundary_features(spec, seed)
+    rng = np.random.default_rng(seed)
+    more = max(0, count - len(next(iter(edges.values()))))
+    top = {f.feature: min(2 * f.clamp, UINT32_MAX) for f in spec.fields}
+    drawn = {
+        name: np.where(
+            np.arange(more) % 2, rng.choice(values, more), rng.integers(0, top[name] + 1, more)
+        )
+        for name, values in edges.items()
+    }
+    return np.concatenate([spec.encode_words(edges), spec.encode_words(drawn)])
+
+
 def boundary_vectors(model: BinaryModel, rng: np.random.Generator) -> Bits:
     """Inputs on the edges: bool array of shape ``(rows, n_bits)``."""
     n = model.input.n_bits

@@ -77,7 +77,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
             ``verify`` neither compares nor runs them.
         shunts: whether the artefacts give *class or shunt* by the model's threshold. The result of
             :meth:`run` then holds verdicts. Other targets take only models without a threshold.
-        family: the family of models that it writes.
+        family: the family of models that it writes; empty for an exporter of graphs.
         other_families: exporters of other families for the same target: by family, an
             :class:`Exporter` as ``module:name``; see :meth:`for_family`. Each of their options
             has the name of an option of this exporter, because the command line offers those.
@@ -155,9 +155,17 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         if not written_by:
             why = self.refusals.get(name, f"it takes models of family {', '.join(self.families)}")
             raise ExportError(f"target {self.name} takes no model of family {name}: {why}")
-        module, _, attribute = written_by.partition(":")
-        member: Exporter[Any] = getattr(import_module(module), attribute)
-        return member
+        return _named(written_by)
+
+    def for_graphs(self) -> Exporter[Any]:
+        """The exporter of graphs of integer operations.
+
+        Raises:
+            ExportError: the target writes no graphs.
+        """
+        if not self.graph_exporter:
+            raise ExportError(f"target {self.name} writes no graphs of integer operations")
+        return _named(self.graph_exporter)
 
     @cached_property
     def device(self) -> Device:
@@ -275,6 +283,13 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """
         known = (*self.options, *(self.verification.options if verify else ()))
         return parse_options(known, values, f"target {self.name}")
+
+
+def _named(place: str) -> Exporter[Any]:
+    """The exporter at ``module:name``."""
+    module, _, name = place.partition(":")
+    member: Exporter[Any] = getattr(import_module(module), name)
+    return member
 
 
 def exporter(target: str) -> Exporter[Any]:

@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic import plugins
 from n3ic.model.bits import Words
-from n3ic.model.classifier import Classifier, Inference
+from n3ic.model.classifier import Classifier
 from n3ic.model.columns import TableRules
-from n3ic.model.family import Decided, Family
+from n3ic.model.family import Family
 from n3ic.model.file import Tensors
 from n3ic.model.graph.arithmetic import Arithmetic, FixedPoint, Logarithms
 from n3ic.model.graph.builder import GraphBuilder
@@ -41,9 +41,7 @@ from n3ic.model.graph.operations import (
 )
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.meter_spec import MeterSpec
-from n3ic.model.simplified import Simplified
 from n3ic.model.verification_vectors import boundary_features
-from n3ic.util.display import TextTable
 
 LOG = Logarithms(2, (4, 3, 3, 2, 2, 1, 1, 1))
 STEEP = Logarithms(3, (8, 1))  # falls by more than 1 a step, so that log-add is not monotone
@@ -301,15 +299,6 @@ class GraphFamily(Family):
 
     def graph(self, model: GraphModel) -> Graph:
         return model.ask(GraphBuilder)
-
-    def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
-        return codes(network.source.input, np.random.default_rng(seed), count)
-
-    def decided(self, model: GraphModel, inputs: Words, inference: Inference) -> Decided:
-        return Decided()
-
-    def summary_of(self, model: GraphModel) -> tuple[TextTable, tuple[str, ...]]:
-        return TextTable(model.name, ("random graph", ""), ()), ()
 
 
 @contextmanager

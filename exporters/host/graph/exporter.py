@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from n3ic.exporters.host.embedded_model import EmbeddedModelExporter
 from n3ic.exporters.host.graph.program import LEAST_ROWS, WRITTEN, Program, needs_64_bits, program
@@ -30,6 +30,8 @@ MAX_SCRATCH = 1 << 20  # bytes of stack that one call may use
 
 class HostGraphExporter(EmbeddedModelExporter[Classifier]):
     """Self-contained C11 that computes a model's operations, with ``bnn-exec``."""
+
+    family: ClassVar[str] = ""
 
     def check(self, model: Classifier, options: Options) -> Fit:
         """Check that a block's values fit the stack, and place the tables in a memory."""

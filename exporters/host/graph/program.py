@@ -98,8 +98,8 @@ class Program:
         return rows
 
     def scratch_bytes(self, rows: int) -> int:
-        """Bytes of the bins and values of ``rows`` rows."""
-        inputs = self.reads_bins + self.chooses
+        """Bytes of the bins, features and values of ``rows`` rows."""
+        inputs = 1 + self.chooses  # bins, and the features that choices compare
         return rows * (4 * inputs * self.fields + self.value_bytes * self.slots)
 
     @property

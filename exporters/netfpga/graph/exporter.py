@@ -49,6 +49,7 @@ _REPORT_VECTORS = 64
 class NetfpgaGraphExporter(Exporter[Classifier]):
     """A fully spatial pipeline for the NetFPGA-SUME (Virtex-7 690T)."""
 
+    family: ClassVar[str] = ""
     name: ClassVar[str] = "netfpga"
     summary: ClassVar[str] = "Verilog for the NetFPGA-SUME: a pipeline, one input per clock"
     options: ClassVar[tuple[Option, ...]] = (

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from n3ic.exporters.onnx.graph.build import WRITTEN, build, operators_text
 from n3ic.exporters.onnx.integers import IntegerOnnxExporter
@@ -19,6 +19,8 @@ from n3ic.targets.operations import place, unwritten
 
 class OnnxGraphExporter(IntegerOnnxExporter[Classifier]):
     """Writes the operations of a model, grouped by kind and depth."""
+
+    family: ClassVar[str] = ""
 
     def build(self, model: Classifier, *, features: bool) -> Any:
         """Build the graph of a model, as a ModelProto."""

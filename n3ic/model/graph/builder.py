@@ -95,34 +95,39 @@ class GraphBuilder:
         """
         check_reads(self.input, Choose(bit, zero, one))
         group, place = self._groups[bit]
-        seen: dict[tuple[int, int, int], int] = {}
-        top = len(self._groups)
-        zero = self._within(zero, group, (0, place), seen)
-        one = self._within(one, group, (place + 1, top), seen)
-        return zero if zero == one else self._make(Choose(int(bit), zero, one))
+        zero = self._within(zero, group, (0, place))
+        one = self._within(one, group, (place + 1, len(self._groups)))
+        return self._chosen_of(int(bit), zero, one)
 
-    def _within(
-        self, value: int, group: int, known: _Range, seen: dict[tuple[int, int, int], int]
-    ) -> int:
+    def _chosen_of(self, bit: int, zero: int, one: int) -> int:
+        return zero if zero == one else self._make(Choose(bit, zero, one))
+
+    def _within(self, value: int, group: int, known: _Range) -> int:
         """The value where as many bits of a group are set as is known."""
-        step = self.steps[value]
-        if not isinstance(step, Choose) or group not in self._chosen[value]:
-            return value
-        key = (value, *known)
-        if key not in seen:
-            own, place = self._groups[step.bit]
-            if own != group:
-                zero, one = (self._within(k, group, known, seen) for k in (step.zero, step.one))
-                seen[key] = zero if zero == one else self._make(Choose(step.bit, zero, one))
-            elif place < known[0]:
-                seen[key] = self._within(step.one, group, known, seen)
-            elif place >= known[1]:
-                seen[key] = self._within(step.zero, group, known, seen)
-            else:
-                zero = self._within(step.zero, group, (known[0], place), seen)
-                one = self._within(step.one, group, (place + 1, known[1]), seen)
-                seen[key] = zero if zero == one else self._make(Choose(step.bit, zero, one))
-        return seen[key]
+        seen: dict[tuple[int, _Range], int] = {}
+        waiting = [(value, known)]  # no recursion, as trees may be deep
+        while waiting:
+            at, within = waiting[-1]
+            step = self.steps[at]
+            if not isinstance(step, Choose) or group not in self._chosen[at]:
+                seen[waiting.pop()] = at
+                continue
+            branches = self._branches(step, group, within)
+            if missing := [branch for branch in reversed(branches) if branch not in seen]:
+                waiting += missing
+                continue
+            found = [seen[branch] for branch in branches]
+            seen[waiting.pop()] = self._chosen_of(step.bit, found[0], found[-1])
+        return seen[value, known]
+
+    def _branches(self, step: Choose, group: int, known: _Range) -> list[tuple[int, _Range]]:
+        """The branches that can be taken, with the number of the group's bits that may be set."""
+        own, place = self._groups[step.bit]
+        if own != group:
+            return [(step.zero, known), (step.one, known)]
+        low, high = known
+        zero = [(step.zero, (low, min(place, high)))] if low <= place else []
+        return zero + ([(step.one, (max(place + 1, low), high))] if place < high else [])
 
     def offset(self, a: int, by: int) -> int:
         """The sum of a value and a constant."""

@@ -111,6 +111,19 @@ def test_what_is_decided_above_is_left_out():
     assert builder.choose(0, builder.choose(2, low, one), three) == builder.choose(0, one, three)
 
 
+def test_a_tree_may_be_as_deep_as_the_input_is_wide():
+    spec = InputSpec(tuple(Field.thermometer(f"x{i}", (5,)) for i in range(3000)))
+    builder = GraphBuilder(spec)
+    value = builder.constant(-1)
+    for bit in range(3000):
+        value = builder.choose(bit, value, builder.constant(bit))
+    value = builder.choose(0, builder.constant(-2), value)  # so the last of the chain is not needed
+    made = builder.build([builder.constant(0), value])
+    assert made.count(Choose) == 3000
+    rows = {f"x{i}": np.array([0, 9 * (i in (0, 70)), 9 * (i == 0), 9]) for i in range(3000)}
+    assert scores(made, spec.encode_words(rows))[:, 1].tolist() == [-2, 70, 0, 2999]
+
+
 def test_the_sum_of_nothing_is_nothing():
     builder = GraphBuilder(MIXED)
     assert builder.steps[builder.total([])] == Constant(0)
