@@ -37,10 +37,10 @@ _FALSE, _TRUE = 0, 1
 
 
 class Signal(NamedTuple):
-    """A bit: a constant (its value), an input bit, or the output of a gate (its index)."""
+    """A bit: a constant (its value), an input bit, or the output of a gate (its number)."""
 
     kind: Literal["constant", "input", "gate"]
-    index: int
+    number: int
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def _by_place(tree: _Tree) -> _Codes:
     for at, step in tree.choices.items():
         ends[at] = ends[step.zero] + ends[step.one]
     first = {tree.root: 0}
-    for at, step in reversed(tree.choices.items()):
+    for at, step in reversed(list(tree.choices.items())):
         for side, before in ((step.zero, 0), (step.one, ends[step.zero])):
             if side in tree.choices:
                 first[side] = first[at] + before
@@ -381,9 +381,9 @@ class _Functions:
                     if held is None or cone < held:
                         best[count] = cone
         kept: list[_Cone] = []
-        for cone in best:
-            if cone is not None and (not kept or cone[:2] < kept[-1][:2]):
-                kept.append(cone)
+        for held in best:
+            if held is not None and (not kept or held[:2] < kept[-1][:2]):
+                kept.append(held)
         return tuple(sorted(kept))
 
     def logic(self, number: Sequence[int], entries: tuple[int, ...]) -> Logic:

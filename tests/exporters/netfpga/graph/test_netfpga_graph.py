@@ -80,8 +80,8 @@ def value(logic: Logic, bits: np.ndarray, width: int, signed: bool) -> int:
 
     def read(signal: Any) -> int:
         if signal.kind == "gate":
-            return made[signal.index]
-        return int(bits[signal.index]) if signal.kind == "input" else signal.index
+            return made[signal.number]
+        return int(bits[signal.number]) if signal.kind == "input" else signal.number
 
     for gate in logic.gates:
         assert 1 <= len(gate.inputs) <= INPUTS
