@@ -49,6 +49,7 @@ class XdpExporter(Exporter):
         "look-up-tables": "n3ic.exporters.xdp.tables.exporter:EXPORTER"
     }
     graph_exporter: ClassVar[str] = "n3ic.exporters.xdp.graph.exporter:EXPORTER"
+    input_limit: ClassVar[str] = "input_bits"  # the device's limit of an inference packet
     simplifies: ClassVar[bool] = False  # `n3ic xdp update` swaps in networks of the trained shape
     options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -78,7 +79,7 @@ class XdpExporter(Exporter):
             else:
                 size = layout(structure).bytes
                 placements.append(Placement(f"{folder} network", "map", size))
-        limit = int(self.device.limits["input_bits"])
+        limit = int(self.device.limits[self.input_limit])
         if model.input.n_bits > limit:
             text = f"{model.input.n_bits:,} input bits, an inference packet has room for {limit:,}"
             problems.append(Problem(text, layer=0))

@@ -29,6 +29,7 @@ class XdpGraphExporter(exporter.XdpExporter):
 
     other_families: ClassVar[Mapping[str, str]] = {}
     graph_exporter: ClassVar[str] = ""
+    input_limit: ClassVar[str] = "graph_input_bits"
 
     @cached_property
     def folder(self) -> Path:

@@ -16,6 +16,9 @@
 #define GRAPH_ENTRY 8    /* bytes */
 #define GRAPH_UNROLLED 8 /* steps without a branch */
 
+/* Four bits, each in a byte of its own. */
+#define GRAPH_BITS(row) ((__u32)(row) * 0x00204081u & 0x01010101u)
+
 /* `row` with one more bit of the number of cuts that the value reaches; see network_cut(). */
 static __always_inline __u64 graph_search(const void *value, __u64 v, __u64 row, __u32 at,
                                           int log2) {

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +53,9 @@ def _steps(structure: Structure) -> Iterator[dict[str, Any]]:
     """Yield the selection of each row, in the form that the template needs."""
     where = layout(structure)
     before: Selector | None = None
-    first = accumulate((s.values for s in structure.selectors), initial=0)
+    first = structure.value_places
     for s, place, value in zip(structure.selectors, where.places, first, strict=False):
-        bits = range(value, value + s.values) if structure.bits else ()
+        bits = range(value, value + s.width) if structure.bits else ()
         counters = [
             [i for i, (start, width) in enumerate(structure.counted) if start <= b < start + width]
             for b in bits
@@ -71,7 +71,7 @@ def _steps(structure: Structure) -> Iterator[dict[str, Any]]:
             "width": s.width,
             "clamped": s.clamped,
             "reads": before is None or before.form != "bits" or not same,
-            "counters": counters or [[]] * s.values,
+            "counters": counters,
         }
         before = s
 

@@ -8,8 +8,6 @@ leads to the second one. A leaf has what it adds to the score, and leads to itse
 
 from __future__ import annotations
 
-from itertools import accumulate
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -100,7 +98,7 @@ def _entries(
 def _places(structure: Structure, model: Classifier) -> dict[int, Place]:
     """Return for each test the value that decides it, and the largest one that gives 0."""
     out: dict[int, Place] = {}
-    first = list(accumulate((s.values for s in structure.selectors), initial=0))
+    first = structure.value_places
     for group in input_groups(input_of(structure, model)):
         index = structure.keys.get(group.key)
         if index is None:

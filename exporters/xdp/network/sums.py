@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from n3ic.errors import ExportError
 from n3ic.exporters.xdp.network.groups import (
     MAX_CUTS,
+    NIBBLE,
     BitGroup,
     fired_groups,
     input_groups,
@@ -79,11 +81,6 @@ class Selector:
     def searches(self) -> int:
         """Number of steps of a binary search among the cuts."""
         return self.cuts.bit_length()
-
-    @property
-    def values(self) -> int:
-        """Number of values that tests of a graph read: the row number, or each raw bit."""
-        return 1 if self.cuts else self.width
 
 
 @dataclass(frozen=True)
@@ -163,10 +160,22 @@ class Structure:
         """The family of the structure's networks, or :data:`GRAPHS`."""
         return GRAPHS if self.walks else TABLES if self.tables else BinaryModel.family
 
+    @cached_property
+    def value_places(self) -> tuple[int, ...]:
+        """For each selector the first of the values that tests of a graph read, and their end.
+
+        Raw bits are four aligned values a selector, and come first; a row number is one.
+        """
+        raw = list(accumulate((NIBBLE * (not s.cuts) for s in self.selectors), initial=0))
+        rows = accumulate((bool(s.cuts) for s in self.selectors), initial=raw[-1])
+        ways = zip(self.selectors, raw, rows, strict=False)
+        places = [row if s.cuts else bit for s, bit, row in ways]
+        return (*places, raw[-1] + sum(bool(s.cuts) for s in self.selectors))
+
     @property
     def values(self) -> int:
         """Number of values that tests of a graph read."""
-        return sum(s.values for s in self.selectors) + len(self.counted)
+        return self.value_places[-1] + len(self.counted)
 
     @cached_property
     def keys(self) -> dict[tuple[str, bool, int, int], int]:
@@ -211,7 +220,7 @@ class Structure:
     def _graph_instructions(self) -> int:
         total = 32 + 20 * self.classes
         for s in self.selectors:
-            total += {"table": 10, "search": 6 + 9 * s.searches}.get(s.form, 6 + 5 * s.width)
+            total += {"table": 10, "search": 6 + 9 * s.searches}.get(s.form, 10)
         total += 6 * sum(width for _, width in self.counted)
         steps = [min(depth, 8 + depth % 8) for walks in self.walks for depth in {*walks}]
         return total + sum(24 + 9 * unrolled for unrolled in steps)
@@ -302,8 +311,8 @@ def _form(count: int, top: int) -> Form:
 
 def _room(form: Form, count: int) -> int:
     """Round a number of cuts up to one that costs the same or hardly more."""
-    if form == "search":
-        return min((1 << count.bit_length()) - 1, MAX_CUTS)
+    if form == "search":  # as many more as cost no further step
+        return min(-(-count // 8) * 8, (1 << count.bit_length()) - 1, MAX_CUTS)
     step = {"table": 8, "lanes16": 4, "lanes32": 2}.get(form, 1 if count < 3 else 2)
     room = -(-count // step) * step
     return min(room, MAX_CUTS)

@@ -494,3 +494,18 @@ def test_a_daemon_tells_the_models_scores_and_takes_retrained_trees(
     finally:
         daemon.remove()
         unmount(pins)
+
+
+@pytest.mark.slow
+def test_a_packet_has_room_for_the_cuts_of_a_forest(clang, kernel, tmp_path):
+    spec = InputSpec(tuple(Field.thermometer(f"f{i}", range(9, 265)) for i in range(40)))
+    model = trees(spec=spec, trees=5, depth=4, classes=2)
+    assert model.input.n_bits == 10_240
+    tool = EXPORTER.for_family(model.family)
+    options = tool.parse_options({})
+    tool.write(model, options, tmp_path)
+    words = vectors(model, 100)
+    same(tool.run(tmp_path, model, options, words).inference, model, words)
+    more = replace(spec, fields=(*spec.fields, Field.thermometer("g", (1,))))
+    (text,) = problems(trees(spec=more, trees=5, depth=4, classes=2))
+    assert "10,241 input bits, an inference packet has room for 10,240" in text
