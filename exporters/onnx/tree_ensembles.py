@@ -18,7 +18,7 @@ from n3ic.exporters.onnx import model_proto
 from n3ic.families.trees.network import MAX_NODES, TreesModel
 from n3ic.families.trees.readers.columns import read_columns
 from n3ic.families.trees.readers.conversion import converted
-from n3ic.families.trees.readers.ensemble import Ensemble, Floats, Ints, Source
+from n3ic.families.trees.readers.ensemble import Ensemble, FittedTrees, Floats, Ints
 
 DOMAIN, CLASSIFIER = "ai.onnx.ml", "TreeEnsembleClassifier"
 _MOST_COLUMNS = 1 << 16
@@ -79,7 +79,7 @@ def read_trees(model: Any, data: bytes) -> TreesModel:
     }
     labels, texts = _labels(values)
     ensemble = _ensemble(values, len(labels), count, kind)
-    source = Source(ensemble, "onnxruntime", _predict(node, kind, labels))
+    source = FittedTrees(ensemble, "onnxruntime", _predict(node, kind, labels))
     imported = converted(
         source, read_columns(None, None, (), count), texts, name="imported", kind="onnx"
     )

@@ -182,7 +182,7 @@ def labelled_flows(
     if rules is not None and dataset in (None, OWN):
         if data is None:
             raise UsageError(f"{model}: was trained on a table of yours; name labelled flows")
-        rules = replace(rules, label=canonical(label) or rules.label)
+        rules = replace(rules, label=canonical(label) or rules.label or LABEL)
         table = UserTable(rules, first.classes).load(data)
         return _of_tables(source, data, networks, table)
     name = dataset or first.provenance.get("data", "")

@@ -25,7 +25,7 @@ Inputs = Sequence[str] | Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Column:
+class TreeColumn:
     """A column of the rows that the trees were fitted to.
 
     Attributes:
@@ -56,7 +56,7 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class TreeColumns:
     """The columns, and the rows that were given.
 
     Attributes:
@@ -67,7 +67,7 @@ class Columns:
         rules: how the features are read from the rows' own table.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[TreeColumn, ...]
     rows: Floats
     integers: Ints
     meter: MeterSpec | None
@@ -88,7 +88,9 @@ class Columns:
         return out
 
 
-def read_columns(rows: Any, inputs: Inputs | None, own_names: Sequence[str], count: int) -> Columns:
+def read_columns(
+    rows: Any, inputs: Inputs | None, own_names: Sequence[str], count: int
+) -> TreeColumns:
     """Read the columns of the rows that trees were fitted to.
 
     Args:
@@ -123,17 +125,17 @@ def read_columns(rows: Any, inputs: Inputs | None, own_names: Sequence[str], cou
         values = matrix[:, i]
         scale = scales.get(header) or _scale(values, np.asarray(values).dtype)
         unit = meter.units[header] if meter is not None else _unit(scale)
-        columns.append(Column(name, float(scale), bool((values < 0).any()), unit))
+        columns.append(TreeColumn(name, float(scale), bool((values < 0).any()), unit))
     float_rows = matrix.astype(np.float64)
     rules = None
     if meter is None:
         rules = TableRules({c.name: c.rule for c in columns})
-    return Columns(tuple(columns), float_rows, _integers(float_rows, columns), meter, rules)
+    return TreeColumns(tuple(columns), float_rows, _integers(float_rows, columns), meter, rules)
 
 
 def _of_flows(
     table: FlowTable, inputs: Inputs | None, own_names: Sequence[str], count: int
-) -> Columns:
+) -> TreeColumns:
     """The columns of a FlowTable, which are integers already."""
     names = _names(inputs) or [n for n in own_names if n in table.features] or [*table.features]
     lacking = [name for name in names if name not in table.features]
@@ -141,11 +143,11 @@ def _of_flows(
         wrong = f"{lacking[0]!r} is no feature of it" if lacking else f"it has {len(names)}"
         raise ModelError(f"rows: expected a table of the {count} columns of the fit: {wrong}")
     known = {f.name: f for f in table.catalogue}
-    columns = [Column(n, 1.0, False, known[n].unit, known[n].scale) for n in names]
+    columns = [TreeColumn(n, 1.0, False, known[n].unit, known[n].scale) for n in names]
     integers = np.stack([np.asarray(table.features[n], dtype=np.int64) for n in names], axis=1)
     metered = table.meter is not None and {*names} <= {*table.meter.units}
     rules = table.rules
-    return Columns(
+    return TreeColumns(
         tuple(columns),
         integers.astype(np.float64),
         integers,
@@ -225,7 +227,7 @@ def _unit(scale: float) -> str:
     return f"1/{scale:,.10g}" if scale > 1 else f"{1 / scale:,.10g}"
 
 
-def _integers(rows: Floats, columns: Sequence[Column]) -> Ints:
+def _integers(rows: Floats, columns: Sequence[TreeColumn]) -> Ints:
     """Rows in integer units; magnitudes are rounded as a table's reader rounds them."""
     out = [
         np.sign(values).astype(np.int64) * to_integer(np.abs(values), column.scale)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.families.trees.network import TreesModel
-from n3ic.families.trees.readers.columns import Columns
+from n3ic.families.trees.readers.columns import TreeColumns
 from n3ic.families.trees.readers.cuts import Comparisons
-from n3ic.families.trees.readers.ensemble import Floats, Ints, Source
+from n3ic.families.trees.readers.ensemble import FittedTrees, Floats, Ints
 from n3ic.families.trees.vectors import deciding_bits
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import UINT32_MAX
@@ -47,7 +47,7 @@ class Trial:
 
 
 def trial(
-    source: Source, columns: Columns, comparisons: Comparisons, model: TreesModel
+    source: FittedTrees, columns: TreeColumns, comparisons: Comparisons, model: TreesModel
 ) -> Trial | None:
     """Make rows at every cut, one below and one above, and ask the library for their classes.
 
@@ -75,7 +75,7 @@ def trial(
     return Trial(len(read), integers, source.predict(values), coarse)
 
 
-def _at_cuts(columns: Columns, comparisons: Comparisons, rng: np.random.Generator) -> Ints:
+def _at_cuts(columns: TreeColumns, comparisons: Comparisons, rng: np.random.Generator) -> Ints:
     cuts = comparisons.cuts
     count = max(1, min(_AT_A_CUT, _ROWS_AT_CUTS // (3 * len(cuts))))
     which = np.tile(np.repeat(np.arange(len(cuts)), 3), count)
@@ -90,7 +90,7 @@ def _at_cuts(columns: Columns, comparisons: Comparisons, rng: np.random.Generato
     return out
 
 
-def _any_rows(columns: Columns, cuts: Ints, rng: np.random.Generator) -> Ints:
+def _any_rows(columns: TreeColumns, cuts: Ints, rng: np.random.Generator) -> Ints:
     """Rows of random cuts and the integers below them, where none are given."""
     out = np.zeros((_BASES, len(columns.columns)), dtype=np.int64)
     for i in range(out.shape[1]):
@@ -100,7 +100,7 @@ def _any_rows(columns: Columns, cuts: Ints, rng: np.random.Generator) -> Ints:
     return out
 
 
-def _deciding(columns: Columns, model: TreesModel, bits: Bits) -> tuple[Ints, Ints]:
+def _deciding(columns: TreeColumns, model: TreesModel, bits: Bits) -> tuple[Ints, Ints]:
     """Rows in integer units that give some input bits: the least such integers, and the largest."""
     ends = []
     place = {c.name: (i, 1) for i, c in enumerate(columns.columns)}
@@ -135,7 +135,7 @@ def sums_of(leaves: Ints, bias: Ints, reached: NDArray[np.int32]) -> NDArray[np.
     return np.asarray(sums, dtype=np.int32)  # which holds the sums of any scale that is tried
 
 
-def float_error(source: Source, leaves: Floats) -> float:
+def float_error(source: FittedTrees, leaves: Floats) -> float:
     """The most by which the library's own sums may be rounded."""
     ensemble = source.ensemble
     digits = np.finfo(ensemble.precision).eps

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ModelError, N3icWarning
 from n3ic.families.trees.network import MAX_NODES, MAX_TREES, TreesModel, n_sums
-from n3ic.families.trees.readers.columns import Columns
+from n3ic.families.trees.readers.columns import TreeColumns
 from n3ic.families.trees.readers.comparison import (
     Trial,
     differing,
@@ -21,8 +21,8 @@ from n3ic.families.trees.readers.comparison import (
     trial,
 )
 from n3ic.families.trees.readers.cuts import Comparisons, compared
-from n3ic.families.trees.readers.ensemble import Ensemble, Ints, Source
-from n3ic.families.trees.readers.leaves import Rounded, exact_lead, roundings
+from n3ic.families.trees.readers.ensemble import Ensemble, FittedTrees, Ints
+from n3ic.families.trees.readers.leaves import RoundedLeaves, exact_lead, roundings
 from n3ic.families.trees.simplify import possible, simplified
 from n3ic.model.classifier import classes_of
 
@@ -30,8 +30,8 @@ _LISTED = 1000  # differing rows whose lead is computed
 
 
 def converted(
-    source: Source,
-    columns: Columns,
+    source: FittedTrees,
+    columns: TreeColumns,
     classes: Sequence[str],
     *,
     name: str,
@@ -126,7 +126,7 @@ def _check_size(ensemble: Ensemble) -> None:
 
 
 def _draft(
-    ensemble: Ensemble, columns: Columns, comparisons: Comparisons, classes: Sequence[str]
+    ensemble: Ensemble, columns: TreeColumns, comparisons: Comparisons, classes: Sequence[str]
 ) -> tuple[TreesModel, Ints]:
     """The trees with cuts and without leaf values, and the ensemble's leaf behind each leaf."""
     free = comparisons.bits >= 0
@@ -182,7 +182,7 @@ def _tree_of(ensemble: Ensemble) -> Ints:
     return out
 
 
-def _rounding_text(rounded: Rounded) -> str:
+def _rounding_text(rounded: RoundedLeaves) -> str:
     if not rounded.lead:
         return f"none: leaf values are whole in steps of {rounded.steps}"
     return (
@@ -192,12 +192,12 @@ def _rounding_text(rounded: Rounded) -> str:
 
 
 def _explain(
-    source: Source,
+    source: FittedTrees,
     draft: TreesModel,
     of: Ints,
     tested: Trial,
     reached: NDArray[np.int32],
-    rounded: Rounded,
+    rounded: RoundedLeaves,
     wrong: Ints,
 ) -> None:
     """Say why rows have another class than the library gives them.

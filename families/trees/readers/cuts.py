@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ModelError
-from n3ic.families.trees.readers.columns import Column, Columns
-from n3ic.families.trees.readers.ensemble import Floats, Ints, Source
+from n3ic.families.trees.readers.columns import TreeColumn, TreeColumns
+from n3ic.families.trees.readers.ensemble import FittedTrees, Floats, Ints
 from n3ic.model.inputs import MAX_INPUT_BITS, UINT32_MAX, Field, InputSpec
 
 _CELLS = 1 << 22  # values that scalers transform at once
@@ -38,7 +38,7 @@ class Comparisons:
     thresholds: int
 
 
-def compared(source: Source, columns: Columns) -> Comparisons:
+def compared(source: FittedTrees, columns: TreeColumns) -> Comparisons:
     """Find the input bit that each node of an ensemble asks.
 
     Raises:
@@ -76,7 +76,7 @@ def compared(source: Source, columns: Columns) -> Comparisons:
 
 
 def least_right(
-    source: Source,
+    source: FittedTrees,
     scales: Floats,
     column: Ints,
     threshold: Floats,
@@ -107,7 +107,7 @@ def least_right(
 
 
 def _goes_left(
-    source: Source, scales: Floats, column: Ints, threshold: Floats, strict: NDArray[np.bool_]
+    source: FittedTrees, scales: Floats, column: Ints, threshold: Floats, strict: NDArray[np.bool_]
 ) -> Callable[[Ints], NDArray[np.bool_]]:
     """What a comparison answers for an integer of its column, as the library computes it."""
     ensemble = source.ensemble
@@ -133,7 +133,7 @@ def _goes_left(
 
 
 def _thermometers(
-    columns: tuple[Column, ...], pairs: Ints
+    columns: tuple[TreeColumn, ...], pairs: Ints
 ) -> tuple[InputSpec, dict[tuple[int, int], int]]:
     """Fields of the cuts, and the bit of each: of ``value >= cut``, or of ``-value >= 1 - cut``."""
     fields: list[Field] = []

@@ -51,7 +51,7 @@ class Ensemble:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class FittedTrees:
     """Fitted trees beside the library that computes them.
 
     Attributes:

@@ -15,7 +15,7 @@ from n3ic.errors import ModelError, needed
 from n3ic.families.trees.network import TreesModel
 from n3ic.families.trees.readers.columns import Inputs, read_columns
 from n3ic.families.trees.readers.conversion import converted
-from n3ic.families.trees.readers.ensemble import Ensemble, Floats, Ints, Source
+from n3ic.families.trees.readers.ensemble import Ensemble, FittedTrees, Floats, Ints
 
 _FORESTS = ("RandomForestClassifier", "ExtraTreesClassifier")
 _TREES = ("DecisionTreeClassifier", "ExtraTreeClassifier")
@@ -92,7 +92,7 @@ def from_sklearn(
 
     kind = type(estimator).__name__
     library = type(estimator).__module__.partition(".")[0]
-    source = Source(ensemble, f"{kind}.predict", predict, seen if scalers else np.asarray)
+    source = FittedTrees(ensemble, f"{kind}.predict", predict, seen if scalers else np.asarray)
     return converted(
         source,
         columns,

@@ -14,7 +14,7 @@ from n3ic.errors import ModelError, needed
 from n3ic.families.trees.network import TreesModel
 from n3ic.families.trees.readers.columns import read_columns
 from n3ic.families.trees.readers.conversion import converted
-from n3ic.families.trees.readers.ensemble import Ensemble, Floats, Ints, Source
+from n3ic.families.trees.readers.ensemble import Ensemble, FittedTrees, Floats, Ints
 from n3ic.families.trees.readers.estimators import refuse_zeros, short
 from n3ic.families.trees.readers.treelite_ensembles import ensemble_of
 from n3ic.model.file import read_file
@@ -49,7 +49,7 @@ def read_trees_file(path: Path) -> TreesModel:
         raise ModelError(f"{path}: Treelite does not read it: {short(error)}") from error
     classes = [str(i) for i in range(ensemble.n_classes)]
     own_names = names if len({*names}) == ensemble.n_columns else []
-    source = Source(ensemble, library, predict)
+    source = FittedTrees(ensemble, library, predict)
     columns = read_columns(None, None, own_names, ensemble.n_columns)
     return converted(source, columns, classes, name="imported", kind=library)
 

@@ -20,7 +20,7 @@ _MOST_PLACES = 30
 
 
 @dataclass(frozen=True, eq=False)
-class Rounded:
+class RoundedLeaves:
     """Leaf values as integers.
 
     Attributes:
@@ -42,7 +42,7 @@ class Rounded:
         return f"1/{2**self.places:,}" if self.places >= 0 else f"{2**-self.places:,}"
 
 
-def roundings(ensemble: Ensemble, tree_of: Ints, bits: int | None) -> Iterator[Rounded]:
+def roundings(ensemble: Ensemble, tree_of: Ints, bits: int | None) -> Iterator[RoundedLeaves]:
     """Round leaf values, by ever finer scales, up to the finest whose sums fit.
 
     Values that need no rounding have only the scale at which they are whole.
@@ -89,7 +89,7 @@ def _largest_sum(ensemble: Ensemble, tree_of: Ints) -> float:
     return float((most.sum(axis=0) + np.abs(ensemble.base)).max())
 
 
-def _rounded(ensemble: Ensemble, tree_of: Ints, places: int) -> Rounded:
+def _rounded(ensemble: Ensemble, tree_of: Ints, places: int) -> RoundedLeaves:
     leaves, base = np.ldexp(ensemble.leaves, places), np.ldexp(ensemble.base, places)
     whole, bias = np.rint(leaves), np.rint(base)
     span = _error_span(whole - leaves)
@@ -98,7 +98,7 @@ def _rounded(ensemble: Ensemble, tree_of: Ints, places: int) -> Rounded:
     lead = float(most.sum() + _error_span((bias - base)[None])[0])
     if ensemble.second_wins and ensemble.n_classes == 2:
         bias = bias + 1  # the sum 0 is the second class's
-    return Rounded(
+    return RoundedLeaves(
         whole.astype(np.int64), bias.astype(np.int64), places, float(np.ldexp(lead, -places))
     )
 

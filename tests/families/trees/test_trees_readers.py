@@ -26,10 +26,10 @@ import n3ic
 from n3ic.cli.main import command_line
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import MissingDependencyError, ModelError, N3icWarning
-from n3ic.families.trees.readers.columns import Columns, read_columns
+from n3ic.families.trees.readers.columns import TreeColumns, read_columns
 from n3ic.families.trees.readers.conversion import converted
 from n3ic.families.trees.readers.cuts import least_right
-from n3ic.families.trees.readers.ensemble import Ensemble, Source
+from n3ic.families.trees.readers.ensemble import Ensemble, FittedTrees
 from n3ic.meter.standard import standard_spec
 from n3ic.model.family import family
 from n3ic.model.inputs import UINT32_MAX
@@ -172,7 +172,7 @@ def test_cuts_are_where_the_library_itself_turns():
     ],
 )
 def test_a_threshold_is_the_least_integer_beyond_it(precision, strict, threshold, scale, least):
-    source = Source(stump(threshold, precision=precision), "", None)
+    source = FittedTrees(stump(threshold, precision=precision), "", None)
     found = least_right(source, np.array([float(scale)]), np.array([0]), np.array([threshold]),
                         np.array([strict]), np.array([0]))  # fmt: skip
     assert found.tolist() == [least]
@@ -246,6 +246,20 @@ def test_a_frames_columns_units_and_signs_are_kept():
     assert (table["class"].to_numpy() == forest.predict(unseen)).all()
     wider = unseen.assign(label="?")  # a column that the fit did not have
     assert n3ic.from_sklearn(forest, wider) is not None
+
+
+def test_a_file_of_the_same_columns_is_predicted_and_evaluated(tmp_path):
+    X = frame(columns())
+    y = np.array(["dns", "web"])[labels(X.to_numpy(), 2)]
+    forest = RandomForestClassifier(9, max_depth=6, random_state=1).fit(X, y)
+    model = n3ic.from_sklearn(forest, X)
+    unseen = frame(columns(500, 8))
+    truth = np.array(["dns", "web"])[labels(unseen.to_numpy(), 2)]
+    unseen.assign(label=truth).to_csv(tmp_path / "flows.csv", index=False)
+    found = n3ic.predict(model, tmp_path / "flows.csv")
+    assert (np.array(model.classes)[found.classes] == forest.predict(unseen)).all()
+    (figures,) = n3ic.evaluate(model, tmp_path / "flows.csv").values()  # the column "label"
+    assert figures.accuracy == pytest.approx((forest.predict(unseen) == truth).mean())
 
 
 def test_given_names_and_units_take_the_place_of_inferred_ones():
@@ -353,7 +367,7 @@ def test_a_finer_scale_is_taken_where_a_row_needs_it():
                 thresholds=np.array([3.0, 3.0]), strict=np.array([False, False]),
                 left=np.array([~0, ~2]), right=np.array([~1, ~3]), roots=np.array([0, 1]),
                 leaves=np.array([[0.9], [0.9], [-0.9], [-0.89999]]))  # fmt: skip
-    source = Source(two, "two", lambda rows: (rows[:, 0] > 3).astype(np.int64))
+    source = FittedTrees(two, "two", lambda rows: (rows[:, 0] > 3).astype(np.int64))
     model = converted(source, one_column(), ("a", "b"), name="m", kind="test")
     assert model.infer(model.encode({"x0": [3, 4]})).classes.tolist() == [0, 1]
     assert "the same class to all" not in model.provenance["compared"].replace("to all", "")
@@ -365,7 +379,7 @@ def one_column():
 
 
 def test_another_answer_than_the_trees_is_an_error_not_a_model():
-    source = Source(stump(), "odd.predict", lambda rows: np.ones(len(rows), dtype=np.int64))
+    source = FittedTrees(stump(), "odd.predict", lambda rows: np.ones(len(rows), dtype=np.int64))
     with pytest.raises(ModelError, match=r"odd.predict gives class 'b' to the row .* no tie"):
         converted(source, one_column(), ("a", "b"), name="m", kind="test")
 
@@ -375,20 +389,20 @@ def test_ties_that_floats_break_are_counted():
     three = stump(columns=np.zeros(3, int), thresholds=np.full(3, 3.0), strict=np.zeros(3, bool),
                   left=~np.array([0, 2, 4]), right=~np.array([1, 3, 5]), roots=np.arange(3),
                   leaves=np.array([[0.1], [1], [0.2], [1], [-0.3], [1]]))  # fmt: skip
-    source = Source(three, "p", lambda rows: np.ones(len(rows), dtype=np.int64))
+    source = FittedTrees(three, "p", lambda rows: np.ones(len(rows), dtype=np.int64))
     with pytest.warns(N3icWarning, match="are ties or nearly: the classes lead by at most"):
         converted(source, one_column(), ("a", "b"), name="m", kind="test", leaf_bits=8)
 
 
 def test_leaves_that_are_not_finite_are_refused():
-    source = Source(stump(values=((np.nan,), (1.0,))), "p", None)
+    source = FittedTrees(stump(values=((np.nan,), (1.0,))), "p", None)
     with pytest.raises(ModelError, match="a leaf value is not finite"):
         converted(source, one_column(), ("a", "b"), name="m", kind="test")
 
 
 def test_trees_that_no_integer_splits_are_refused():
     for threshold in (-1.0, 1e12, 0.0):
-        source = Source(stump(threshold, strict=np.array([threshold == 0])), "p", None)
+        source = FittedTrees(stump(threshold, strict=np.array([threshold == 0])), "p", None)
         with pytest.raises(ModelError, match="no node of the trees tells two integers"):
             converted(source, one_column(), ("a", "b"), name="m", kind="test")
 
@@ -544,7 +558,7 @@ def test_a_file_of_lightgbm_that_takes_zeros_for_missing_is_refused(tmp_path):
 def test_nodes_in_a_circle_are_refused():
     circle = stump(left=np.array([0]))
     with pytest.raises(ModelError, match="one way to each node and leaf"):
-        converted(Source(circle, "p", None), one_column(), ("a", "b"), name="m", kind="test")
+        converted(FittedTrees(circle, "p", None), one_column(), ("a", "b"), name="m", kind="test")
 
 
 def test_too_many_nodes_are_refused(monkeypatch):
@@ -563,7 +577,7 @@ def test_without_treelite_the_extra_is_named(monkeypatch):
 
 def test_columns_are_whole_in_their_units():
     read = read_columns(columns(), None, (), 5)
-    assert isinstance(read, Columns)
+    assert isinstance(read, TreeColumns)
     assert read.scales.tolist() == [1, 1, 1000, 1, 1]
     assert (read.integers / read.scales == read.rows).all()
     assert [c.signed for c in read.columns] == [False, False, False, True, False]
