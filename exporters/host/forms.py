@@ -27,6 +27,6 @@ def form_of(fast: Exporter[Any], options: Options) -> Exporter[Any]:
     """
     if options.get(STYLE.name) != "plain":
         return fast
-    from n3ic.exporters.host.plain.exporter import PlainExporter  # reads several families
+    from n3ic.exporters.host.firmware.exporter import FirmwareExporter  # reads several families
 
-    return PlainExporter(fast)
+    return FirmwareExporter(fast)

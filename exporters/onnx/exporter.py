@@ -181,7 +181,7 @@ def build(model: BinaryModel, *, features: bool) -> Any:
         features: whether the graph takes integer features and encodes them itself; otherwise it
             takes input bits as float32.
     """
-    b = model_proto.GraphBuilder("batch")
+    b = model_proto.ProtoBuilder("batch")
     b.tensor("bits", model.input.n_bits, np.float32)
     if features:
         input_stage(b, model.input)
@@ -218,7 +218,7 @@ def ternary(layer: Connections) -> NDArray[np.float32]:
     return signs if layer.mask is None else signs * layer.mask.astype(np.float32)
 
 
-def _output_stage(b: model_proto.GraphBuilder, model: BinaryModel) -> None:
+def _output_stage(b: model_proto.ProtoBuilder, model: BinaryModel) -> None:
     output, last = model.output, len(model.layers) - 1
     # Integers from here on, because float32 is exact only to 2**24 and biases may be larger.
     b.constant("fan_in", output.fan_in.astype(np.int32))
@@ -233,7 +233,7 @@ def _output_stage(b: model_proto.GraphBuilder, model: BinaryModel) -> None:
     decision(b, model.shunt)
 
 
-def decision(b: model_proto.GraphBuilder, shunt: int) -> None:
+def decision(b: model_proto.ProtoBuilder, shunt: int) -> None:
     """Add class, margin and, with a threshold, the verdict for the tensor ``scores``."""
     b.constant("k", np.array([2], np.int64))
     b.constant("first", np.array(0, np.int64))
@@ -252,7 +252,7 @@ def decision(b: model_proto.GraphBuilder, shunt: int) -> None:
         model_proto.add_verdict(b, shunt, None, np.int32)
 
 
-def input_stage(b: model_proto.GraphBuilder, spec: InputSpec) -> None:
+def input_stage(b: model_proto.ProtoBuilder, spec: InputSpec) -> None:
     """Add the nodes that compute the tensor ``bits`` from integer ``features``."""
     n = spec.n_bits
     index: list[int] = []

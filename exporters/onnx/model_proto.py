@@ -34,7 +34,7 @@ def require(module: str) -> Any:
         return import_module(module)
 
 
-class GraphBuilder:
+class ProtoBuilder:
     """Collects nodes and constants, and the type and width of every tensor.
 
     Args:
@@ -129,13 +129,13 @@ class GraphBuilder:
         return model
 
 
-def add_verdict(b: GraphBuilder, shunt: int, width: int | None, dtype: type[Any]) -> str:
+def add_verdict(b: ProtoBuilder, shunt: int, width: int | None, dtype: type[Any]) -> str:
     """Add the tensor ``verdict``: ``class``, or -1 if ``margin`` is below the threshold.
 
     Args:
         b: builder with the tensors ``class`` (int64) and ``margin``.
         shunt: the shunting threshold.
-        width: width of the tensors, as for :meth:`GraphBuilder.tensor`.
+        width: width of the tensors, as for :meth:`ProtoBuilder.tensor`.
         dtype: type of the margin.
     """
     b.constant("shunt", np.array([shunt], dtype))

@@ -162,7 +162,7 @@ def _execute(whole: Any, feed: dict[str, Any], names: list[str]) -> list[NDArray
 
 def build(model: BinaryModel) -> Any:
     """Build the graph of a model, as a ModelProto with a batch of one row."""
-    b = model_proto.GraphBuilder(1)
+    b = model_proto.ProtoBuilder(1)
     b.tensor("bits", model.input.n_bits, np.float32, "BINARY")
     source = "bits"
     for i, layer in enumerate(model.layers):
@@ -191,7 +191,7 @@ def outputs_of(model: BinaryModel) -> list[str]:
 
 def build_bipolar(model: BinaryModel) -> Any:
     """Build the graph of a model in +-1 values, as a ModelProto with a batch of one row."""
-    b = model_proto.GraphBuilder(1)
+    b = model_proto.ProtoBuilder(1)
     b.constant("scale", np.float32(1).reshape(1))
     source = b.tensor("signs", model.input.n_bits, np.float32, "BIPOLAR")
     for i, layer in enumerate(model.layers):
@@ -218,7 +218,7 @@ def build_bipolar(model: BinaryModel) -> Any:
     return b.model(model, ["signs"], ["scores"], OPSETS)
 
 
-def _product(b: model_proto.GraphBuilder, i: int, layer: Connections, source: str) -> str:
+def _product(b: model_proto.ProtoBuilder, i: int, layer: Connections, source: str) -> str:
     if layer.mask is None:
         b.constant(f"weights_{i}", layer.weights.T.astype(np.float32), "BINARY")
         counted = b.tensor(f"agreements_{i}", layer.n_outputs, np.float32, "UINT32")
@@ -231,7 +231,7 @@ def _product(b: model_proto.GraphBuilder, i: int, layer: Connections, source: st
     return counted
 
 
-def _signs(b: model_proto.GraphBuilder, i: int, source: str, width: int, name: str) -> str:
+def _signs(b: model_proto.ProtoBuilder, i: int, source: str, width: int, name: str) -> str:
     """Add the nodes that convert bits to +-1: 2 x - 1."""
     b.constant(f"two_{i}", np.float32(2).reshape(1))
     b.constant(f"minus_one_{i}", np.float32(-1).reshape(1))
@@ -242,7 +242,7 @@ def _signs(b: model_proto.GraphBuilder, i: int, source: str, width: int, name: s
     return name
 
 
-def _agreements(b: model_proto.GraphBuilder, model: BinaryModel, counted: str, name: str) -> None:
+def _agreements(b: model_proto.ProtoBuilder, model: BinaryModel, counted: str, name: str) -> None:
     """Add the agreements ``(dot + connections) / 2``, an integer; float32 holds both exactly."""
     output = model.output
     b.constant("fan_in", output.fan_in.astype(np.float32))
@@ -253,7 +253,7 @@ def _agreements(b: model_proto.GraphBuilder, model: BinaryModel, counted: str, n
     b.node("Mul", ["agreements_twice", "half"], [name])
 
 
-def _output_stage(b: model_proto.GraphBuilder, model: BinaryModel, counted: str) -> None:
+def _output_stage(b: model_proto.ProtoBuilder, model: BinaryModel, counted: str) -> None:
     output = model.output
     if output.mask is not None:
         _agreements(b, model, counted, "agreements")
@@ -269,7 +269,7 @@ def _output_stage(b: model_proto.GraphBuilder, model: BinaryModel, counted: str)
         _verdict(b, model)
 
 
-def _verdict(b: model_proto.GraphBuilder, model: BinaryModel) -> None:
+def _verdict(b: model_proto.ProtoBuilder, model: BinaryModel) -> None:
     b.constant("two_best", np.array([2], np.int64))
     b.constant("first", np.array([0], np.int64))
     b.constant("second", np.array([1], np.int64))

@@ -11,7 +11,7 @@ from typing import Literal
 from n3ic.errors import UsageError
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import models_of
-from n3ic.systems.card.description import Card, Graph, InputStage, NetworkTask, Tenant
+from n3ic.systems.card.description import Card, InputStage, NetworkTask, TaskGraph, Tenant
 from n3ic.systems.card.models import network_of, open_network
 
 Verb = Literal["load", "replace", "remove"]
@@ -64,7 +64,7 @@ def change_of(card: Card, verb: Verb, who: str, model: Path | None = None) -> Ca
     return CardChange(verb, graphs, _opened(card, networks, model))
 
 
-def _named(card: Card, who: str) -> Iterator[tuple[Tenant, Graph]]:
+def _named(card: Card, who: str) -> Iterator[tuple[Tenant, TaskGraph]]:
     for tenant in card.tenants:
         for graph in tenant.graphs:
             if who in (tenant.name, f"{tenant.name}/{graph.name}"):

@@ -13,7 +13,6 @@ from n3ic.model.network import BinaryModel
 from n3ic.systems.card.description import (
     Action,
     Card,
-    Graph,
     InputStage,
     Join,
     Meter,
@@ -21,6 +20,7 @@ from n3ic.systems.card.description import (
     Parallel,
     Policy,
     Rule,
+    TaskGraph,
     UidCarrier,
 )
 from n3ic.systems.card.models import network_of
@@ -236,7 +236,7 @@ def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
         )
 
 
-def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
+def _graph(card: Card, tenant: int, graph: TaskGraph, target: str) -> SoftwareGraph:
     where = f"{card.source}:{graph.line}: graph {graph.name!r}"
     before: list[str] = []
     ways: list[tuple[str, ...]] = []

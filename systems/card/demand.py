@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.systems.card.description import Card, Graph, Meter, Task, Tenant, UserVerilog
+from n3ic.systems.card.description import Card, Meter, Task, TaskGraph, Tenant, UserVerilog
 from n3ic.systems.card.drf import Floats
 from n3ic.systems.card.resources import INGRESS, Budget, Resource, TaskCost
 
@@ -44,7 +44,7 @@ class CardDemand:
     """
 
     tenants: tuple[Tenant, ...]
-    graphs: tuple[Graph, ...]
+    graphs: tuple[TaskGraph, ...]
     owner: NDArray[np.int64]
     tasks: tuple[str, ...]
     regions: int
@@ -180,7 +180,7 @@ def _value(cost: TaskCost, resource: Resource) -> float:
     return 0.0 if amount is None else amount.value
 
 
-def _load(graph: Graph, resource: Resource) -> float:
+def _load(graph: TaskGraph, resource: Resource) -> float:
     if resource.name == INGRESS:
         return graph.wanted * graph.packet_bytes * 8 / 1e9
     return graph.needs.get(resource.name, 0.0)

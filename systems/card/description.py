@@ -233,7 +233,7 @@ def _ends(series: Series, at: int) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Graph:
+class TaskGraph:
     """The flow of tasks for packets with one UID.
 
     Attributes:
@@ -278,7 +278,7 @@ class Tenant:
 
     name: str
     weight: float
-    graphs: tuple[Graph, ...]
+    graphs: tuple[TaskGraph, ...]
     line: int = field(default=0, compare=False)
     ports: tuple[int, ...] = ()
 
@@ -325,6 +325,6 @@ class Card:
     source: str = ""
 
     @property
-    def graphs(self) -> Mapping[int, tuple[Tenant, Graph]]:
+    def graphs(self) -> Mapping[int, tuple[Tenant, TaskGraph]]:
         """Each graph with its tenant, by UID."""
         return {g.uid: (t, g) for t in self.tenants for g in t.graphs}

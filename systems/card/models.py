@@ -13,7 +13,6 @@ from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import models_of
 from n3ic.systems.card.description import (
     Card,
-    Graph,
     InputStage,
     Meter,
     NetworkTask,
@@ -21,6 +20,7 @@ from n3ic.systems.card.description import (
     Policy,
     Series,
     Task,
+    TaskGraph,
 )
 
 
@@ -103,7 +103,7 @@ def _check_classes(card: Card, flow: list[Task]) -> None:
             )
 
 
-def _check_joins(card: Card, graph: Graph) -> None:
+def _check_joins(card: Card, graph: TaskGraph) -> None:
     """Check that networks whose results are joined to one number their classes alike."""
     policies = (card.tasks[name] for name in graph.flow.tasks())
     named = any(r.classes for p in policies if isinstance(p, Policy) for r in p.rules)

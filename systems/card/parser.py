@@ -17,7 +17,6 @@ from n3ic.systems.card.description import (
     UID_BITS,
     Card,
     CardDevice,
-    Graph,
     InputStage,
     Join,
     Meter,
@@ -27,6 +26,7 @@ from n3ic.systems.card.description import (
     Rule,
     Series,
     Task,
+    TaskGraph,
     Tenant,
     UserVerilog,
 )
@@ -239,7 +239,9 @@ _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[TomlTable, Mapping[str, An
 }
 
 
-def _graph(entry: TomlTable, tenant: str, tasks: Mapping[str, Task], device: CardDevice) -> Graph:
+def _graph(
+    entry: TomlTable, tenant: str, tasks: Mapping[str, Task], device: CardDevice
+) -> TaskGraph:
     entry.only("name", "uid", "wants", "flow", "packet_bytes", "inferences_per_packet", "needs")
     # A VLAN tag reserves 0 and 4095 (IEEE 802.1Q).
     most = (1 << UID_BITS[device.uid]) - (2 if device.uid == "vlan" else 1)
@@ -256,7 +258,7 @@ def _graph(entry: TomlTable, tenant: str, tasks: Mapping[str, Task], device: Car
     if twice:
         raise entry.error(f"'flow' has {twice[0]!r} twice, expected each task once", "flow")
     _in_order(entry, flow, tasks, {})
-    return Graph(
+    return TaskGraph(
         name=entry.name(),
         uid=uid,
         wants=wants,

@@ -44,7 +44,7 @@ class Signal(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Gate:
+class ChoiceGate:
     """A look-up table of one bit.
 
     Attributes:
@@ -67,7 +67,7 @@ class Logic:
             value, in two's complement.
     """
 
-    gates: tuple[Gate, ...]
+    gates: tuple[ChoiceGate, ...]
     number: tuple[Signal, ...]
     entries: tuple[int, ...] = ()
 
@@ -404,7 +404,7 @@ class _Functions:
         gates = []
         for at in order:
             inputs = list(self._inputs(at))
-            gates.append(Gate(tuple(map(signal, inputs)), self.table(at, inputs)))
+            gates.append(ChoiceGate(tuple(map(signal, inputs)), self.table(at, inputs)))
         return Logic(tuple(gates), tuple(map(signal, number)), entries)
 
     def _inputs(self, at: int) -> Iterator[int]:

@@ -43,7 +43,7 @@ def build(model: Classifier, graph: Graph, *, features: bool) -> Any:
         features: whether the graph takes integer features and encodes them itself; otherwise it
             takes input bits.
     """
-    b = model_proto.GraphBuilder("batch")
+    b = model_proto.ProtoBuilder("batch")
     b.tensor("bits", model.input.n_bits, np.float32)
     if features:
         input_stage(b, model.input)
@@ -83,7 +83,7 @@ def operators_text(graph: Graph) -> str:
 class _Stage:
     """Adds groups of operations; the tensor ``values`` has one column per known value."""
 
-    def __init__(self, b: model_proto.GraphBuilder, graph: Graph) -> None:
+    def __init__(self, b: model_proto.ProtoBuilder, graph: Graph) -> None:
         self.b = b
         self.graph = graph
         self.steps = graph.steps

@@ -28,7 +28,7 @@ def build(model: TablesModel, *, features: bool) -> Any:
         features: whether the graph takes integer features and encodes them itself; otherwise it
             takes input bits.
     """
-    b = model_proto.GraphBuilder("batch")
+    b = model_proto.ProtoBuilder("batch")
     b.tensor("bits", model.input.n_bits, np.float32)
     if features:
         input_stage(b, model.input)

@@ -39,7 +39,7 @@ Tree = int | tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Sum:
+class TreeSum:
     """A constant plus the values of trees; each is a value of a builder, without sums below it."""
 
     start: int = 0
@@ -47,7 +47,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Node:
+class WalkNode:
     """A node of a tree.
 
     Attributes:
@@ -71,16 +71,16 @@ class Forest:
     """
 
     builder: GraphBuilder
-    sums: tuple[Sum, ...]
+    sums: tuple[TreeSum, ...]
 
-    def at(self, tree: Tree) -> Node | int:
+    def at(self, tree: Tree) -> WalkNode | int:
         """The root of a tree, or the value of a leaf."""
         index, *bins = (tree,) if isinstance(tree, int) else tree
         step = self.builder.steps[index]
         if isinstance(step, Constant):
             return step.value
         if isinstance(step, Choose):
-            return Node(step.bit, step.zero, step.one)
+            return WalkNode(step.bit, step.zero, step.one)
         assert isinstance(step, Lookup)  # noqa: S101 - sums have no other trees
         low, high = bins or (0, len(step.table) - 1)
         if len({*step.table[low : high + 1]}) == 1:
@@ -88,22 +88,22 @@ class Forest:
         middle = (low + high + 1) // 2
         spec = self.builder.input
         test = spec.n_bits + spec.offsets[step.field] + middle - 1
-        return Node(test, (index, low, middle - 1), (index, middle, high))
+        return WalkNode(test, (index, low, middle - 1), (index, middle, high))
 
-    def nodes(self) -> dict[Tree, Node | int]:
+    def nodes(self) -> dict[Tree, WalkNode | int]:
         """All trees by their roots, those below others included, a level after the other.
 
         Raises:
             ExportError: a leaf exceeds 32 bits.
         """
-        out: dict[Tree, Node | int] = {}
+        out: dict[Tree, WalkNode | int] = {}
         waiting: list[Tree] = [tree for each in self.sums for tree in each.trees]
         while waiting:
             level, waiting = waiting, []
             for tree in level:
                 if tree not in out:
                     out[tree] = node = self.at(tree)
-                    if isinstance(node, Node):
+                    if isinstance(node, WalkNode):
                         waiting += [node.zero, node.one]
                     elif not -(1 << 31) <= node < 1 << 31:
                         raise ExportError(f"a leaf of {node:,}: XDP programs add 32 bits")
@@ -113,7 +113,7 @@ class Forest:
         """The most nodes on a way from a tree's root to a leaf; ``known`` keeps those found."""
         if tree not in known:
             node = self.at(tree)
-            below = (node.zero, node.one) if isinstance(node, Node) else ()
+            below = (node.zero, node.one) if isinstance(node, WalkNode) else ()
             known[tree] = max((self.depth(k, known) + 1 for k in below), default=0)
         return known[tree]
 
@@ -135,18 +135,18 @@ def forest_in(builder: GraphBuilder, graph: Graph) -> Forest:
     """Write a graph as sums of trees in a builder: equal trees are equal values there."""
     shifted: dict[tuple[int, int], int] = {}
     depth: list[int] = []
-    sums: list[Sum] = []
+    sums: list[TreeSum] = []
     for i, step in enumerate(graph.steps):
         depth.append(max((depth[k] for k in operands(step)), default=0))
         if isinstance(step, Constant):
-            sums.append(Sum(step.value))
+            sums.append(TreeSum(step.value))
         elif isinstance(step, Lookup):
             sums.append(_of(builder, 0, [], builder.lookup(step.field, step.table)))
         elif isinstance(step, Offset):
-            sums.append(Sum(sums[step.a].start + step.by, sums[step.a].trees))
+            sums.append(TreeSum(sums[step.a].start + step.by, sums[step.a].trees))
         elif isinstance(step, Add):
             a, b = sums[step.a], sums[step.b]
-            sums.append(Sum(a.start + b.start, a.trees + b.trees))
+            sums.append(TreeSum(a.start + b.start, a.trees + b.trees))
         elif isinstance(step, Choose):
             depth[i] += 1
             if depth[i] > MAX_DEPTH:
@@ -171,8 +171,12 @@ def forest_in(builder: GraphBuilder, graph: Graph) -> Forest:
 
 
 def _chosen(
-    builder: GraphBuilder, bit: int, zero: Sum, one: Sum, shifted: dict[tuple[int, int], int]
-) -> Sum:
+    builder: GraphBuilder,
+    bit: int,
+    zero: TreeSum,
+    one: TreeSum,
+    shifted: dict[tuple[int, int], int],
+) -> TreeSum:
     """The choice between two sums, as a sum of choices."""
     single = [_single(builder, each) for each in (zero, one)]
     if None not in single:  # a node of a tree of constants, which most graphs have only
@@ -190,22 +194,22 @@ def _chosen(
         more = (0, 0)
         made = _of(builder, start, trees, builder.choose(bit, *parts))
         start, trees = made.start, list(made.trees)
-    return Sum(start, tuple(trees))
+    return TreeSum(start, tuple(trees))
 
 
-def _single(builder: GraphBuilder, each: Sum) -> int | None:
+def _single(builder: GraphBuilder, each: TreeSum) -> int | None:
     """The value that is a sum, if it is one constant or one tree."""
     if not each.trees:
         return builder.constant(each.start)
     return each.trees[0] if len(each.trees) == 1 and not each.start else None
 
 
-def _of(builder: GraphBuilder, start: int, trees: list[int], value: int) -> Sum:
+def _of(builder: GraphBuilder, start: int, trees: list[int], value: int) -> TreeSum:
     """The sum of a constant, trees and one more value of the builder."""
     step = builder.steps[value]
     if isinstance(step, Constant):
-        return Sum(start + step.value, tuple(trees))
-    return Sum(start, (*trees, value))
+        return TreeSum(start + step.value, tuple(trees))
+    return TreeSum(start, (*trees, value))
 
 
 def _pairs(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.graph.forest import Forest, Node, Tree, forest_of
+from n3ic.exporters.xdp.graph.forest import Forest, Tree, WalkNode, forest_of
 from n3ic.exporters.xdp.network.groups import MAX_CUTS
 from n3ic.exporters.xdp.network.sums import (
     LayerPlan,
@@ -96,7 +96,7 @@ def _rooms(depths: Sequence[int]) -> Iterable[int]:
 
 
 def _inner(forest: Forest) -> Iterable[bool]:
-    return (isinstance(node, Node) for node in forest.nodes().values())
+    return (isinstance(node, WalkNode) for node in forest.nodes().values())
 
 
 def _counted(forest: Forest) -> Iterable[tuple[int, int]]:
@@ -106,7 +106,7 @@ def _counted(forest: Forest) -> Iterable[tuple[int, int]]:
         ExportError: a field has too many cuts.
     """
     spec = forest.builder.input
-    tests = {n.test - spec.n_bits for n in forest.nodes().values() if isinstance(n, Node)}
+    tests = {n.test - spec.n_bits for n in forest.nodes().values() if isinstance(n, WalkNode)}
     for start, field in zip(spec.offsets, spec.fields, strict=True):
         if not any(start <= test < start + field.width for test in tests):
             continue

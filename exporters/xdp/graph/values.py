@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.graph.forest import Forest, Node, Tree, forest_of
+from n3ic.exporters.xdp.graph.forest import Forest, Tree, WalkNode, forest_of
 from n3ic.exporters.xdp.graph.structure import ENTRY
 from n3ic.exporters.xdp.network.groups import input_groups
 from n3ic.exporters.xdp.network.sums import Structure, input_of
@@ -75,7 +75,7 @@ def _entries(
     below: dict[Tree, int] = {}  # number of the first of a node's two entries
     following: list[Tree] = []
     for parent, node in nodes.items():
-        if isinstance(node, Node):
+        if isinstance(node, WalkNode):
             below[parent] = len(roots) + len(following)
             following += [node.zero, node.one]
     out = np.zeros((len(roots) + len(following), 2), dtype="<u4")

@@ -20,13 +20,13 @@ from n3ic.model.network import BinaryModel
 from n3ic.options import Option, parse_options
 from n3ic.systems.card.description import (
     Card,
-    Graph,
     InputStage,
     Meter,
     NetworkTask,
     Parallel,
     Policy,
     Series,
+    TaskGraph,
     UserVerilog,
 )
 from n3ic.systems.card.description import Rule as CardRule
@@ -268,7 +268,7 @@ def _check_names(regions: Sequence[CardRegion]) -> None:
 def _graph(
     card: Card,
     tenant: int,
-    graph: Graph,
+    graph: TaskGraph,
     planned: GraphPlan,
     models: Mapping[str, BinaryModel],
     number: Mapping[int, int],

@@ -11,7 +11,7 @@ from n3ic.errors import in_python, needed
 
 if TYPE_CHECKING:
     from n3ic.api import ModelLike
-    from n3ic.systems.stream.learning.run import Learned
+    from n3ic.systems.stream.learning.run import LearnedStream
     from n3ic.systems.stream.learning.stream import LearnedBatch
 
 
@@ -36,7 +36,7 @@ def learn(
     seconds: float | None = None,
     seed: int = 0,
     watch: Callable[[LearnedBatch], object] | None = None,
-) -> Learned:
+) -> LearnedStream:
     """Refresh a model on labels that come late, and swap it in only if it is better.
 
     Args:

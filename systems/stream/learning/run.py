@@ -34,7 +34,7 @@ _ANCHORS = 2000
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Learned(Displayed):
+class LearnedStream(Displayed):
     """What was learned from a stream of flows.
 
     Attributes:
@@ -97,7 +97,7 @@ def learn_from(
     dataset: str | None = None,
     seconds: float | None = None,
     watch: Callable[[LearnedBatch], object] = lambda batch: None,
-) -> Learned:
+) -> LearnedStream:
     """Refresh a model on labels that come late, with the arguments of :func:`n3ic.learn`."""
     if (labels is None) == (delay is None):
         raise UsageError("labels come from --labels FILE or, for a table, --delay N: give one")
@@ -145,7 +145,7 @@ def learn_from(
             for batch in _running(flows, learning, right):
                 watch(learner.learn(batch))
         unread = (feed.unread, feed.first_fault) if isinstance(feed, LabelFile) else (0, "")
-        return Learned(
+        return LearnedStream(
             first,
             learning.learner.running,
             tuple(learning.decisions),

@@ -11,7 +11,6 @@ import pytest
 
 from n3ic.errors import CardError
 from n3ic.systems.card.description import (
-    Graph,
     InputStage,
     NetworkTask,
     Parallel,
@@ -19,6 +18,7 @@ from n3ic.systems.card.description import (
     Rate,
     Rule,
     Series,
+    TaskGraph,
 )
 from n3ic.systems.card.parser import parse_card, read_card
 
@@ -126,7 +126,7 @@ def test_a_card_is_read_whole():
     branches = Parallel((Series(("ops/q00",)), Series(("ops/q01",))), "vote")
     flow = Series(("meter", branches, "ops/act"))
     assert card.tenants[0].graphs == (
-        Graph("tomography", 7, Rate(8, "Gb/s"), flow, packet_bytes=500),
+        TaskGraph("tomography", 7, Rate(8, "Gb/s"), flow, packet_bytes=500),
     )
     assert card.tenants[0].graphs[0].wanted == 2e6
     assert card.tenants[1].graphs[0].wanted == 3e6

@@ -13,9 +13,9 @@ import pytest
 import n3ic
 from n3ic.errors import VerifyError
 from n3ic.exporters.host.exporter import EXPORTER
+from n3ic.exporters.host.firmware.decode import decode_directory
+from n3ic.exporters.host.firmware.runner import PROCESSORS, SMALL, loaded_bytes
 from n3ic.exporters.host.forms import form_of
-from n3ic.exporters.host.plain.decode import decode_directory
-from n3ic.exporters.host.plain.runner import PROCESSORS, SMALL, loaded_bytes
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.random_models import random_tables
 from n3ic.model.family import family

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.host.compilation import find_compiler
+from n3ic.exporters.host.firmware.writer import STEM
 from n3ic.exporters.host.machine import cpu_name
-from n3ic.exporters.host.plain.writer import STEM
 from n3ic.kernel import build
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
@@ -35,7 +35,7 @@ _TIMEOUT_S = 120
 _REPEATS = 3
 
 
-class PlainLibrary:
+class FirmwareLibrary:
     """The plain C of an export, compiled.
 
     Args:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from n3ic.exporters.host.plain import decode, runner, writer
+from n3ic.exporters.host.firmware import decode, runner, writer
 from n3ic.families.tables.network import TablesModel
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from n3ic.targets.colocation import CoLocatedNetwork, CoLocation
 
 
-class PlainExporter(Exporter[Classifier]):
+class FirmwareExporter(Exporter[Classifier]):
     """One header and one source of C99.
 
     Args:
@@ -77,7 +77,7 @@ class PlainExporter(Exporter[Classifier]):
 
     def run(self, directory: Path, model: Classifier, options: Options, words: Words) -> Execution:
         """Compile the source and run it; measure its size for small processors."""
-        execution = runner.PlainLibrary(directory, model).execution(words)
+        execution = runner.FirmwareLibrary(directory, model).execution(words)
         return replace(execution, figures=(*execution.figures, *runner.sizes(directory)))
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
@@ -90,7 +90,7 @@ class PlainExporter(Exporter[Classifier]):
         self, directory: Path, model: Classifier, options: Options, features: Mapping[str, Any]
     ) -> Words:
         """Pack inputs by ``n3ic_encode``."""
-        return runner.PlainLibrary(directory, model).encode(features)
+        return runner.FirmwareLibrary(directory, model).encode(features)
 
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report counted bytes; verification measures time, and code for small processors."""
