@@ -2,11 +2,12 @@
 """Inputs that decide: the edges of an input stage."""
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from n3ic.model.bits import pack
+from n3ic.model.bits import pack, unpack
 from n3ic.model.classifier import margins_of
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
@@ -16,6 +17,7 @@ from n3ic.model.verification_vectors import (
     at_threshold,
     boundary_features,
     boundary_vectors,
+    feature_vectors,
     margin_vectors,
     verification_vectors,
 )
@@ -110,6 +112,31 @@ def test_margins_of_the_search_are_the_threshold_and_one_less(threshold):
     assert np.array_equal(words, margin_vectors(model))
     assert not np.array_equal(words, margin_vectors(model, 1))
     assert margin_vectors(random_model((40, 2), rng)).shape == (0, 2)
+
+
+ORDERED = InputSpec((Field.thermometer("a", tuple(range(2, 40, 2))), Field.binary("b", 11)))
+
+
+def test_bits_that_features_can_have_keep_their_number():
+    bits = np.random.default_rng(0).random((50, 30)) < 0.5
+    ordered = ORDERED.ordered(bits)
+    assert (ordered[:, 19:] == bits[:, 19:]).all()
+    assert (ordered.sum(axis=1) == bits.sum(axis=1)).all()
+    assert (ordered[:, 1:19] <= ordered[:, :18]).all()
+    assert (ORDERED.ordered(ordered) == ordered).all()
+    assert not (ordered == bits).all()
+
+
+def test_generated_inputs_are_ones_that_features_can_have():
+    rng = np.random.default_rng(0)
+    model = replace(random_model((30, 12, 3), rng, density=0.7), input=ORDERED).with_shunt(2)
+    for words in (margin_vectors(model), feature_vectors(ORDERED, 200)):
+        bits = unpack(words, 30)
+        assert (ORDERED.ordered(bits) == bits).all()
+        assert len({*map(bytes, words)}) > 30
+    assert len(feature_vectors(ORDERED, 200)) == 200
+    edges = ORDERED.encode_words(boundary_features(ORDERED, 3))
+    assert (feature_vectors(ORDERED, 1, 3) == edges).all()
 
 
 def test_a_seed_gives_the_same_vectors_for_ever():
