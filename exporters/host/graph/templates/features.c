@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* --- features, which choices compare ----------------------------------------------------- */
 
 /* Of each bin its least value: a cut, or 0 below all cuts. */

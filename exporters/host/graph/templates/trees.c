@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #define TOGETHER 8u /* rows that descend at once: the loads of one hide behind those of others */
 
 /* Sets `to` to the leaf that each row reaches, plus `a` if there is one. */
