@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 SHARED_INPUTS = 5
+MOST_CANDIDATES = 1 << 24  # of all tables together; beyond, only neighbours are candidates
+BESIDE = 8
 
 
 def lut_pairs(supports: Sequence[Sequence[int]], full: Collection[int] = ()) -> int:
@@ -29,12 +32,13 @@ def lut_pairs(supports: Sequence[Sequence[int]], full: Collection[int] = ()) -> 
         if len(support) <= SHARED_INPUTS:
             for x in sorted(support):
                 by_input[x].append(index)
+    crowded = sum(len(tables) ** 2 for tables in by_input.values()) > MOST_CANDIDATES
     # Candidates with a common input; tables without one are matched by size at the end.
     partners: list[list[int]] = []
     for index, support in enumerate(sets):
         near: set[int] = set()
         if len(support) <= SHARED_INPUTS:
-            near = {j for x in support for j in by_input[x]} - {index}
+            near = {j for x in support for j in _near(by_input[x], index, crowded)} - {index}
         fitting = [
             j
             for j in near
@@ -54,6 +58,14 @@ def lut_pairs(supports: Sequence[Sequence[int]], full: Collection[int] = ()) -> 
     return len(mate) // 2 + _pairs_by_size(
         [(len(sets[i]), i in mains) for i in range(len(sets)) if i not in mate]
     )
+
+
+def _near(tables: list[int], index: int, crowded: bool) -> list[int]:
+    """The tables of an input that a table may be paired with; where it is crowded, those beside."""
+    if not crowded:
+        return tables
+    place = bisect_left(tables, index)
+    return tables[max(0, place - BESIDE) : place + BESIDE + 1]
 
 
 def _augment(start: int, partners: list[list[int]], mate: dict[int, int]) -> None:
