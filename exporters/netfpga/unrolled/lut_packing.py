@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
 SHARED_INPUTS = 5
 MOST_CANDIDATES = 1 << 24  # of all tables together; beyond, only neighbours are candidates
-BESIDE = 8
+BESIDE = 64
 
 
 def lut_pairs(supports: Sequence[Sequence[int]], full: Collection[int] = ()) -> int:
@@ -81,13 +81,17 @@ def _augment(start: int, partners: list[list[int]], mate: dict[int, int]) -> Non
 
 def _pairs_by_size(tables: list[tuple[int, bool]]) -> int:
     """Pair tables without common inputs: each takes the largest one that still fits its site."""
-    unpaired = sorted((t for t in tables if t[0] < SHARED_INPUTS), reverse=True)
+    left = Counter(t for t in tables if t[0] < SHARED_INPUTS)
+    kinds = sorted(left, reverse=True)
     pairs = 0
-    while unpaired:
-        size, main = unpaired.pop(0)
-        for index, (other, other_main) in enumerate(unpaired):
-            if size + other <= SHARED_INPUTS and not (main and other_main):
-                unpaired.pop(index)
-                pairs += 1
-                break
+    for size, main in kinds:
+        for other, other_main in kinds:
+            if size + other > SHARED_INPUTS or (main and other_main):
+                continue
+            both = (size, main), (other, other_main)
+            number = left[both[0]] // 2 if both[0] == both[1] else min(left[b] for b in both)
+            left.subtract(
+                {both[0]: number, both[1]: number} if both[0] != both[1] else {both[0]: 2 * number}
+            )
+            pairs += number
     return pairs

@@ -102,6 +102,7 @@ def test_a_tree_of_too_many_nodes_is_steps(tmp_path: Path, monkeypatch: pytest.M
     assert found.verification.ok, found.verification
 
 
+@pytest.mark.slow
 def test_the_c_has_no_warnings(
     tmp_path: Path, compiler: build.CCompiler, warnings_of_c: tuple[str, ...]
 ) -> None:

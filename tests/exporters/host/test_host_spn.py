@@ -203,6 +203,7 @@ def test_the_program_reads_packed_words_and_tables(
     assert (scores == model.scores(model.encode(rows))).all()
 
 
+@pytest.mark.slow
 def test_there_is_no_file_of_weights(built: tuple[SpnModel, Path], tmp_path: Path) -> None:
     (tmp_path / "w").write_bytes(b"N3HO")
     done = subprocess.run([built[1], "-w", tmp_path / "w"], capture_output=True, text=True)

@@ -179,6 +179,7 @@ def test_what_waits_in_a_tree_are_bins() -> None:
     assert all(i in bins for i, n in enumerate(plan.delays) if n)
 
 
+@pytest.mark.slow
 def test_a_network_that_is_too_large_is_refused() -> None:
     table = np.array([1 << 29, 1 << 29, (1 << 29) - 9])
     spec = InputSpec(tuple(Field.thermometer(f"f{i}", (3, 4)) for i in range(4)))

@@ -47,6 +47,7 @@ def test_two_readers_see_every_flow(daemon, veth, daemon_model):
     assert running.end() == 0
 
 
+@pytest.mark.slow
 def test_a_kill_loses_no_flow(daemon, veth):
     port = free_port()
     running = daemon(prometheus=f"127.0.0.1:{port}").start()

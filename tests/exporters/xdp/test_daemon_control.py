@@ -520,6 +520,7 @@ def lists(interface):
     return json.loads(n3ic("list", interface, "--json"))
 
 
+@pytest.mark.slow
 def test_a_file_of_hosts_is_blocked_whole_or_not_at_all(running, veth, tmp_path):
     """100,000 entries; the same file again keeps counts, and a wrong line changes nothing."""
     one = running()

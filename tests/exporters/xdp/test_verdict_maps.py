@@ -173,6 +173,7 @@ def short(name):
     return str(name.network_address if name.prefixlen == name.max_prefixlen else name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2, 3, 4, 5, 7, 9))]
