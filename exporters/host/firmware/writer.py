@@ -38,7 +38,6 @@ _TYPES = (
     ("int32_t", -(2**31), 2**31 - 1),
     ("int64_t", -(2**63), 2**63 - 1),
 )
-_MOST_CUTS = 65_535  # of a field: no bin is above
 
 
 def write_plain(model: Classifier, out: Path) -> None:
@@ -142,6 +141,9 @@ def _steps(graph: Graph) -> dict[str, Sequence[int]]:
     own = program(graph)
     kinds = _kinds(own)
     fields = graph.input.fields
+    marker = _leaf_marker(graph)
+    leaves = list(dict.fromkeys(node.leaf for node in own.nodes if node.most == LEAF))
+    at_leaf = {value: i for i, value in enumerate(leaves)}
     log = graph.arithmetic.table if isinstance(graph.arithmetic, Logarithms) else ()
     return {
         "field_first": graph.input.offsets,
@@ -149,13 +151,14 @@ def _steps(graph: Graph) -> dict[str, Sequence[int]]:
         "log_add": log,
         "node_field": [node.field for node in own.nodes],
         "node_bin": [
-            _MOST_CUTS if node.most == LEAF else fields[node.field].cuts.index(node.most + 1)
+            marker if node.most == LEAF else fields[node.field].cuts.index(node.most + 1)
             for node in own.nodes
         ],
-        "node_next": [node.next for node in own.nodes] if own.trees else (),
-        "node_leaf": [node.leaf for node in own.nodes] if own.trees else (),
+        "node_next": [at_leaf[n.leaf] if n.most == LEAF else n.next for n in own.nodes]
+        if own.trees
+        else (),
+        "leaf_value": leaves,
         "tree_first": [tree.first for tree in own.trees],
-        "tree_depth": [tree.depth for tree in own.trees],
         "step_kind": [kinds.index(_kind(step)) for step in own.steps],
         "step_to": [step.to for step in own.steps],
         "step_a": [step.a for step in own.steps],
@@ -163,6 +166,11 @@ def _steps(graph: Graph) -> dict[str, Sequence[int]]:
         "step_by": [step.by for step in own.steps],
         "score_of": own.scores,
     }
+
+
+def _leaf_marker(graph: Graph) -> int:
+    """What stands in place of a leaf's bin: a number that no bin reaches."""
+    return 255 if max((f.width for f in graph.input.fields), default=0) < 255 else 65_535
 
 
 def _kind(step: Instruction) -> str:
@@ -187,6 +195,7 @@ def _network(model: Classifier, constants: Mapping[str, Sequence[int]]) -> dict[
             **constants,
             "value_type": f"int{8 * own.value_bytes}_t",
             "slots": own.slots,
+            "leaf_marker": _leaf_marker(graph),
             "kinds": kinds,
             "reads_one": bool({*kinds} - {"CONSTANT", "LOOKUP", "TREE"}),
             "reads_two": bool({"ADD", "CHOOSE", "LOG_ADD", "TIMES"} & {*kinds}),
