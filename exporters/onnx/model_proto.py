@@ -173,6 +173,13 @@ def read(path: Path) -> Any:
     return model
 
 
+def node_text(node: Any) -> str:
+    """Write a node as text. Of attributes that are lists or tensors, only the name counts."""
+    attributes = [f"{a.name}={a.i}" for a in sorted(node.attribute, key=lambda a: a.name)]
+    domain = [f"{node.domain}:"] if node.domain else []
+    return " ".join([*domain, node.op_type, *node.input, "->", *node.output, *attributes])
+
+
 def cut(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
     """Copy the part of a graph between declared tensors to a new graph."""
     onnx = require("onnx")

@@ -81,9 +81,7 @@ class FirmwareExporter(Exporter[Classifier]):
         return replace(execution, figures=(*execution.figures, *runner.sizes(directory)))
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
-        """Decode every constant of binary networks and look-up tables; see the base class."""
-        if not isinstance(model, BinaryModel | TablesModel):
-            return ()
+        """Decode every constant; see the base class."""
         return decode.decode_directory(directory, model)
 
     def encode(

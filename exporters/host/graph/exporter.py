@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic.exporters.host.embedded_model import EmbeddedModelExporter
+from n3ic.exporters.host.graph.decode import decode_directory
 from n3ic.exporters.host.graph.program import LEAST_ROWS, WRITTEN, Program, needs_64_bits, program
 from n3ic.exporters.host.sources import compiled_in, readme
 from n3ic.model.bits import Words
@@ -19,6 +20,7 @@ from n3ic.model.graph.evaluate import scores as graph_scores
 from n3ic.model.graph.operations import Graph, LogAdd, Round, Scale, Times, operands
 from n3ic.model.inputs import InputSpec
 from n3ic.options import Options
+from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import c_string
@@ -50,6 +52,10 @@ class HostGraphExporter(EmbeddedModelExporter[Classifier]):
     def source(self, model: Classifier) -> str:
         """Write the tables and the steps, and the code that runs them."""
         return _source(model)
+
+    def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
+        """Decode the constants of ``bnn.c``; see the base class."""
+        return decode_directory(directory, model)
 
     def readme(self, model: Classifier) -> str:
         """Write the README of an export."""

@@ -37,6 +37,9 @@ SHORT_RUN = 3_000_000  # vectors x weights that Icarus computes faster than a C+
 # For an unrolled core the limit counts vectors, as its build time grows with its logic.
 SHORT_UNROLLED = 5_000
 _SHORT_ROWS = 20_000  # the same limit for the input stage
+# Verilator repeats a generate block 16 times as often at least; the widest input of a packet, which
+# one block turns bit by bit, has 65,024 bits.
+UNROLLED_LOOPS = 4096
 BUILD_SECONDS = 1800
 RUN_SECONDS = 3600
 
@@ -170,6 +173,7 @@ def verilate(
     command = [
         "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",
         "--top-module", top, "--prefix", name, "--Mdir", str(work / "obj"),
+        "--unroll-count", str(UNROLLED_LOOPS),
         # One unit: each file by itself would read Verilator's headers again, which takes as long.
         "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0 VM_PARALLEL_BUILDS=0",
         *(f"-D{define}" for define in defines),

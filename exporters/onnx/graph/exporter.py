@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
+from n3ic.exporters.onnx.exporter import FILE
 from n3ic.exporters.onnx.graph.build import WRITTEN, build, operators_text
+from n3ic.exporters.onnx.graph.decode import decode
 from n3ic.exporters.onnx.integers import IntegerOnnxExporter
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.operations import Round, Times, operands
 from n3ic.options import Options
+from n3ic.targets.decoded_graphs import compared
+from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.figures import Figure
 from n3ic.targets.operations import place, unwritten
@@ -41,6 +46,10 @@ class OnnxGraphExporter(IntegerOnnxExporter[Classifier]):
             problems += (Problem(f"{text}: ONNX rounds it otherwise"),)
         fit = super().check(model, options)
         return replace(fit, problems=(*problems, *fit.problems))
+
+    def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
+        """Decode every constant of the graph; see the base class."""
+        return (compared(model, decode(directory / FILE, model)),)
 
     def size(self, model: Classifier) -> int:
         """Return the approximate size of the graph in bytes: int64 tables and operand indices."""

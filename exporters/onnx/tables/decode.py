@@ -46,7 +46,7 @@ def decode(path: Path, spec: InputSpec) -> DecodedTables:
     to_array = model_proto.require("onnx").numpy_helper.to_array
     tensors = {t.name: to_array(t) for t in model.graph.initializer}
     bias = _integers(tensors, "bias", path.name)
-    node_texts = [_text(node) for node in model.graph.node]
+    node_texts = [model_proto.node_text(node) for node in model.graph.node]
     expected = _NODES | (_ONE_SUM if len(bias) == 1 else _MORE_SUMS)
     fixed_outputs = {name for text in expected for name in text.split(" -> ")[1].split()[:1]}
     # Each of these tensors has exactly one node, because ONNX refuses a tensor with two.
@@ -104,10 +104,3 @@ def _integers(tensors: Mapping[str, NDArray[Any]], name: str, file: str) -> NDAr
     if values is None or values.dtype.kind != "i" or values.ndim != 1:
         raise VerifyError(f"{file}: constant {name!r} is not a row of integers")
     return values.astype(np.int64)
-
-
-def _text(node: Any) -> str:
-    """Write a node as text. Of attributes that are lists or tensors, only the name counts."""
-    attributes = [f"{a.name}={a.i}" for a in sorted(node.attribute, key=lambda a: a.name)]
-    domain = [f"{node.domain}:"] if node.domain else []
-    return " ".join([*domain, node.op_type, *node.input, "->", *node.output, *attributes])

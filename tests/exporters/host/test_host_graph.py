@@ -3,22 +3,27 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import n3ic
-from n3ic.errors import ExportError
+from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.host.graph import EXPORTER, trees
+from n3ic.exporters.host.graph.decode import decode_source
 from n3ic.exporters.host.graph.program import program
 from n3ic.exporters.host.graph.trees import LEAF, Tree
 from n3ic.kernel import build
 from n3ic.model.bits import unpack
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import family as n3ic_family
 from n3ic.model.family import graph_of
 from n3ic.model.graph.arithmetic import FixedPoint, Logarithms
 from n3ic.model.graph.builder import GraphBuilder
@@ -31,8 +36,9 @@ from n3ic.model.graph.operations import (
     Times,
 )
 from n3ic.model.inputs import Field, InputSpec
+from n3ic.targets.decoded_graphs import compared
 from n3ic.targets.directory import export
-from tests.support.random_graphs import codes, graph_family, graph_model, values_of
+from tests.support.random_graphs import ARITHMETICS, codes, graph_family, graph_model, values_of
 
 FOREST = graph_model(1, operations=6, depth=5, classes=2)
 SPEC = InputSpec((Field.thermometer("a", (3, 9)), Field.thermometer("b", (5,))))
@@ -160,3 +166,54 @@ def test_the_benchmark_times_kernels_beside_the_graph_in_numpy() -> None:
     assert names[-2:] == ["numpy (the reference)", "numpy (the graph)"]
     assert {"n3ic portable", "n3ic portable, from features"} <= {*names}
     assert not any("trees are trained" in note for note in result.notes)
+
+
+# --- read back ---------------------------------------------------------------------------------
+
+READ = {
+    "forest": lambda: FOREST,
+    **{name: partial(graph_model, 3, name, operations=60) for name in ARITHMETICS},
+    "sum-product network": lambda: n3ic_family("sum-product-network").random(
+        np.random.default_rng(2)
+    ),
+    "trees": lambda: n3ic_family("decision-trees").random(np.random.default_rng(2)),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_every_changed_number_is_found(name: str) -> None:
+    """Of each array and macro, every number up to some 60, by one bit."""
+    model = READ[name]().with_shunt(1)
+    text = EXPORTER.source(model)
+    assert difference(text, model) == ""
+    missed, count = [], 0
+    arrays = re.compile(
+        r"^static const (?:struct )?\w+ (?:\*const )?(\w+)\[.*?\] = \{(.*?)\};", re.M | re.S
+    )
+    macros = re.compile(r"^#define ([A-Z]+|SPN_LOG) (\d+)u?(?: /\*.*)?$", re.M)
+    places = [(m[1], m.start(2), m[2]) for m in arrays.finditer(text)]
+    places += [(m[1], m.start(2), m[2]) for m in macros.finditer(text) if m[1] not in CODE]
+    assert {"cuts", "scores_at", "program", "SHUNT", "SLOTS"} <= {name for name, *_ in places}
+    for array, start, body in places:
+        found = [*NUMBER.finditer(body)]
+        for m in found[:: 1 + len(found) // 60]:
+            changed = f"0x{int(m[1][:-1], 16) ^ 1:08x}u" if m[1] else str(int(m[0]) ^ 1)
+            at = start + m.start()
+            other = text[:at] + changed + text[at + len(m[0]) :]
+            count += 1
+            if not difference(other, model):
+                missed.append((array, m[0]))
+    assert count > 100
+    assert missed == []
+
+
+CODE = {"TOGETHER", "FEW_CUTS"}  # of the code, not of the model
+NUMBER = re.compile(r"(0x[0-9a-f]{8}u)|(?<![\w.])-?\d+(?![\w.]*\")")
+
+
+def difference(text: str, model: Classifier) -> str:
+    try:
+        compared(model, decode_source(text, model))
+    except VerifyError as error:
+        return str(error)
+    return ""

@@ -12,11 +12,11 @@ import pytest
 
 from n3ic.errors import N3icWarning, VerifyError
 from n3ic.exporters.host import runner
+from n3ic.exporters.host.constants import Constants
 from n3ic.exporters.host.tables import EXPORTER
 from n3ic.exporters.host.tables.decode import (
     _check_octets,
     _check_spans,
-    _Constants,
     decode_source,
 )
 from n3ic.exporters.host.tables.exporter import BLOCK, MOST_INPUTS
@@ -251,20 +251,20 @@ def test_sizes_at_whole_words_and_registers_are_read_back(
 
 def test_a_macro_is_defined_once_and_has_at_most_ten_digits() -> None:
     for number in (0, 7, 2**32 - 1):
-        assert _Constants(f"#define SHUNT {number}u /* margins */\n").size("SHUNT") == number
+        assert Constants(f"#define SHUNT {number}u /* margins */\n").size("SHUNT") == number
     with pytest.raises(VerifyError, match="SHUNT is not a 32-bit number"):
-        _Constants("#define SHUNT 10000000000u\n").size("SHUNT")
+        Constants("#define SHUNT 10000000000u\n").size("SHUNT")
     with pytest.raises(VerifyError, match="SHUNT is not a 32-bit number"):
-        _Constants(f'#define SHUNT "{"0" * 64}"\n').size("SHUNT")
+        Constants(f'#define SHUNT "{"0" * 64}"\n').size("SHUNT")
     for text, times in (("", 0), ("#define SHUNT 1\n#define SHUNT 1\n", 2)):
         with pytest.raises(VerifyError, match=f"SHUNT is defined {times} times"):
-            _Constants(text).size("SHUNT")
+            Constants(text).size("SHUNT")
 
 
 def test_numbers_are_in_the_range_of_their_type_and_count() -> None:
     def read(kind: str, *numbers: int | str, count: int | None = None) -> list[int]:
         body = ", ".join(map(str, numbers))
-        return _Constants(f"static const {kind} held[] = {{{body}}};").numbers("held", count)
+        return Constants(f"static const {kind} held[] = {{{body}}};").numbers("held", count)
 
     limits = {
         "int8_t": (-128, 127),
@@ -282,9 +282,9 @@ def test_numbers_are_in_the_range_of_their_type_and_count() -> None:
     for wrong in (1, 3):
         with pytest.raises(VerifyError, match=f"2 numbers in held, expected {wrong}"):
             read("uint8_t", 1, 2, count=wrong)
-    assert _Constants("#define LAST 4294967295u").size("LAST") == 4_294_967_295
+    assert Constants("#define LAST 4294967295u").size("LAST") == 4_294_967_295
     with pytest.raises(VerifyError, match="LAST is not a 32-bit number"):
-        _Constants("#define LAST 04294967295u").size("LAST")
+        Constants("#define LAST 04294967295u").size("LAST")
 
 
 def test_spans_hold_all_tables_and_no_more_than_a_byte() -> None:
@@ -318,12 +318,12 @@ def test_places_of_index_bits_fill_whole_registers(room: int) -> None:
     )
     bits = tuple((p,) for p in places)
     if room == 32:
-        _check_octets(_Constants(text), bits, 1)
+        _check_octets(Constants(text), bits, 1)
         with pytest.raises(VerifyError, match="octet_bits are not the places of the index bits"):
-            _check_octets(_Constants(text), ((201,), *bits[1:]), 1)
+            _check_octets(Constants(text), ((201,), *bits[1:]), 1)
         return
     with pytest.raises(VerifyError, match=f"room for {room} of 32 tables"):
-        _check_octets(_Constants(text), bits, 1)
+        _check_octets(Constants(text), bits, 1)
 
 
 def test_a_number_that_is_wrong_is_found(compiler: build.CCompiler, tmp_path: Path) -> None:

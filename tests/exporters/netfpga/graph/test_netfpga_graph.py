@@ -243,6 +243,17 @@ def test_the_verilog_has_no_warning(tmp_path: Path, name: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
+@verilated
+def test_a_card_of_thousands_of_cuts_is_simulated(tmp_path: Path) -> None:
+    """Verilator repeats a generate block 1,024 to 3,072 times unless it is told otherwise."""
+    spec = InputSpec(tuple(Field.thermometer(f"x{i}", range(1, 421)) for i in range(10)))
+    model = random_trees(np.random.default_rng(0), spec=spec, trees=3, depth=3)
+    found = export(model, "netfpga", tmp_path / "e", verify=False, simplify=False)
+    done = verify_directory(found.path, vectors=60, options={"simulator": "verilator"})
+    assert done.ok and "Verilator" in done.executor, done
+
+
 # --- size ------------------------------------------------------------------------------------
 
 

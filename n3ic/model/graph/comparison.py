@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares two graphs by the structure of their values, whatever the order of their operations.
+
+Sums, offsets and scalings become one form, in which equal sums are equal: a constant, one table of
+each field whose first entry is 0, and other values with their factors. Other operations are equal
+if their operands are, in any order where order has no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from n3ic.model.graph.operations import (
+    Add,
+    Choose,
+    Constant,
+    Graph,
+    LogAdd,
+    Lookup,
+    Offset,
+    Operation,
+    Scale,
+    Times,
+    operands,
+    with_article,
+)
+
+_Entries = tuple[int, ...]
+
+
+def graph_difference(own: Graph, other: Graph) -> str:
+    """Describe where another graph differs from a model's; empty if nowhere.
+
+    Args:
+        own: the model's graph.
+        other: the graph that is read back from an artefact.
+    """
+    if own.arithmetic != other.arithmetic:
+        return "its values stand for other numbers, or its log-add table is another one"
+    if len(own.scores) != len(other.scores):
+        return f"{len(other.scores)} scores, the model has {len(own.scores)}"
+    values = _Values()
+    wanted, read = values.scores(own), values.scores(other)
+    for c, (a, b) in enumerate(zip(wanted, read, strict=True)):
+        if a != b:
+            there = {*values.within(read)}
+            lacking = next((each for each in values.within([a]) if each not in there), None)
+            text = "adds other values" if lacking is None else f"lacks {values.texts[lacking]}"
+            return f"the score of class {c} {text}"
+    return ""
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """The sum of a constant, a table of each field and other values times their factors."""
+
+    constant: int = 0
+    tables: Mapping[int, _Entries] = field(default_factory=dict)
+    terms: Mapping[int, int] = field(default_factory=dict)
+
+    def plus(self, other: _Sum) -> _Sum:
+        """The sum of two sums."""
+        tables, terms = dict(self.tables), dict(self.terms)
+        for at, entries in other.tables.items():
+            mine = tables.pop(at, (0,) * len(entries))
+            if any(added := tuple(a + b for a, b in zip(mine, entries, strict=True))):
+                tables[at] = added
+        for value, factor in other.terms.items():
+            if added_factor := terms.pop(value, 0) + factor:
+                terms[value] = added_factor
+        return _Sum(self.constant + other.constant, tables, terms)
+
+    def times(self, by: int) -> _Sum:
+        """The product with a constant."""
+        if not by:
+            return _Sum()
+        tables = {at: tuple(by * e for e in entries) for at, entries in self.tables.items()}
+        return _Sum(by * self.constant, tables, {v: by * f for v, f in self.terms.items()})
+
+
+class _Values:
+    """Gives equal sums, and equal operations other than sums, the same number.
+
+    Attributes:
+        texts: of each operation, what it is, in words.
+    """
+
+    def __init__(self) -> None:
+        self.texts: dict[int, str] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._parts: dict[int, tuple[int, ...]] = {}  # what the value of a number is made of
+
+    def scores(self, graph: Graph) -> list[int]:
+        """The number of each class's score."""
+        sums: list[_Sum] = []
+        for step in graph.steps:
+            sums.append(self._of(step, [sums[i] for i in operands(step)], graph))
+        return [self._number(sums[i]) for i in graph.scores]
+
+    def within(self, numbers: list[int]) -> Iterator[int]:
+        """The operations that values are made of, each after those that it reads."""
+        seen: set[int] = set()
+        waiting = [*reversed(numbers)]
+        while waiting:
+            at = waiting[-1]
+            more = [part for part in reversed(self._parts[at]) if part not in seen]
+            if more and at not in seen:
+                waiting += more
+                continue
+            waiting.pop()
+            if at not in seen and at in self.texts:
+                yield at
+            seen.add(at)
+
+    def _of(self, step: Operation, read: list[_Sum], graph: Graph) -> _Sum:
+        if isinstance(step, Constant):
+            return _Sum(step.value)
+        if isinstance(step, Lookup):
+            first, entries = step.table[0], tuple(entry - step.table[0] for entry in step.table)
+            if not any(entries):
+                return _Sum(first)
+            # A number of its own, so that a difference names the table.
+            text = f"a look-up of {len(entries):,} entries by {_feature(graph, step.field)}"
+            self._operation(("table", step.field, entries), (), text)
+            return _Sum(first, {step.field: entries})
+        if isinstance(step, Add):
+            return read[0].plus(read[1])
+        if isinstance(step, Offset):
+            return read[0].plus(_Sum(step.by))
+        if isinstance(step, Scale):
+            return read[0].times(step.by)
+        parts = [self._number(each) for each in read]
+        if isinstance(step, LogAdd | Times):
+            parts.sort()
+        text = with_article(type(step))
+        if isinstance(step, Choose):
+            at = max(i for i, start in enumerate(graph.input.offsets) if start <= step.bit)
+            text = f"{text} by bit {step.bit}, of {_feature(graph, at)}"
+        bit = step.bit if isinstance(step, Choose) else 0
+        return _Sum(terms={self._operation((type(step), bit, *parts), tuple(parts), text): 1})
+
+    def _number(self, value: _Sum) -> int:
+        tables, terms = sorted(value.tables.items()), sorted(value.terms.items())
+        read = [self._numbers.get(("table", at, entries)) for at, entries in tables]
+        parts = (*(part for part in read if part is not None), *(term for term, _ in terms))
+        return self._numbered((value.constant, tuple(tables), tuple(terms)), parts)
+
+    def _operation(self, key: Hashable, parts: tuple[int, ...], text: str) -> int:
+        number = self._numbered(key, parts)
+        self.texts.setdefault(number, text)
+        return number
+
+    def _numbered(self, key: Hashable, parts: tuple[int, ...]) -> int:
+        number = self._numbers.setdefault(key, len(self._numbers))
+        self._parts.setdefault(number, parts)
+        return number
+
+
+def _feature(graph: Graph, at: int) -> str:
+    return graph.input.fields[at].feature

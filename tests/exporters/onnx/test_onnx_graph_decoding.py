@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs of operations are read back from ONNX: any other constant or operator is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.onnx.graph.build import build
+from n3ic.exporters.onnx.graph.decode import decode
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import family, graph_of
+from n3ic.targets.decoded_graphs import compared
+from n3ic.targets.directory import export
+from tests.support.random_graphs import ARITHMETICS, graph_family, graph_model
+
+onnx = pytest.importorskip("onnx")
+
+MODELS: dict[str, Callable[[], Classifier]] = {
+    "forest": partial(graph_model, 1, operations=6, depth=4, classes=2),
+    **{name: partial(graph_model, 5, name, operations=60) for name in ARITHMETICS},
+    "sum-product network": lambda: family("sum-product-network").random(np.random.default_rng(2)),
+    "trees": lambda: family("decision-trees").random(np.random.default_rng(2)),
+}
+
+
+@pytest.fixture(autouse=True)
+def installed() -> Iterator[None]:
+    with graph_family():
+        yield
+
+
+def difference(path: Path, proto: object, model: Classifier) -> str:
+    path.write_bytes(proto.SerializeToString())  # type: ignore[attr-defined]
+    try:
+        compared(model, decode(path, model))
+    except VerifyError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_changed_constant_is_found(tmp_path: Path, name: str) -> None:
+    """Of each constant, every number up to some 5, by 1."""
+    model, path = MODELS[name]().with_shunt(1), tmp_path / "model.onnx"
+    proto = build(model, graph_of(model), features=True)
+    assert difference(path, proto, model) == ""
+    missed, count = [], 0
+    for at, tensor in enumerate(proto.graph.initializer):
+        values = onnx.numpy_helper.to_array(tensor)
+        for k in range(0, values.size, 1 + values.size // 5):
+            changed = values.copy()
+            number = changed.reshape(-1)[k]
+            changed.reshape(-1)[k] = not number if values.dtype == np.bool_ else number + 1
+            proto.graph.initializer[at].CopyFrom(onnx.numpy_helper.from_array(changed, tensor.name))
+            count += 1
+            if not difference(path, proto, model):
+                missed.append((tensor.name, k))
+        proto.graph.initializer[at].CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
+    assert count > 30
+    assert missed == []
+
+
+# Operands of these log-adds differ: the larger of two equal ones is either.
+@pytest.mark.parametrize("name", MODELS)
+def test_another_operator_is_found(tmp_path: Path, name: str) -> None:
+    model, path = MODELS[name]().with_shunt(1), tmp_path / "model.onnx"
+    proto = build(model, graph_of(model), features=False)
+    other = {"Add": "Sub", "Sub": "Add", "Mul": "Add", "Less": "Greater", "Div": "Mul"}
+    for node in proto.graph.node:
+        kind = node.op_type
+        if kind in other:
+            node.op_type = other[kind]
+            assert difference(path, proto, model), node.output[0]
+            node.op_type = kind
+        if kind == "Where":
+            test, yes, no = node.input
+            node.input[:] = [test, no, yes]
+            assert difference(path, proto, model), node.output[0]
+            node.input[:] = [test, yes, no]
+    assert difference(path, proto, model) == ""
+
+
+def test_a_verified_export_is_read_back(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    found = export(MODELS["trees"](), "onnx", tmp_path / "e").verification
+    assert found is not None and found.ok and found.decoded == ("model.onnx",)
