@@ -18,6 +18,8 @@ from n3ic.model.bits import Bits
 from n3ic.model.inputs import InputSpec
 
 Floats = NDArray[np.float64]
+PRIOR = 3.0
+"""Curvature that is added to each leaf's, so that few rows move it only a little."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +79,7 @@ def grown(
         max_iter=rounds,
         max_leaf_nodes=leaves,
         learning_rate=rate,
+        l2_regularization=PRIOR,
         early_stopping=False,
         random_state=seed,
     )

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.families.trees.growth import Floats, GrownTrees
+from n3ic.families.trees.growth import PRIOR, Floats, GrownTrees
 from n3ic.families.trees.network import TreesModel, n_sums
 from n3ic.families.trees.simplify import simplified
 from n3ic.model.bits import Bits, pack
@@ -18,7 +18,10 @@ from n3ic.model.passes import Simplified
 
 LARGEST_LEAF = 127
 """Largest magnitude of a leaf, which so takes a byte."""
+_QUANTILE = 0.995  # this quantile of the leaves' sizes becomes the largest; few are clipped
 _BIAS_STEPS = 5  # Newton steps
+_REFITS = 2  # of all leaves
+_REFIT_STEP = 0.5  # damping of their Newton steps
 _BLOCK = 1 << 22  # rows times trees whose sums numpy holds at once
 
 Rows = tuple[Bits, NDArray[np.int64]]
@@ -65,8 +68,13 @@ class TreesRounder:
 
     def _step(self, count: int) -> float:
         """What an integer of 1 stands for in log-odds, with the first trees."""
-        largest = np.abs(self.grown.values[: self._leaves(count)]).max()
-        return float(largest) / LARGEST_LEAF or 1.0
+        sizes = np.abs(self.grown.values[: self._leaves(count)])
+        return float(np.quantile(sizes, _QUANTILE)) / LARGEST_LEAF or 1.0
+
+    def _integers(self, count: int) -> NDArray[np.int64]:
+        """Leaves of all trees in the step of the first trees."""
+        nearest = np.rint(self.grown.values / self._step(count)).astype(np.int64)
+        return np.clip(nearest, -LARGEST_LEAF, LARGEST_LEAF)
 
     def _leaves(self, count: int) -> int:
         return int(np.sum(self.grown.trees.sizes[:count])) + count
@@ -96,7 +104,7 @@ class TreesRounder:
             most: largest number of trees.
         """
         reached, right = self._whole.reached(pack(rows[0])), np.zeros(most, dtype=np.int64)
-        integers = np.rint(self.grown.values / self._step(most))
+        integers = self._integers(most)
         base = self.grown.base / self._step(most)
         for start in range(0, len(reached), max(1, _BLOCK // most)):
             part = slice(start, start + max(1, _BLOCK // most))
@@ -116,17 +124,17 @@ class TreesRounder:
             count: number of trees.
         """
         step, of_class = self._step(count), self.grown.of_class[:count]
-        integers = np.rint(self.grown.values / step).astype(np.int64)
+        integers = self._integers(count)[: self._leaves(count)]
         scores = np.zeros((len(self._reached), len(self.classes)))
         for tree, each in enumerate(of_class.tolist()):
             scores[:, each] += step * integers[self._reached[:, tree]]
-        offset = self._fitted_offset(scores)
+        offset = self._fitted_offset(scores, self.grown.base)
         present = np.isfinite(offset)
         bias = np.zeros(len(self.classes), dtype=np.int64)
         bias[present] = np.rint(offset[present] / step)
-        leaves = np.zeros((self._leaves(count), len(self.classes)), dtype=np.int64)
+        leaves = np.zeros((len(integers), len(self.classes)), dtype=np.int64)
         counts = np.add(self.grown.trees.sizes[:count], 1)
-        leaves[np.arange(len(leaves)), np.repeat(of_class, counts)] = integers[: len(leaves)]
+        leaves[np.arange(len(leaves)), np.repeat(of_class, counts)] = integers
         if self._sums == 1:
             leaves, bias = leaves[:, 1:], bias[1:] - bias[0]
         model = self._model(count, leaves, bias)
@@ -135,21 +143,44 @@ class TreesRounder:
             model = self._model(count, leaves, bias)
         return simplified(model)
 
-    def _fitted_offset(self, scores: Floats) -> Floats:
+    def refitted(self, count: int) -> TreesRounder:
+        """Fit the leaves of the first trees anew, one tree after the other, by Newton steps.
+
+        Args:
+            count: number of trees.
+        """
+        values, base = self.grown.values.copy(), self.grown.base
+        ends = np.cumsum(np.add(self.grown.trees.sizes, 1)).tolist()
+        scores = np.zeros((len(self._reached), len(self.classes)))
+        for tree, each in enumerate(self.grown.of_class[:count].tolist()):
+            scores[:, each] += values[self._reached[:, tree]]
+        for _ in range(_REFITS):
+            base = self._fitted_offset(scores, base)
+            for tree, each in enumerate(self.grown.of_class[:count].tolist()):
+                own = slice(ends[tree - 1] if tree else 0, ends[tree])
+                leaf = self._reached[:, tree] - own.start
+                chances = _chances(scores + base)[:, each]
+                slopes = np.bincount(leaf, chances - (self.rows[1] == each), own.stop - own.start)
+                curves = np.bincount(leaf, chances * (1 - chances), own.stop - own.start)
+                moved = -_REFIT_STEP * slopes / (curves + PRIOR)
+                values[own] += moved
+                scores[:, each] += moved[leaf]
+        return replace(self, grown=replace(self.grown, values=values, base=base))
+
+    def _fitted_offset(self, scores: Floats, base: Floats) -> Floats:
         """Fit what is added to each class's scores by Newton steps on the cross-entropy.
 
         Args:
             scores: in log-odds, shape ``(rows, classes)``.
+            base: where it begins, shape ``(classes,)``.
         """
-        offset, label = self.grown.base.copy(), self.rows[1]
+        offset, label = base.copy(), self.rows[1]
         shares = np.bincount(label, minlength=len(offset)) / len(label)
         moved = np.isfinite(offset)
         if self._sums == 1:
             moved[0] = False  # the score of the first of two classes is 0
         for _ in range(_BIAS_STEPS):
-            logits = scores + offset
-            chances = np.exp(logits - logits.max(axis=1, keepdims=True))
-            chances /= chances.sum(axis=1, keepdims=True)
+            chances = _chances(scores + offset)
             slopes = chances.mean(axis=0) - shares
             curves = (chances * (1 - chances)).mean(axis=0)
             offset[moved] -= np.clip(slopes / (curves + 1e-9), -1, 1)[moved]
@@ -167,3 +198,9 @@ class TreesRounder:
             bias=bias,
             classes=self.classes,
         )
+
+
+def _chances(logits: Floats) -> Floats:
+    """Probabilities of all classes."""
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))

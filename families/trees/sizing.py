@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from n3ic.errors import UsageError
@@ -12,26 +13,33 @@ from n3ic.families.trees.network import n_sums
 if TYPE_CHECKING:
     from n3ic.families.trees.settings import TreesTraining
 
-LEAVES = (2, 4, 8, 16, 31)
-"""Leaves of a tree that are tried."""
-_TREES = (10, 200)  # numbers of trees within a budget for which a number of leaves is tried
-_CUT_SHARES = (16, 8, 4)  # bytes of the budget for each cut that is kept
+LEAVES = (2, 4, 8, 16, 31, 63)
+"""Leaves of a tree that are tried within a budget."""
+UNLIMITED_LEAVES = (8, 31)
+"""Leaves of a tree that are tried without one."""
+RATES = (0.3, 0.8)
+"""Rates that are tried. UNSW-NB15 in 2,000 bytes, deployable columns, validation rows of seed 101:
+31 trees of 16 leaves 92.0 % at 0.3, 92.4 at 0.5 and 92.7 at 0.8."""
+_TREES = (1, 50)  # numbers of trees within a budget for which a number of leaves is tried
+_CUT_SHARES = (16, 10)  # bytes of the budget for each cut that is kept
 _BITS = (32, 1024)  # least and largest number of candidate cuts within a budget
 _MOST_ROUNDS = 1000
 
 
-class Size(NamedTuple):
+class GrowthSize(NamedTuple):
     """A size that is tried.
 
     Attributes:
         leaves: largest number of leaves of a tree.
         cuts: largest number of different cuts.
         rounds: number of boosting rounds.
+        rate: share of each tree's leaf values that counts.
     """
 
     leaves: int
     cuts: int
     rounds: int
+    rate: float
 
 
 def within(fixed: Collection[str], budget: int, n_classes: int) -> dict[str, Any]:
@@ -59,7 +67,7 @@ def within(fixed: Collection[str], budget: int, n_classes: int) -> dict[str, Any
     return {k: v for k, v in chosen.items() if k not in fixed} | {"boosted_bytes": budget}
 
 
-def sizes(settings: TreesTraining, n_bits: int) -> list[Size]:
+def sizes(settings: TreesTraining, n_bits: int) -> list[GrowthSize]:
     """List the sizes to try, the smallest first.
 
     Args:
@@ -67,20 +75,19 @@ def sizes(settings: TreesTraining, n_bits: int) -> list[Size]:
         n_bits: number of candidate cuts.
     """
     limit, rounds = settings.boosted_bytes, settings.boosting_rounds
-    leaves = list(LEAVES)
+    leaves, cuts = [*UNLIMITED_LEAVES], [n_bits]
     if limit:
         few, many = _TREES
-        leaves = [n for n in LEAVES if few <= limit / _tree_bytes(n) <= many] or [LEAVES[0]]
+        leaves = [n for n in LEAVES if few <= limit / _tree_bytes(n) <= many] or [LEAVES[-1]]
+        cuts = sorted({min(max(1, limit // share), n_bits) for share in _CUT_SHARES})
     if settings.boosted_leaves:
         leaves = [settings.boosted_leaves]
-    cuts = sorted({min(max(1, limit // share), n_bits) for share in _CUT_SHARES} if limit
-                  else {n_bits})  # fmt: skip
     if settings.boosted_cuts:
         cuts = [min(settings.boosted_cuts, n_bits)]
+    rates = [settings.boosting_rate] if settings.boosting_rate else [*RATES]
     return [
-        Size(n, k, min(rounds, limit // _tree_bytes(n) + 1) if limit else rounds)
-        for n in leaves
-        for k in cuts
+        GrowthSize(n, k, min(rounds, limit // _tree_bytes(n) + 1) if limit else rounds, rate)
+        for n, k, rate in product(leaves, cuts, rates)
     ]
 
 

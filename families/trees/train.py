@@ -23,6 +23,7 @@ from n3ic.runs.preparation import on_bits
 if TYPE_CHECKING:
     from n3ic.families.trees.settings import TreesTraining
     from n3ic.model.inputs import InputSpec
+    from n3ic.model.passes import Simplified
     from n3ic.runs.progress import TrainingProgress
     from n3ic.runs.training_rows import Prepared
 
@@ -78,45 +79,44 @@ def fit_trees(
         UsageError: no tree fits the limit of bytes.
         MissingDependencyError: the training libraries are not installed.
     """
-    limit, best, most_right = settings.boosted_bytes, None, -1
+    limit = settings.boosted_bytes
+    best: tuple[int, Simplified[TreesModel], TreesRounder, int] | None = None
     progress.begin("growing boosted trees", len(sizes(settings, spec.n_bits)))
     for trees in _growths(rows, spec, len(classes), settings, seed):
         rounder = TreesRounder(trees, spec, classes, rows)
         fitting = rounder.fitting(limit)
         if fitting:
-            rounded = rounder.rounded(rounder.best_count(validation, fitting))
+            count = rounder.best_count(validation, fitting)
+            rounded = rounder.rounded(count)
             if limit and rounded.model.total_bytes > limit:  # fewer trees may have a finer step
-                rounded = rounder.rounded(fitting)
-            model = rounded.model
-            inputs = pack(validation[0][:, list(rounded.source_bits)])
-            right = int((model.infer(inputs).classes == validation[1]).sum())
-            if right > most_right:
-                best, most_right = model, right
+                rounded, count = rounder.rounded(fitting), fitting
+            right = _right(rounded, validation)
+            if best is None or right > best[0]:
+                best = right, rounded, rounder, count
         progress.task("")
     if best is None:
         raise UsageError(f"no tree fits {limit} bytes: take more bytes")
-    return best
+    right, rounded, rounder, count = best
+    refitted = rounder.refitted(count).rounded(count)
+    fits = not limit or refitted.model.total_bytes <= limit
+    return (refitted if fits and _right(refitted, validation) >= right else rounded).model
+
+
+def _right(rounded: Simplified[TreesModel], rows: Rows) -> int:
+    """Count the rows on which a model is right."""
+    inputs = pack(rows[0][:, list(rounded.source_bits)])
+    return int((rounded.model.infer(inputs).classes == rows[1]).sum())
 
 
 def _growths(
     rows: Rows, spec: InputSpec, n_classes: int, settings: TreesTraining, seed: int
 ) -> Iterator[GrownTrees]:
     """Grow trees of each size; those of few cuts ask the cuts that gain most without a limit."""
-    for _, of_leaves in groupby(sizes(settings, spec.n_bits), key=lambda size: size.leaves):
+    for leaves, of_leaves in groupby(sizes(settings, spec.n_bits), key=lambda size: size.leaves):
+        grow = partial(grown, *rows, spec, n_classes, leaves=leaves, seed=seed)
         every: GrownTrees | None = None
         for size in of_leaves:
-            grow = partial(
-                grown,
-                *rows,
-                spec,
-                n_classes,
-                leaves=size.leaves,
-                rounds=size.rounds,
-                rate=settings.boosting_rate,
-                seed=seed,
-            )
             if every is None:
-                every = grow(asked=range(spec.n_bits))
+                every = grow(asked=range(spec.n_bits), rounds=size.rounds, rate=size.rate)
             ranking = np.argsort(-every.gains, kind="stable").tolist()
-            few = size.cuts < np.count_nonzero(every.gains)
-            yield grow(asked={*ranking[: size.cuts]}) if few else every
+            yield grow(asked={*ranking[: size.cuts]}, rounds=size.rounds, rate=size.rate)
