@@ -129,13 +129,13 @@ def test_a_new_family_takes_part_by_itself_unless_one_is_named(toy):
     case = use_case("anomaly")
     asked = TrainRequest("anomaly", budget_bytes=200)
     others = {other.family: other for other in asked.rivals(case, 2)}
-    assert set(others) == {"tables", "toy"}
+    assert set(others) == {"tables", "toy", "trees"}
     assert others["toy"].training.method == "trees"
     assert asked.chosen_recipe(case).family == "binary"
     assert TrainRequest("anomaly", overrides={"family": "toy"}, budget_bytes=200).rivals(case) == ()
     assert TrainRequest("anomaly").rivals(case) == ()
     toy.least = 300  # it has no model of 200 bytes: the others go on
-    assert [other.family for other in asked.rivals(case, 2)] == ["tables"]
+    assert [other.family for other in asked.rivals(case, 2)] == ["tables", "trees"]
 
 
 def test_a_family_without_sizes_has_no_budget():
