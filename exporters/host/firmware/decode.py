@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -41,7 +42,7 @@ _KINDS = re.compile(r"^enum \{ ([A-Z_, ]+) \};$", re.M)
 _LOOPS = re.compile(r"for \(i = 0; i < (\d+)u; i\+\+\)")
 _VALUES = re.compile(r"^    value_t value\[(\d+)\];$", re.M)
 _VALUE = re.compile(r"^typedef int(32|64)_t value_t;$", re.M)
-_NO_BIN = 65_535  # no bin is above that of a leaf
+_LEAF = re.compile(r"while \(node_bin\[at\] != (\d+)u\)")
 _Cuts = tuple[tuple[int, ...], ...]
 
 
@@ -165,11 +166,10 @@ def _graph(text: str, arrays: dict[str, NDArray[np.int64]], model: Classifier) -
         raise VerifyError(f"{_FILE}: fields do not begin where the model's do")
     kinds = _one(_KINDS, text, "list of the kinds of steps").split(", ")
     columns = [numbers(f"step_{name}") for name in ("kind", "to", "a", "b", "by")]
-    nodes = [numbers(f"node_{name}") for name in ("field", "bin", "next", "leaf")]
-    trees = [numbers(f"tree_{name}") for name in ("first", "depth")]
-    if not nodes[2] and not nodes[3]:  # only comparisons of steps
-        nodes[2:] = [[0] * len(nodes[0])] * 2
-    for part in (columns, nodes, trees):
+    nodes = [numbers(f"node_{name}") for name in ("field", "bin", "next")]
+    firsts = numbers("tree_first")
+    nodes[2] = nodes[2] or [0] * len(nodes[0])  # without trees, only comparisons of steps
+    for part in (columns, nodes):
         if len({*map(len, part)}) > 1:
             raise VerifyError(f"{_FILE}: arrays of steps or nodes differ in length")
     if any(kind >= len(kinds) for kind in columns[0]):
@@ -181,8 +181,7 @@ def _graph(text: str, arrays: dict[str, NDArray[np.int64]], model: Classifier) -
         [CStep(kinds[kind], *rest) for kind, *rest in zip(*columns, strict=True)],
         int(_one(_VALUES, text, "array of values")),
         numbers("table_entries"),
-        [_node(model, *row) for row in zip(*nodes, strict=True)],
-        list(zip(*trees, strict=True)),
+        *_trees(text, model, list(zip(*nodes, strict=True)), firsts, numbers("leaf_value")),
         numbers("score_of"),
     )
     graph = graph_in(program, model.input, _arithmetic(text, numbers("log_add"), model))
@@ -200,14 +199,48 @@ def _one(pattern: re.Pattern[str], text: str, name: str) -> str:
     return matches[0]
 
 
-def _node(model: Classifier, field: int, above: int, following: int, leaf: int) -> CNode:
-    """A node, whose comparison is with a bin; see the C."""
+def _trees(
+    text: str,
+    model: Classifier,
+    nodes: list[tuple[int, int, int]],
+    firsts: list[int],
+    leaves: list[int],
+) -> tuple[list[CNode], list[tuple[int, int]]]:
+    """The nodes, and of each tree its first node and the comparisons down to its deepest leaf."""
+    marker = int(_one(_LEAF, text, "mark of leaves")) if firsts else -1
     fields = model.input.fields
-    if above == _NO_BIN:
-        return CNode(field, None, following, leaf)
-    if field >= len(fields) or above >= fields[field].width:
-        raise VerifyError(f"{_FILE}: a node compares field {field} with bin {above}")
-    return CNode(field, fields[field].cuts[above], following, leaf)
+    if firsts and marker < max(field.width for field in fields):
+        raise VerifyError(f"{_FILE}: a bin may be {marker}, which marks leaves")
+    out, read = [], set()
+    for place, (field, above, following) in enumerate(nodes):
+        tree = bisect_right(firsts, place) - 1
+        if above == marker:
+            if following >= len(leaves) or tree < 0:
+                raise VerifyError(f"{_FILE}: a leaf has value {following} of {len(leaves)}")
+            read.add(following)
+            out.append(CNode(field, None, place - firsts[tree], leaves[following]))
+        elif field >= len(fields) or above >= fields[field].width:
+            raise VerifyError(f"{_FILE}: a node compares field {field} with bin {above}")
+        else:
+            out.append(CNode(field, fields[field].cuts[above], following))
+    if read != {*range(len(leaves))} or sorted({*firsts}) != firsts:
+        raise VerifyError(f"{_FILE}: the values of leaves or the trees are not those of the nodes")
+    return out, [(first, _depth(out, first)) for first in firsts]
+
+
+def _depth(nodes: list[CNode], first: int) -> int:
+    """The comparisons from the root of a tree to its deepest leaf."""
+    level, depth = {0}, 0
+    while level := {
+        beside
+        for at in level
+        if first + at < len(nodes) and nodes[first + at].cut is not None
+        for beside in (nodes[first + at].next, nodes[first + at].next + 1)
+    }:
+        depth += 1
+        if depth > len(nodes):
+            raise VerifyError(f"{_FILE}: a tree has a circle")
+    return depth
 
 
 def _arithmetic(text: str, log_add: list[int], model: Classifier) -> Arithmetic | None:
