@@ -192,10 +192,10 @@ def _ensemble(values: dict[str, Any], n_classes: int, n_columns: int, kind: str)
 
 def _children(tree: Ints, number: Ints, place: dict[tuple[int, int], int]) -> Ints:
     keys = zip(tree.tolist(), number.tolist(), strict=True)
-    found = [place.get(key, -1) for key in keys]
-    if -1 in found:
+    children = [place.get(key, -1) for key in keys]
+    if -1 in children:
         raise ModelError("a node leads to one that its tree does not have")
-    return np.array(found, dtype=np.int64)
+    return np.array(children, dtype=np.int64)
 
 
 def _roots(tree: Ints, inner: Any, below: Sequence[Ints]) -> Ints:

@@ -195,11 +195,11 @@ class _Walk:
         """The edges that an input passes: ``2 * node`` on the side of 0, one more on that of 1."""
         bits = np.append(row, [False, True])
         at = self._model.links.roots
-        found = []
+        edges = []
         while len(at := at[at >= 0]):
             asked = self._model.bits[at]
             value = bits[asked]
             sharp = np.where(value, ~bits[self._above[asked]], bits[self._below[asked]])
-            found.append((2 * at + value)[sharp])
+            edges.append((2 * at + value)[sharp])
             at = self._model.links.children[value.astype(np.int64), at]
-        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+        return np.concatenate(edges) if edges else np.zeros(0, dtype=np.int64)

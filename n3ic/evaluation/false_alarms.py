@@ -68,12 +68,12 @@ def _step(
     rivals = scores.astype(np.int64) + (np.arange(scores.shape[1]) < positive)
     needed = np.delete(rivals, positive, axis=1).max(axis=1) - scores[:, positive]
     of = np.arange(len(label)) if flow is None else flow
-    others, found = (_least(needed[rows], of[rows]) for rows in (~detectable, detectable))
+    others, detected = (_least(needed[rows], of[rows]) for rows in (~detectable, detectable))
     bound = np.sort(others)[int(share * len(others))] - 1  # the first flow that must stay below
     summary = (
         f"{percent(share)} at most of {len(others):,} validation "
         f"{'rows' if flow is None else 'flows'}: {percent(float((others <= bound).mean()))}, with "
-        f"{percent(float((found <= bound).mean()) if len(found) else 0.0)} of "
+        f"{percent(float((detected <= bound).mean()) if len(detected) else 0.0)} of "
         f"{classes[positive]} found"
     )
     return int(bound), summary

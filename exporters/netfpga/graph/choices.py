@@ -106,12 +106,12 @@ def reads_of(column: int, inputs: int) -> tuple[int, ...]:
         column: the bit's values for all indices, index 0 in the lowest bit.
         inputs: number of index bits.
     """
-    found = []
+    places = []
     for k in range(inputs):
         high = _column(range(1 << inputs), k)  # the indices whose bit k is 1
         if (column & high) >> (1 << k) != column & ~high & ((1 << (1 << inputs)) - 1):
-            found.append(k)
-    return tuple(found)
+            places.append(k)
+    return tuple(places)
 
 
 def _column(entries: Sequence[int], bit: int) -> int:
@@ -258,9 +258,9 @@ def _filled(values: tuple[int, ...]) -> tuple[int, ...]:
 def _by_index(tree: _Tree, support: Sequence[int], width: int) -> Logic:
     functions = _Functions()
     code = _value_codes(tree, {value: k for k, value in enumerate(tree.values)})
-    found = _bit_functions(tree, functions, code, _bits(len(tree.values)))
+    bits = _bit_functions(tree, functions, code, _bits(len(tree.values)))
     inputs = [functions.literal(bit) for bit in support]
-    columns = [functions.table(node, inputs) for node in found]
+    columns = [functions.table(node, inputs) for node in bits]
     entries = tuple(
         tree.values[sum((column >> at & 1) << k for k, column in enumerate(columns))]
         for at in range(1 << len(support))
@@ -377,14 +377,14 @@ class _Functions:
                 count = inputs.bit_count()
                 if count <= INPUTS:
                     cone = _Cone(a.gates + b.gates, max(a.levels, b.levels), inputs)
-                    held = best[count]
-                    if held is None or cone < held:
+                    other = best[count]
+                    if other is None or cone < other:
                         best[count] = cone
-        kept: list[_Cone] = []
-        for held in best:
-            if held is not None and (not kept or held[:2] < kept[-1][:2]):
-                kept.append(held)
-        return tuple(sorted(kept))
+        cones: list[_Cone] = []
+        for candidate in best:
+            if candidate is not None and (not cones or candidate[:2] < cones[-1][:2]):
+                cones.append(candidate)
+        return tuple(sorted(cones))
 
     def logic(self, number: Sequence[int], entries: tuple[int, ...]) -> Logic:
         """Cover functions with tables."""

@@ -93,9 +93,9 @@ def _classes(answers: Callable[[Floats], Any]) -> Callable[[Floats], Ints]:
     """Classes of a library's probabilities: of the second of two classes, or of each."""
 
     def predict(rows: Floats) -> Ints:
-        found = np.asarray(answers(rows))
-        if found.ndim > 1:
-            return np.asarray(found.argmax(axis=1), dtype=np.int64)
-        return np.asarray(found > 0.5, dtype=np.int64)
+        scores = np.asarray(answers(rows))
+        if scores.ndim > 1:
+            return np.asarray(scores.argmax(axis=1), dtype=np.int64)
+        return np.asarray(scores > 0.5, dtype=np.int64)
 
     return predict

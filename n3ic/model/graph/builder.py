@@ -116,8 +116,8 @@ class GraphBuilder:
             if missing := [branch for branch in reversed(branches) if branch not in seen]:
                 waiting += missing
                 continue
-            found = [seen[branch] for branch in branches]
-            seen[waiting.pop()] = self._chosen_of(step.bit, found[0], found[-1])
+            values = [seen[branch] for branch in branches]
+            seen[waiting.pop()] = self._chosen_of(step.bit, values[0], values[-1])
         return seen[value, known]
 
     def _branches(self, step: Choose, group: int, known: _Range) -> list[tuple[int, _Range]]:

@@ -127,12 +127,12 @@ def _values(graph: Graph, plan: _Plan, words: NDArray[np.uint32]) -> Integers:
     for group in plan.groups:
         steps = [graph.steps[i] for i in group]
         if isinstance(steps[0], Choose):
-            found = _chosen(plan, group, bits, out)
+            values = _chosen(plan, group, bits, out)
         elif isinstance(steps[0], Constant | Lookup):
-            found = _leaves(graph, steps, bits)
+            values = _leaves(graph, steps, bits)
         else:
-            found = _computed(graph.arithmetic, plan, steps, out)
-        out[plan.column[list(group)]] = found
+            values = _computed(graph.arithmetic, plan, steps, out)
+        out[plan.column[list(group)]] = values
     return out
 
 
