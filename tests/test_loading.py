@@ -90,7 +90,7 @@ def test_a_model_of_a_family_loads_that_family(tmp_path):
 
 def test_the_options_of_a_use_case_are_its_own(tmp_path):
     ours, libraries = loaded_by(tmp_path, "train", "anomaly", "--help")
-    families = {("families", "spn"), ("families", "tables")}  # their learners' options
+    families = {("families", name) for name in ("spn", "tables", "trees")}  # learners' options
     assert plug_ins_of(ours) == {("datasets", "unsw_nb15"), *families}
     of_families = {n for n in ours if n.startswith("n3ic.families.") and n.count(".") > 2}
     parts = ("learner", "settings")

@@ -483,7 +483,7 @@ def test_the_verb_hands_tables_to_the_benchmark_of_their_family(tmp_path, monkey
     given: Any = n3ic.bench("xdp", tmp_path / "m.n3ic")
     assert given[0].digest == model.digest
     with pytest.raises(UsageError, match="no benchmark"):
-        n3ic.bench("host", model)
+        n3ic.bench("onnx", model)
 
 
 @pytest.mark.exhaustive
