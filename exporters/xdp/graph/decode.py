@@ -23,6 +23,8 @@ from n3ic.model.graph.builder import GraphBuilder
 from n3ic.model.graph.operations import Graph
 from n3ic.targets.decoding import Decoded
 
+_GROUP = 4  # packed bits are read in groups of so many, the last one filled up
+
 
 def decode_directory(directory: Path, model: Classifier) -> tuple[Decoded, ...]:
     """Decode the graph in ``answer/network.bin``, and compare it with the model's.
@@ -82,6 +84,7 @@ class _Reader:
         self.start = np.frombuffer(value["start"], dtype="<i8").tolist()
         self.entries: NDArray[np.uint32] = np.frombuffer(value["entries"], dtype="<u4")
         self.input = model.input
+        self.first_count = -(-model.input.n_bits // _GROUP) * _GROUP  # of the numbers of set bits
         self.builder = GraphBuilder(model.input)
         self.known: dict[int, int] = {}
 
@@ -111,7 +114,7 @@ class _Reader:
         if not steps:
             raise VerifyError(f"{NETWORK}: a walk ends at entry {at:,}, which is no leaf")
         if at not in self.known:
-            if word >= self.input.n_bits:
+            if word >= self.first_count:
                 field, table = self._table(at, steps)
                 self.known[at] = self.builder.lookup(field, table)
             elif reached != 1:
@@ -123,7 +126,7 @@ class _Reader:
 
     def _table(self, at: int, steps: int) -> tuple[int, list[int]]:
         """The field whose set bits the nodes below an entry count, and the leaf of each number."""
-        number = self._entry(at)[0] - self.input.n_bits
+        number = self._entry(at)[0] - self.first_count
         if number >= len(self.structure.counted):
             raise VerifyError(f"{NETWORK}: entry {at:,} reads a value that does not exist")
         first, width = self.structure.counted[number]
@@ -134,7 +137,7 @@ class _Reader:
                 word, following, reached = self._entry(here)
                 if following == here and reached == 256:
                     break
-                if word - self.input.n_bits != number:
+                if word - self.first_count != number:
                     raise VerifyError(f"{NETWORK}: entry {here:,} below a look-up reads {word:,}")
                 here = following + (count >= reached)
             else:

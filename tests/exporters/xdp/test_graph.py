@@ -141,6 +141,7 @@ MODELS = {
     "choices-of-sums": small(5, spec=NARROW),
     "sums-of-choices": replace(graph_model(2, operations=4, depth=6), shunt=3),
     "look-ups": small(7, Lookups, NARROW),
+    "look-ups-of-21-bits": small(7, Lookups, InputSpec(NARROW.fields[1:])),  # not in fours
 }
 
 
