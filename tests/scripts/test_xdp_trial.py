@@ -63,7 +63,7 @@ def test_the_unit_s_command_line_is_what_runs(tmp_path, monkeypatch):
     assert ran[-1].endswith("cd /opt/n3icd; exec /opt/n3icd/n3icd n3icd.conf eth7")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # what the network learns, and who is lost, differs from run to run
 def test_attacks_are_blocked_and_honest_flows_go_on(tmp_path):
     missing = [t for t in xdp_trial.TOOLS if not shutil.which(t, path=xdp_trial.PATH)]
     if missing:
