@@ -161,7 +161,8 @@ class DpdkSource:
 
     def _batch(self, view: PacketView, after: Position) -> FrameBatch:
         if not len(view):
-            return FrameBatch(after, quiet_ns=time.time_ns() - GRACE_NS)
+            # A capture has times of its own: the clock says nothing of how long its flows are idle.
+            return FrameBatch(after, quiet_ns=time.time_ns() - GRACE_NS if self.live else 0)
         frames_in_place = view.frames(1)
         frames = type(frames_in_place)(
             frames_in_place.data, *(column.copy() for column in frames_in_place.columns)

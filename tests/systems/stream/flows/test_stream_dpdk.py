@@ -115,6 +115,20 @@ def test_a_capture_through_dpdk_is_what_predict_says(tmp_path, installed):
     assert not any(figures.lost.values())
 
 
+def test_a_wait_for_packets_ends_idle_flows_of_a_link_and_none_of_a_capture(tmp_path, installed):
+    """A capture has times of its own, which the clock says nothing of."""
+    whole_frames(tmp_path / "c.pcap", 5)
+    quiet = []
+    for device in (f"net_pcap0,rx_pcap={tmp_path / 'c.pcap'}", NULL):
+        source = DpdkSource(device)
+        try:
+            nothing = source._shared.receive(0)  # packets come once they are asked for
+            quiet.append(source._batch(nothing, {}).quiet_ns)
+        finally:
+            source.close()
+    assert quiet[0] == 0 < quiet[1] <= time.time_ns()
+
+
 def test_a_capture_through_dpdk_is_not_gone_on_with(tmp_path, installed):
     whole_frames(tmp_path / "c.pcap", 20)
     source = DpdkSource(f"net_pcap0,rx_pcap={tmp_path / 'c.pcap'}")
