@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
 from typing import Any, ClassVar, Self
@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import Bits, bytes_for, checked_words, unpack
-from n3ic.model.classifier import Classifier
 from n3ic.model.columns import TableRules
 from n3ic.model.file import Tensors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.meter_spec import MeterSpec
+from n3ic.model.summed import SummedModel, n_sums
 from n3ic.util.plain_data import from_plain
 
 MAX_INDEX_BITS = 8
@@ -28,11 +28,6 @@ MAX_ENTRY_BITS = 8
 MAX_TABLES = 4096
 MAX_BIAS = 1 << 29  # margins fit 32 bits with any entries
 _ROWS = 2048  # rows whose indices numpy holds at once
-
-
-def n_sums(classes: int) -> int:
-    """Number of sums that a model of some classes computes: one for two classes."""
-    return 1 if classes == 2 else classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +76,7 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TablesModel(Classifier):
+class TablesModel(SummedModel):
     """Look-up tables from packed input bits to integer scores.
 
     Sum ``s`` is ``bias[s]`` plus the entry ``entries[i, s]`` of each table, where bit ``j`` of the
@@ -184,11 +179,6 @@ class TablesModel(Classifier):
         return each * self._index_bits + sizes + mask_bytes
 
     @property
-    def bias_bytes(self) -> int:
-        """Bytes of the biases: 1, 2 or 4 each."""
-        return len(self.bias) * bytes_for(2 * int(np.abs(self.bias.astype(np.int64)).max()))
-
-    @property
     def weight_bytes(self) -> int:
         """Bytes of the entries; see :attr:`memory` for the others."""
         return self.entry_bytes
@@ -221,27 +211,6 @@ class TablesModel(Classifier):
         biases = self._as_scores(self.bias[None].astype(np.int64))[0]
         return np.asarray(out + biases[:, None] - biases[None, :])
 
-    def _as_scores(self, sums: NDArray[Any]) -> NDArray[Any]:
-        """Scores of sums: shape ``(rows, sums)`` to ``(rows, classes)``."""
-        if sums.shape[1] > 1:
-            return sums
-        return np.concatenate([np.zeros_like(sums), sums], axis=1)
-
-    def favouring(self, positive: int, step: int, rates: str) -> Self:
-        """The model with a step added to the score of a class, by its bias.
-
-        Args:
-            positive: index of the class; for the first of two classes, the one sum falls instead.
-            step: the integer that is added.
-            rates: the false alarms in words, for the provenance.
-
-        Raises:
-            ModelError: a bias is out of its range.
-        """
-        bias, two = self.bias.copy(), len(self.bias) == 1
-        bias[0 if two else positive] += -step if two and positive == 0 else step
-        return replace(self, bias=bias, provenance={**self.provenance, "false_alarms": rates})
-
     @cached_property
     def sum_bounds(self) -> NDArray[np.int64]:
         """Least and largest value of each sum: int64 array of shape ``(2, sums)``."""
@@ -249,12 +218,6 @@ class TablesModel(Classifier):
         for each in self.tables:
             out += [each.entries.min(axis=0), each.entries.max(axis=0)]
         return out
-
-    @property
-    def score_bounds(self) -> tuple[int, int]:
-        """Bounds of the scores of all classes."""
-        ends = self._as_scores(self.sum_bounds)
-        return int(ends.min()), int(ends.max())
 
     @property
     def largest_margin(self) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from n3ic.families.tables.network import Table, TablesModel, n_sums
+from n3ic.families.tables.network import Table, TablesModel
 from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.summed import n_sums
 
 
 def random_tables(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from n3ic.errors import ModelError
 from n3ic.families.trees.arrays import Ints, Links, links
 from n3ic.model.bits import Words, bytes_for, checked_words, unpack
-from n3ic.model.classifier import Classifier
 from n3ic.model.columns import TableRules
 from n3ic.model.file import Tensors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.meter_spec import MeterSpec
+from n3ic.model.summed import SummedModel, n_sums
 from n3ic.util.plain_data import from_plain
 
 MAX_TREES = 1 << 14
@@ -28,13 +28,8 @@ MAX_SUM = (1 << 30) - 1
 _CELLS = 1 << 21  # rows times trees, or input bits, that numpy holds at once
 
 
-def n_sums(classes: int) -> int:
-    """Number of sums that a model of some classes computes: one for two classes."""
-    return 1 if classes == 2 else classes
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class TreesModel(Classifier):
+class TreesModel(SummedModel):
     """Decision trees from packed input bits to integer scores.
 
     A way begins at the root of each tree and follows, at each node, the side that the node's input
@@ -182,11 +177,6 @@ class TreesModel(Classifier):
         return len(self.bits) * -(-(sum(width) + 1) // 8) + sizes + masks
 
     @property
-    def bias_bytes(self) -> int:
-        """Bytes of the biases: 1, 2 or 4 each."""
-        return len(self.bias) * bytes_for(2 * int(np.abs(self.bias.astype(np.int64)).max()))
-
-    @property
     def weight_bytes(self) -> int:
         """Bytes of the leaves; see :attr:`memory` for the others."""
         return self.leaf_bytes
@@ -222,12 +212,6 @@ class TreesModel(Classifier):
                 np.maximum.reduceat(values, self.first_leaves))  # fmt: skip
         return np.stack([bias + end.sum(axis=0) for end in ends])
 
-    @property
-    def score_bounds(self) -> tuple[int, int]:
-        """Bounds of the scores of all classes."""
-        ends = self._as_scores(self.sum_bounds)
-        return int(ends.min()), int(ends.max())
-
     @cached_property
     def largest_margin(self) -> int:
         """Upper bound of the margins: the largest lead that a class can have over every rival."""
@@ -238,27 +222,6 @@ class TreesModel(Classifier):
             lead = np.maximum.reduceat(scores[:, [i]] - scores, self.first_leaves).sum(axis=0)
             leads.append(int(np.delete(lead + biases[i] - biases, i).min()))
         return max(0, *leads)
-
-    def _as_scores(self, sums: NDArray[Any]) -> NDArray[Any]:
-        """Scores of sums: shape ``(rows, sums)`` to ``(rows, classes)``."""
-        if sums.shape[1] > 1:
-            return sums
-        return np.concatenate([np.zeros_like(sums), sums], axis=1)
-
-    def favouring(self, positive: int, step: int, rates: str) -> Self:
-        """The model with a step added to the score of a class, by its bias.
-
-        Args:
-            positive: index of the class; for the first of two classes, the one sum falls instead.
-            step: the integer that is added.
-            rates: the false alarms in words, for the provenance.
-
-        Raises:
-            ModelError: a sum is out of its range.
-        """
-        bias, two = self.bias.astype(np.int64), len(self.bias) == 1
-        bias[0 if two else positive] += -step if two and positive == 0 else step
-        return replace(self, bias=bias, provenance={**self.provenance, "false_alarms": rates})
 
     # --- inference -------------------------------------------------------------------------
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from n3ic.families.trees.network import TreesModel, n_sums
+from n3ic.families.trees.network import TreesModel
 from n3ic.families.trees.simplify import possible
 from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.summed import n_sums
 
 
 def random_trees(

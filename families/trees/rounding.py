@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.families.trees.growth import PRIOR, Floats, GrownTrees
-from n3ic.families.trees.network import TreesModel, n_sums
+from n3ic.families.trees.network import TreesModel
 from n3ic.families.trees.simplify import simplified
 from n3ic.model.bits import Bits, pack
 from n3ic.model.inputs import InputSpec
 from n3ic.model.passes import Simplified
+from n3ic.model.summed import n_sums
 
 LARGEST_LEAF = 127
 """Largest magnitude of a leaf, which so takes a byte."""

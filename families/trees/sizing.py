@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from n3ic.errors import UsageError
-from n3ic.families.trees.network import n_sums
+from n3ic.model.summed import n_sums
 
 if TYPE_CHECKING:
     from n3ic.families.trees.settings import TreesTraining

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ModelError, N3icWarning
-from n3ic.families.trees.network import MAX_NODES, MAX_TREES, TreesModel, n_sums
+from n3ic.families.trees.network import MAX_NODES, MAX_TREES, TreesModel
 from n3ic.families.trees.readers.columns import TreeColumns
 from n3ic.families.trees.readers.comparison import (
     Trial,
@@ -25,6 +25,7 @@ from n3ic.families.trees.readers.ensemble import Ensemble, FittedTrees, Ints
 from n3ic.families.trees.readers.leaves import RoundedLeaves, exact_lead, roundings
 from n3ic.families.trees.simplify import possible, simplified
 from n3ic.model.classifier import classes_of
+from n3ic.model.summed import n_sums
 
 _LISTED = 1000  # differing rows whose lead is computed
 

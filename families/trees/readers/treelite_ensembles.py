@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from n3ic.errors import ModelError
-from n3ic.families.trees.network import n_sums
 from n3ic.families.trees.readers.ensemble import Ensemble
+from n3ic.model.summed import n_sums
 
 _LEAF, _NUMBER = 0, 1  # Treelite's types of nodes
 _BELOW, _AT_MOST = 2, 3  # and its comparisons
