@@ -193,3 +193,34 @@ def mount(path):
 
 def unmount(path):
     subprocess.run(["umount", str(path)], check=True)
+
+
+def check_a_retrained_model(built, link, folder, pins, models):
+    """A daemon tells the scores of the model that it holds, and takes the next one at SIGHUP.
+
+    Args:
+        built: an export whose daemon and program are built.
+        link: the interface of the daemon, and its peer.
+        folder: scratch folder.
+        pins: folder of a BPF file system.
+        models: the model of the pack, and the retrained one.
+    """
+    path = folder / "again.pack"
+    repacked(built, models[0], path)
+    daemon = Daemon(built, link[0], folder, pins, pack=path)
+    try:
+        daemon.start()
+        reader = daemon.reader()
+        for number, resident in enumerate(models):
+            send(link[1], flows(range(1000 * number, 1000 * number + 5)))
+            for flow in reader.lines(5):
+                assert flow["model"] == resident.digest[:16]
+                inputs = resident.encode({n: [v] for n, v in flow["features"].items()})
+                assert flow["scores"] == resident.scores(inputs)[0].tolist()
+            repacked(built, models[1], path)
+            daemon.process.send_signal(signal.SIGHUP)
+            daemon.expect("is loaded")
+        assert daemon.end() == 0
+    finally:
+        daemon.remove()
+        unmount(pins)

@@ -4,7 +4,6 @@
 import random
 import re
 import shutil
-import signal
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,7 +39,13 @@ from n3ic.targets.directory import export
 from tests.support.generated import large_spec, random_frames
 from tests.support.metered_models import metered_network
 from tests.support.metering import load, replayed
-from tests.support.n3icd import Daemon, decided, flows, mount, repacked, send, unmount
+from tests.support.n3icd import (
+    check_a_retrained_model,
+    decided,
+    flows,
+    mount,
+    send,
+)
 from tests.support.random_graphs import GraphModel, Recorder, graph_family, graph_model
 
 CUTS = (3, 200, 255, 256, (1 << 15) - 1, 1 << 15, (1 << 31) - 1, 1 << 31, UINT32_MAX)
@@ -474,27 +479,7 @@ def test_a_daemon_tells_the_models_scores_and_takes_retrained_trees(
     subprocess.run(["make", "-s", "-C", built, "daemon/n3icd", "meter/meter.o"], check=True)
     if not mount(pins):
         pytest.skip("needs the right to mount a BPF file system")
-    model = metered()
-    again = metered(3, trees=5)
-    path = tmp_path / "again.pack"
-    repacked(built, model, path)
-    daemon = Daemon(built, veth[0], tmp_path, pins, pack=path)
-    try:
-        daemon.start()
-        reader = daemon.reader()
-        for number, resident in enumerate((model, again)):
-            send(veth[1], flows(range(1000 * number, 1000 * number + 5)))
-            for flow in reader.lines(5):
-                assert flow["model"] == resident.digest[:16]
-                inputs = resident.encode({n: [v] for n, v in flow["features"].items()})
-                assert flow["scores"] == resident.scores(inputs)[0].tolist()
-            repacked(built, again, path)
-            daemon.process.send_signal(signal.SIGHUP)
-            daemon.expect("is loaded")
-        assert daemon.end() == 0
-    finally:
-        daemon.remove()
-        unmount(pins)
+    check_a_retrained_model(built, veth, tmp_path, pins, (metered(), metered(3, trees=5)))
 
 
 @pytest.mark.slow

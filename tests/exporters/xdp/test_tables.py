@@ -2,7 +2,6 @@
 """Look-up tables in XDP programs: the model's scores, room for retrained ones, refusals, a link."""
 
 import shutil
-import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +40,13 @@ from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
 from n3ic.targets.directory import export
 from tests.support.metered_models import metered_network
-from tests.support.n3icd import Daemon, decided, flows, mount, repacked, send, unmount
+from tests.support.n3icd import (
+    check_a_retrained_model,
+    decided,
+    flows,
+    mount,
+    send,
+)
 
 CUTS = (3, 200, 255, 256, (1 << 15) - 1, 1 << 15, (1 << 31) - 1, 1 << 31, UINT32_MAX)
 
@@ -451,26 +456,7 @@ def test_a_daemon_tells_the_models_scores_and_takes_retrained_tables(
     subprocess.run(["make", "-s", "-C", built, "daemon/n3icd", "meter/meter.o"], check=True)
     if not mount(pins):
         pytest.skip("needs the right to mount a BPF file system")
-    model, again = metered(), with_entries(metered(), 3)
-    path = tmp_path / "again.pack"
-    repacked(built, model, path)
-    daemon = Daemon(built, veth[0], tmp_path, pins, pack=path)
-    try:
-        daemon.start()
-        reader = daemon.reader()
-        for number, resident in enumerate((model, again)):
-            send(veth[1], flows(range(1000 * number, 1000 * number + 5)))
-            for flow in reader.lines(5):
-                assert flow["model"] == resident.digest[:16]
-                inputs = resident.encode({n: [v] for n, v in flow["features"].items()})
-                assert flow["scores"] == resident.scores(inputs)[0].tolist()
-            repacked(built, again, path)
-            daemon.process.send_signal(signal.SIGHUP)
-            daemon.expect("is loaded")
-        assert daemon.end() == 0
-    finally:
-        daemon.remove()
-        unmount(pins)
+    check_a_retrained_model(built, veth, tmp_path, pins, (metered(), with_entries(metered(), 3)))
 
 
 def test_the_verb_hands_tables_to_the_benchmark_of_their_family(tmp_path, monkeypatch):
