@@ -193,11 +193,6 @@ class TablesModel(SummedModel):
             "input_bytes": self.input_bytes,
         }
 
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of all parts."""
-        return sum(self.memory.values())
-
     # --- bounds ----------------------------------------------------------------------------
 
     @cached_property
