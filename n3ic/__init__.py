@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from n3ic.runs.folder import Run
     from n3ic.studies.audit.api import audit
     from n3ic.studies.decide.api import decide
+    from n3ic.studies.robustness.api import domains, shifts
     from n3ic.studies.shunt.api import shunt
     from n3ic.studies.sweep.api import sweep
     from n3ic.systems.card.api import export_card, plan_card, simulate_card, verify_card
@@ -63,6 +64,7 @@ __all__ = [
     "audit",
     "bench",
     "decide",
+    "domains",
     "evaluate",
     "export",
     "export_card",
@@ -75,6 +77,7 @@ __all__ = [
     "plan_cluster",
     "predict",
     "run_cluster",
+    "shifts",
     "shunt",
     "simulate_card",
     "stream",
@@ -110,6 +113,7 @@ _MODULES = {
     "n3ic.systems.card.api": ("export_card", "plan_card", "simulate_card", "verify_card"),
     "n3ic.systems.cluster.api": ("plan_cluster", "run_cluster"),
     "n3ic.studies.decide.api": ("decide",),
+    "n3ic.studies.robustness.api": ("domains", "shifts"),
     "n3ic.studies.shunt.api": ("shunt",),
     "n3ic.systems.stream.api": ("stream",),
     "n3ic.systems.stream.learning.api": ("learn",),

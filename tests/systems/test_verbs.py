@@ -23,11 +23,13 @@ VERBS = (
     *(
         "audit",
         "decide",
+        "domains",
         "export_card",
         "learn",
         "plan_card",
         "plan_cluster",
         "run_cluster",
+        "shifts",
         "shunt",
     ),
     *("simulate_card", "stream", "sweep", "verify_card"),

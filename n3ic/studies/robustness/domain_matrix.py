@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import HeldOut
@@ -13,6 +13,9 @@ from n3ic.evaluation.plugin import EvaluationPlugin
 from n3ic.options import Option, Options
 from n3ic.util.display import TextTable
 from n3ic.util.plain_data import from_plain
+
+if TYPE_CHECKING:
+    from n3ic.studies.robustness.domains import DomainStudy
 
 
 class DomainMatrix(EvaluationPlugin):
@@ -40,19 +43,17 @@ class DomainMatrix(EvaluationPlugin):
             UsageError: the sites share no columns or classes, or an option is malformed.
             DataError: a table cannot be read.
         """
-        from n3ic.studies.robustness.domain_tables import read_sites, shared_sites
-        from n3ic.studies.robustness.domains import AUGMENT, DomainRequest, across_domains
-        from n3ic.studies.robustness.retrained import recipe_of
-        from n3ic.training.recipes import KILOBYTE
-
         lists = {name: _listed(options[name]) for name in ("domains", "positive", "benign")}
-        counts = _counts(str(options["new-labels"]))
-        tables = read_sites(lists["domains"], str(options["label"]))
-        sites = shared_sites(tables, lists["positive"], lists["benign"])
-        recipe = KILOBYTE if source is None else recipe_of(source, len(sites.classes))
-        most = recipe.augment if recipe.augment > 1 else AUGMENT
-        request = DomainRequest(recipe, (1.0, most), counts, tuple(range(int(options["seeds"]))))
-        return across_domains(sites, request).to_dict()
+        study = study_domains(
+            lists["domains"],
+            label=str(options["label"]),
+            positive=lists["positive"],
+            benign=lists["benign"],
+            new_labels=_counts(str(options["new-labels"])),
+            seeds=int(options["seeds"]),
+            source=source,
+        )
+        return study.to_dict()
 
     def requested_figures(
         self, sample: HeldOut, options: Options, source: Path, data: Path | None
@@ -66,6 +67,34 @@ class DomainMatrix(EvaluationPlugin):
         from n3ic.studies.robustness.domains import DomainStudy
 
         return from_plain(DomainStudy, figures).tables
+
+
+def study_domains(
+    sites: Sequence[str],
+    *,
+    label: str,
+    positive: Sequence[str],
+    benign: Sequence[str],
+    new_labels: Sequence[int],
+    seeds: int,
+    source: Path | None,
+) -> DomainStudy:
+    """Compute the matrix of sites; see :func:`n3ic.domains`.
+
+    Raises:
+        UsageError: the sites share no columns or classes, or a number is below 1.
+        DataError: a table cannot be read, or has too few rows.
+    """
+    from n3ic.studies.robustness.domain_tables import read_sites, shared_sites
+    from n3ic.studies.robustness.domains import AUGMENT, DomainRequest, across_domains
+    from n3ic.studies.robustness.retrained import recipe_of
+    from n3ic.training.recipes import KILOBYTE
+
+    shared = shared_sites(read_sites(sites, label), positive, benign)
+    recipe = KILOBYTE if source is None else recipe_of(source, len(shared.classes))
+    most = recipe.augment if recipe.augment > 1 else AUGMENT
+    request = DomainRequest(recipe, (1.0, most), tuple(new_labels), tuple(range(seeds)))
+    return across_domains(shared, request)
 
 
 def _listed(text: object) -> list[str]:

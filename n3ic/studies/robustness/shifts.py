@@ -18,6 +18,7 @@ from n3ic.data.time_scale import mixed, powers, scaled
 from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import HeldOut
 from n3ic.evaluation.plugin import EvaluationPlugin
+from n3ic.evaluation.study import StudyResult
 from n3ic.kernel.prediction import predict
 from n3ic.model.bits import Bits, pack, unpack
 from n3ic.options import Option, Options
@@ -30,8 +31,8 @@ FACTORS = (0.1, 0.5, 2.0, 10.0)
 """Ratios of the times at another site to those of the training."""
 
 
-@dataclass(frozen=True)
-class ShiftFigures:
+@dataclass(frozen=True, repr=False)
+class ShiftFigures(StudyResult):
     """The figures of a model under every shift.
 
     Attributes:
@@ -43,6 +44,28 @@ class ShiftFigures:
     rows: tuple[ShiftRow, ...]
     scaled: tuple[str, ...]
     unscaled: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """How many shifts, and the least accuracy of one."""
+        least = min((of.accuracy for of in self.rows if of.accuracy is not None), default=None)
+        return f"{len(self.rows)} rows at another site: {percent(least)} right in the worst of them"
+
+    @property
+    def tables(self) -> tuple[TextTable, ...]:
+        """A row for each shift."""
+        head = ("shift", "rows", "accuracy", "found", "false alarms", "called so", "same verdict")
+        rows = tuple(
+            (
+                of.shift,
+                f"{of.rows:,}",
+                *map(percent, (of.accuracy, of.found, of.false_alarms, of.called, of.same)),
+            )
+            for of in self.rows
+        )
+        stay = len(self.unscaled)
+        remark = f"; {stay} columns of mixed units stay as they are" if stay else ""
+        return (TextTable(f"At another site{remark}", head, rows),)
 
 
 def cheap_rows(sample: HeldOut, seed: int) -> Iterator[ShiftRow]:
@@ -161,19 +184,12 @@ class Shifts(EvaluationPlugin):
 
     def tables(self, figures: Mapping[str, Any]) -> Sequence[TextTable]:
         """A table with a row for each shift."""
-        shift_figures = from_plain(ShiftFigures, figures)
-        head = ("shift", "rows", "accuracy", "found", "false alarms", "called so", "same verdict")
-        rows = tuple(
-            (
-                of.shift,
-                f"{of.rows:,}",
-                *map(percent, (of.accuracy, of.found, of.false_alarms, of.called, of.same)),
-            )
-            for of in shift_figures.rows
-        )
-        stay = len(shift_figures.unscaled)
-        remark = f"; {stay} columns of mixed units stay as they are" if stay else ""
-        return (TextTable(f"At another site{remark}", head, rows),)
+        return figures_of(figures).tables
+
+
+def figures_of(figures: Mapping[str, Any]) -> ShiftFigures:
+    """The figures read from plain data; raises ValueError if they are malformed."""
+    return from_plain(ShiftFigures, figures)
 
 
 def _figures(sample: HeldOut, rows: Sequence[ShiftRow]) -> dict[str, Any]:

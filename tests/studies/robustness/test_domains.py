@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import n3ic as called
 from n3ic.errors import UsageError
 from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.studies.robustness.domain_matrix import EVALUATION
 from n3ic.studies.robustness.domain_tables import read_sites, shared_sites
 from n3ic.studies.robustness.domains import DomainRequest, DomainStudy, across_domains
+from n3ic.util.json_text import json_text
 from n3ic.util.plain_data import from_plain
 from tests.support.small_flows import RECIPE, feature, flows
 
@@ -191,7 +193,8 @@ def test_a_name_is_a_file_or_a_data_set(tmp_path):
     with pytest.raises(UsageError, match="named twice"):
         read_sites(["cic-ids2017", "cic-ids2017"])
     with pytest.raises(UsageError, match="expected numbers from 1 on"):
-        EVALUATION.study({"domains": "a", "positive": "", "benign": "", "new-labels": "5,x"}, None)
+        EVALUATION.study(dict.fromkeys(("domains", "positive", "benign", "label"), "")
+                         | {"new-labels": "5,x", "seeds": 1}, None)  # fmt: skip
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -223,6 +226,17 @@ def test_the_command_takes_two_folders_of_a_user(n3ic, tmp_path, small_baselines
     assert [site["name"] for site in found["sites"]] == ["here", "away"]
     assert {c["augment"] for c in found["cells"]} == {1.0, 16.0}
     assert len(found["cells"]) == 2 * (4 + 2 + 2)
+    printed = json.loads(n3ic("evaluate away --model run --shift --json").stdout)["networks"]
+    shifts = called.shifts(tmp_path / "run", tmp_path / "away")
+    assert json.loads(json_text(shifts[""].to_dict())) == printed[""]["shifts"]
+    assert "rows at another site" in repr(shifts[""])
+
+
+def test_a_mistake_is_told_in_the_terms_of_python():
+    with pytest.raises(UsageError, match=r"^domains: expected two sites or more, got cic-ids2017"):
+        called.domains(["cic-ids2017"])
+    with pytest.raises(UsageError, match="seeds: expected one or more"):
+        called.domains(["cic-ids2017", "iscx-tor2016"], benign=["BENIGN", "AUDIO"], seeds=0)
 
 
 @pytest.mark.slow
@@ -230,6 +244,10 @@ def test_the_command_shows_domain_warnings_and_what_labels_alone_reach(n3ic, tmp
     asked = trained_here(n3ic, tmp_path)
     shown = n3ic(asked).stdout
     assert "domain warning" in shown and "the labels alone" in shown
+    printed = json.loads(n3ic(f"{asked} --json").stdout)["domains"]
+    folders = [tmp_path / "here", tmp_path / "away"]
+    study = called.domains(folders, label="app", model=tmp_path / "run", new_labels=[50])
+    assert json.loads(json_text(study.to_dict())) == printed
 
 
 @pytest.mark.parametrize(
