@@ -49,10 +49,11 @@ def shifts(
             lack categories, an order in time or a column.
         DataError: the flows cannot be read, or their classes are not the network's.
     """
+    from n3ic.options import OptionValue
     from n3ic.studies.robustness.shifts import EVALUATION, figures_of
     from n3ic.usecases.evaluation import further_figures
 
-    given = {
+    given: dict[str, OptionValue] = {
         "shift": True,
         "capture": str(capture or ""),
         "other-rows": str(other_rows or ""),
