@@ -304,8 +304,10 @@ def bench_xdp(
 def _verdicts(metering: _Metering, rounds: int, repeat: int) -> tuple[VerdictTiming, ...]:
     """Time one metering program with different verdicts in its maps, in turn."""
     image = compile_program(test_program(FLOWS), FLOWS)
-    row = (FOR_EVER, 0, 0, 0, ACTIONS.index("drop"), 0, 0, 24, 1)
-    wide = np.array([row], VERDICT).tobytes()
+    verdict = np.zeros(1, VERDICT)
+    verdict["until"], verdict["bits"], verdict["weight"] = FOR_EVER, 24, 1
+    verdict["action"] = ACTIONS.index("drop")
+    wide = verdict.tobytes()
     times_of: dict[str, list[int]] = {name: [] for name, *_ in _IN_USE}
     with BpfObject(image, FLOWS) as flows, metering.load("coarse", True) as loaded:
         sources = np.zeros(_SOURCES, SUBJECT)

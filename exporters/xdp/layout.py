@@ -11,7 +11,7 @@ from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members
 from n3ic.model.meter_spec import MeterSpec
 
-VERSION = 6  # version of programs' records; raise it when a structure below changes
+VERSION = 7  # version of programs' records; raise it when a structure below changes
 MARGINS = 256
 WAYS, SLOTS_PER_FLOW = 8, 2  # slots per bucket, and slots provided per flow
 SHUNTED, NO_MODEL = -1, -2
@@ -20,7 +20,7 @@ KEY = np.dtype(list(compiled.KEY), align=True)
 POLICY = np.dtype(
     [
         *((name, np.uint32) for name in ("action", "argument", "scope", "from")),
-        *((name, np.uint64) for name in ("ttl", "times")),
+        *((name, np.uint64) for name in ("ttl", "times", "longest")),
     ]
 )
 PREFIX_FAMILY = 32  # bits before the address in a trie key
@@ -41,6 +41,9 @@ VERDICT = np.dtype(
         ("by", np.int32),
         ("bits", np.uint32),
         ("weight", np.uint64),
+        ("flow_packets", np.uint64),
+        ("margin", np.uint32),
+        ("repeats", np.uint32),
     ]
 )
 BY_OPERATOR, BY_FILE, FOR_EVER = -3, -4, 2**64 - 1

@@ -76,7 +76,10 @@ class Plan:
             if isinstance(argument, str):
                 interfaces[i], argument = argument, i
             ttl = int(one.ttl_s * SECOND_NS) // self.spec.tick_ns
-            value = policy_value(one.action, argument, one.scope, ttl, one.from_packet, one.times)
+            longest = int(one.max_ttl_s * SECOND_NS) // self.spec.tick_ns
+            value = policy_value(
+                one.action, argument, one.scope, ttl, one.from_packet, one.times, longest
+            )
             rows[policy_index(one.verdict, classes)] = value
         return rows, interfaces
 

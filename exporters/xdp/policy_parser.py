@@ -11,19 +11,27 @@ from dataclasses import dataclass
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp.program import Verdict
 from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
-from n3ic.exporters.xdp.verdict_lists import ACTIONS, PREFIX_BITS, SCOPES, Action, Scope, rate
+from n3ic.exporters.xdp.verdict_lists import (
+    ACTIONS,
+    ALLOWING,
+    PREFIX_BITS,
+    SCOPES,
+    Action,
+    Scope,
+    rate,
+)
 from n3ic.model.classifier import Classifier
 
 TTL_S = 60.0  # default for policies without ttl=
-_TYPED = tuple(a for a in ACTIONS if a != "allow")  # allow is only for the operator
+_TYPED = tuple(a for a in ACTIONS if a not in ALLOWING)  # those are only for the operator
 _WITH_ARGUMENT = ("interface", "socket", "cpu", "mark", "rate-limit", "mirror")
 _ENDS = {"socket": 64, "cpu": 64}  # number of entries of their maps
 _OTHERS: dict[str, Verdict] = {
     "shunt": "shunted", "undecided": "undecided", "aside": "aside", "excess": "excess"
 }  # fmt: skip
 _POLICY = (
-    "VERDICT=ACTION[:ARGUMENT][,for=flow|host|prefix][,ttl=SECONDS][,from=PACKET][,times=N], such "
-    "as attack=drop, attack=block:host,ttl=60,times=3 or shunt=cpu:1"
+    "VERDICT=ACTION[:ARGUMENT][,for=flow|host|prefix][,ttl=SECONDS][,max-ttl=SECONDS]"
+    "[,from=PACKET][,times=N], such as attack=drop, attack=block:host,ttl=60,times=3 or shunt=cpu:1"
 )
 _ELSEWHERE = {
     "redirect": "use interface:NAME, socket:QUEUE or cpu:N",
@@ -42,6 +50,9 @@ class VerdictPolicy:
             nanoseconds between two packets.
         scope: later packets to which the action also applies.
         ttl_s: seconds for which it applies to them.
+        max_ttl_s: the most seconds, where a host or prefix that is decided so again within as long
+            as its last verdict held gets one that holds for twice as long; 0 for ``ttl_s`` each
+            time.
         prefix_bits: prefix lengths for IPv4 and IPv6, if the scope is ``prefix``.
         from_packet: first packet of a flow whose decision counts for a host or prefix; 0 for any.
         times: flows of a host or prefix that must be decided so within ``ttl_s``; each counts once.
@@ -55,6 +66,7 @@ class VerdictPolicy:
     prefix_bits: tuple[int, int] = PREFIX_BITS
     from_packet: int = 0
     times: int = 1
+    max_ttl_s: float = 0
 
 
 def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
@@ -72,7 +84,7 @@ def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
         raise UsageError(f"policy {text!r}: {why}")
     first, *options = text[len(name) + 1 :].split(",")
     action, colon, argument = first.partition(":")
-    scope, ttl = "", None
+    scope, ttl, longest = "", None, 0.0
     counts = {"from": 0, "times": 1}
     if action == "block":
         action, scope, argument, colon = "drop", argument, "", ""
@@ -84,7 +96,9 @@ def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
         if key == "for" and value_text:
             scope = value_text
         elif key == "ttl" and value_text:
-            ttl = _seconds(text, value_text)
+            ttl = _seconds(text, key, value_text)
+        elif key == "max-ttl" and value_text:
+            longest = _seconds(text, key, value_text)
         elif key in counts and value_text:
             counts[key] = _number(text, value_text, 1 << 32)
         else:
@@ -98,16 +112,19 @@ def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
     if of != "none" and (name in ("undecided", "aside", "excess") or verb in ("socket", "cpu")):
         raise UsageError(f"policy {text!r}: only decisions to drop, mark, rate-limit, pass or "
                          "redirect to an interface hold for later packets")  # fmt: skip
-    if of not in ("host", "prefix") and counts != {"from": 0, "times": 1}:
+    if of not in ("host", "prefix") and (longest or counts != {"from": 0, "times": 1}):
         raise UsageError(
-            f"policy {text!r}: from= and times= are for hosts and prefixes: block:host"
+            f"policy {text!r}: from=, times= and max-ttl= are for hosts and prefixes: block:host"
         )
     bit_counts = [_number(text, b, end) for b, end in zip(bits, (33, 129), strict=False)]
     if 0 in bit_counts:
         raise UsageError(f"policy {text!r}: a prefix of 0 bits is every address")
     four, six = [*bit_counts, *PREFIX_BITS[len(bit_counts) :]]
     seconds = 0.0 if of == "none" else TTL_S if ttl is None else ttl
-    return VerdictPolicy(named[name], verb, value, of, seconds, (four, six), *counts.values())
+    if longest and longest < seconds:
+        raise UsageError(f"policy {text!r}: max-ttl={longest:g}: expected {seconds:g} or more")
+    counted = counts.values()
+    return VerdictPolicy(named[name], verb, value, of, seconds, (four, six), *counted, longest)
 
 
 def _action(text: str, action: str, argument: str, has_colon: bool) -> tuple[Action, int | str]:
@@ -254,13 +271,13 @@ def index_of(name: str) -> int:
         raise UsageError(f"there is no interface {name!r}") from error
 
 
-def _seconds(text: str, value: str) -> float:
+def _seconds(text: str, key: str, value: str) -> float:
     try:
         seconds = float(value)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 1e9:
-        raise UsageError(f"policy {text!r}: ttl={value}: expected seconds, such as ttl=60")
+        raise UsageError(f"policy {text!r}: {key}={value}: expected seconds, such as {key}=60")
     return seconds
 
 

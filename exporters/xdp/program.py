@@ -61,9 +61,10 @@ def policy_value(
     ttl: int = 0,
     from_packet: int = 0,
     times: int = 0,
+    longest: int = 0,
 ) -> bytes:
     """Serialise a policy as ``struct policy``."""
-    row = (ACTIONS.index(action), argument, SCOPES.index(scope), from_packet, ttl, times)
+    row = (ACTIONS.index(action), argument, SCOPES.index(scope), from_packet, ttl, times, longest)
     return np.array([row], dtype=layout.POLICY).tobytes()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from socket import AF_INET, inet_ntop
@@ -24,10 +25,12 @@ from n3ic.exporters.xdp.libbpf import BpfError, BpfMap
 from n3ic.model.meter_spec import MeterSpec
 
 Action = Literal[
-    "pass", "drop", "interface", "socket", "cpu", "mark", "rate-limit", "allow", "mirror"
+    "pass", "drop", "interface", "socket", "cpu", "mark", "rate-limit", "allow", "mirror", "shared"
 ]  # in the order of enum action
 Scope = Literal["none", "flow", "host", "prefix"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
+ALLOWING: tuple[Action, ...] = ("allow", "shared")
+"""Actions on the list of allowed sources."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 SECOND_NS = 10**9
 MAX_BLOCKED, NEW_FLOWS, VERDICTS = 1024, 1000, 16_384
@@ -173,6 +176,10 @@ class ListedVerdict:
             the entry.
         left_s: seconds for which the entry still holds; None for ever.
         packets: number of packets to which it was applied.
+        since: when it was made, in seconds of the Unix epoch.
+        margin: margin of the decision that made it; None without a decision.
+        flow_packets: packets of the flow at that decision; None without one.
+        repeats: how often the source had a verdict before, each time soon after the last one.
     """
 
     target: str
@@ -181,6 +188,10 @@ class ListedVerdict:
     by: str
     left_s: float | None
     packets: int
+    since: float
+    margin: int | None
+    flow_packets: int | None
+    repeats: int
 
 
 def set_verdict(
@@ -196,7 +207,7 @@ def set_verdict(
     Args:
         maps: maps of the metering program.
         where: target of the verdict.
-        action: the action; ``allow`` puts the target on the list of allowed sources.
+        action: the action; ``allow`` and ``shared`` put the target on the list of allowed sources.
         argument: nanoseconds between two packets of a rate limit, or the mark.
         now: present time in units of the meter.
         until: first time at which the verdict no longer holds; None for ever.
@@ -205,17 +216,19 @@ def set_verdict(
         UsageError: the map is full.
     """
     end = layout.FOR_EVER if until is None else until
-    row = (end, now, 0, 0, ACTIONS.index(action), argument, layout.BY_OPERATOR, where.bits, 0)
-    value = np.array([row], dtype=layout.VERDICT).tobytes()
-    place = maps["tuples" if where.flow else "allowed" if action == "allow" else "listed"]
+    value = np.zeros(1, layout.VERDICT)
+    value["until"], value["since"], value["by"] = end, now, layout.BY_OPERATOR
+    value["action"], value["argument"] = ACTIONS.index(action), argument
+    value["bits"] = where.bits
+    place = maps["tuples" if where.flow else "allowed" if action in ALLOWING else "listed"]
     try:
-        place.update(where.key, value)
+        place.update(where.key, value.tobytes())
     except BpfError as error:
         if error.number != errno.ENOSPC:
             raise
         _forget_expired(place, now)
         try:
-            place.update(where.key, value)
+            place.update(where.key, value.tobytes())
         except BpfError as again:
             if again.number != errno.ENOSPC:
                 raise
@@ -252,7 +265,7 @@ def set_verdicts(
     Raises:
         UsageError: the list has no room for all of them; nothing was changed.
     """
-    place = maps["allowed" if action == "allow" else "listed"]
+    place = maps["allowed" if action in ALLOWING else "listed"]
     present_keys, present = _rows(place)
     index = {key: i for i, key in enumerate(_raw_keys(present_keys))}
     at = np.array([index.get(key, -1) for key in _raw_keys(keys)], np.int64)
@@ -340,7 +353,7 @@ def list_verdicts(
         holds = values["until"] > now
         entries = _entries(name, keys[holds], values[holds], now, tick_ns, names)
         for entry, by in zip(entries, values["by"][holds].tolist(), strict=True):
-            given = "allowed" if entry.action == "allow" else "listed"
+            given = "allowed" if entry.action in ALLOWING else "listed"
             out[given if by in (layout.BY_OPERATOR, layout.BY_FILE) else "decided"].append(entry)
     return out
 
@@ -354,13 +367,19 @@ def _entries(
     names: Mapping[int, str],
 ) -> Iterator[ListedVerdict]:
     """Decode a map's entries by column, as a list may have many."""
+    epoch = time.time()
     if name == "tuples":
         targets = [flow_text(key) for key in keys]
     else:
         size = "address_bytes" if name == "hosts" else "family"
         targets = _prefix_texts(keys["address"], keys[size], values["bits"])
-    columns = (values[c].tolist() for c in ("action", "argument", "by", "until", "packets"))
-    for target, action, argument, by, until, packets in zip(targets, *columns, strict=True):
+    names_of = ("action", "argument", "by", "until", "packets", "since", "margin", "flow_packets",
+                "repeats")  # fmt: skip
+    columns = (values[name].tolist() for name in names_of)
+    for target, action, argument, by, until, packets, since, margin, of_flow, repeats in zip(
+        targets, *columns, strict=True
+    ):
+        decided = by not in (layout.BY_OPERATOR, layout.BY_FILE)
         yield ListedVerdict(
             target,
             ACTIONS[action],
@@ -368,6 +387,10 @@ def _entries(
             names.get(by, str(by)),
             None if until == layout.FOR_EVER else (until - now) * tick_ns / SECOND_NS,
             packets,
+            epoch - (now - since) * tick_ns / SECOND_NS,
+            margin if decided else None,
+            of_flow if decided else None,
+            repeats,
         )
 
 

@@ -382,6 +382,13 @@ def allow(
     remove: Annotated[
         bool, typer.Option("--remove", help="Remove it from the list of what is allowed.")
     ] = False,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared",
+            help="Many users share the address (NAT): decisions block its flows, not all of it.",
+        ),
+    ] = False,
 ) -> None:
     """Let packets of a source or of a flow pass, whatever the verdict."""
     from n3ic.cli.console import print_result
@@ -392,7 +399,8 @@ def allow(
     if file is not None:
         if remove:
             raise UsageError("--remove takes one WHAT, no --file")
-        _put_file(interface, what, file, "allow", 0, ttl, "allowed")
+        kind: tuple[Action, str] = ("shared", "shared") if shared else ("allow", "allowed")
+        _put_file(interface, what, file, kind[0], 0, ttl, kind[1])
         return
     what = _what(what)
     if remove:
@@ -400,8 +408,12 @@ def allow(
             raise UsageError(f"{interface}: {what} is not on the list: see n3ic xdp list")
         print_result(f"{interface}: {what}: no longer allowed")
         return
-    entry = put_verdict(Interface.named(interface), what, "allow", 0, ttl)
-    print_result(f"{interface}: {entry}: allowed{f' for {ttl:g} s' if ttl is not None else ''}")
+    if shared and "-" in what:
+        raise UsageError(f"{what}: expected an address or a prefix with --shared, not a flow")
+    action: Action = "shared" if shared else "allow"
+    entry = put_verdict(Interface.named(interface), what, action, 0, ttl)
+    done = "shared by many users" if shared else "allowed"
+    print_result(f"{interface}: {entry}: {done}{f' for {ttl:g} s' if ttl is not None else ''}")
 
 
 def _what(what: str | None) -> str:
@@ -453,7 +465,7 @@ def unblock(interface: InterfaceName, what: What) -> None:
 
 @COMMANDS.command(name="list")
 def list_(interface: InterfaceName, json: JsonFlag = False) -> None:
-    """List what is allowed and blocked: by whom, for how long, and for how many packets."""
+    """List what is allowed and blocked: by whom, why, since when, for how long, and packets."""
     from n3ic.cli.console import print_json
     from n3ic.systems.xdp.deployment import listed_verdicts
     from n3ic.systems.xdp.program_record import Interface

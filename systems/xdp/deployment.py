@@ -541,7 +541,7 @@ def put_file(
         UsageError: No program is loaded there, entries of the file are wrong, or there is no room
             for all of them. Nothing was changed.
     """
-    listed = read_prefix_file(path, bans=action != "allow")
+    listed = read_prefix_file(path, bans=action not in verdict_lists.ALLOWING)
     with changing(interface), open_program(interface) as (record, programs, _):
         tick_ns = programs.spec.tick_ns
         now = now_of(record, tick_ns)

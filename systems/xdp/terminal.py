@@ -106,6 +106,14 @@ def lines(status: ProgramStatus) -> list[str]:
     return out
 
 
+def _decision(verdict: ListedVerdict) -> str:
+    """The decision that made a verdict; empty for one of the operator's."""
+    if verdict.margin is None:
+        return ""
+    again = f", {verdict.repeats + 1} times" if verdict.repeats else ""
+    return f"margin {verdict.margin:,} at packet {verdict.flow_packets:,}{again}"
+
+
 def show_verdicts(interface: str, verdicts: Mapping[str, list[ListedVerdict]]) -> None:
     """Print the verdicts in force, by list."""
     rows = [
@@ -113,6 +121,8 @@ def show_verdicts(interface: str, verdicts: Mapping[str, list[ListedVerdict]]) -
             one.target,
             one.action + (f":{one.argument}" if one.argument else ""),
             one.by,
+            _decision(one),
+            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.since)),
             "ever" if one.left_s is None else f"{one.left_s:,.0f} s",
             f"{one.packets:,}",
         )
@@ -123,9 +133,9 @@ def show_verdicts(interface: str, verdicts: Mapping[str, list[ListedVerdict]]) -
         print_result(f"{interface}: nothing is allowed or blocked")
         return
     # Lines and no table of Rich's, which takes a minute for a list of 65,000 hosts.
-    rows.insert(0, ("what", "action", "by", "holds for", "packets"))
+    rows.insert(0, ("what", "action", "by", "why", "since", "holds for", "packets"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    line = "  ".join(f"{{:{side}{n}}}" for side, n in zip("<<<>>", widths, strict=True))
+    line = "  ".join(f"{{:{side}{n}}}" for side, n in zip("<<<<<>>", widths, strict=True))
     print_result("\n".join([f"verdicts on {interface}", *(line.format(*row) for row in rows)]))
 
 

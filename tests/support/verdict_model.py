@@ -25,6 +25,8 @@ class Held:
     weight: int = 0
     packets: int = 0
     full_ns: int = 0
+    since: float = 0
+    repeats: int = 0
 
 
 @dataclass
@@ -59,7 +61,7 @@ class VerdictModel:
         allowed = longest(self.allowed, address, now)
         if flow and flow.action == "allow":
             allowed = flow
-        if allowed:
+        if allowed and allowed.action != "shared":
             allowed.packets += 1
             self.counters["allowed"] += 1
             return "pass"
@@ -106,11 +108,15 @@ class VerdictModel:
     def enact(self, key, verdict, now, packets, number):
         """Put the verdict of a flow decided after so many packets where later ones find it."""
         policy = self.policies.get(verdict, ("pass", 0, "none", 0))
-        action, argument, scope, ttl, from_packet, times = (*policy, 0, 1)[:6]
+        defaults = ("pass", 0, "none", 0, 0, 1, 0)
+        action, argument, scope, ttl, from_packet, times, most = policy + defaults[len(policy) :]
         address = ipaddress.ip_address(key.source)
-        made = Held(action, argument, now + ttl)
-        if scope == "none" or (scope != "flow" and longest(self.allowed, address, now)):
+        made = Held(action, argument, now + ttl, since=now)
+        given = longest(self.allowed, address, now)
+        if scope == "none" or (scope != "flow" and given and given.action != "shared"):
             return
+        if given and given.action == "shared":
+            scope = "flow"
         if scope == "flow":
             old = live(self.flows.get(ends(key)), now)
             if old and old.action == "allow":
@@ -133,9 +139,15 @@ class VerdictModel:
         if action in KEEP_AWAY:
             made.weight = 1 << max(0, min(whole, 64) - bits)
         old = self.sources.get(name)
+        if old and most and remembered(old, now):
+            again = old.until <= now
+            made.repeats = old.repeats + again
+            made.until = now + min(max(ttl, (old.until - old.since) * (1 + again)), most)
         if made.weight and not self.fits(made, old):
             if now - self.tidied >= SECOND_NS // 10 // self.tick_ns:
-                self.sources = {n: h for n, h in self.sources.items() if h.until > now}
+                self.sources = {n: h for n, h in self.sources.items() if remembered(h, now)}
+                for each in self.sources.values():
+                    each.weight *= each.until > now
                 self.blocked = sum(h.weight for h in self.sources.values())
                 self.tidied, old = now, self.sources.get(name)
             if not self.fits(made, old):
@@ -168,6 +180,11 @@ def take(full, now, interval, burst):
     """Take a token of a bucket; whether there was one, and when the bucket is full again."""
     since = max(full, now)
     return (True, since + interval) if since - now <= burst else (False, full)
+
+
+def remembered(held, now):
+    """Whether a verdict holds, or ended no longer ago than it held."""
+    return now < held.until or now - held.until < held.until - held.since
 
 
 def live(held, now):

@@ -187,9 +187,10 @@ enum action {
     ACT_SOCKET,
     ACT_CPU,
     ACT_MARK,
-    ACT_LIMIT, /* passes so many a second; only of verdicts in the maps below */
-    ACT_ALLOW, /* passes, whatever else is said; only by user space */
-    ACT_MIRROR /* passes, and a copy leaves by an interface; only by tc */
+    ACT_LIMIT,  /* passes so many a second; only of verdicts in the maps below */
+    ACT_ALLOW,  /* passes, whatever else is said; only by user space */
+    ACT_MIRROR, /* passes, and a copy leaves by an interface; only by tc */
+    ACT_SHARED  /* of many users: decisions hold for flows, not for addresses; only by user space */
 };
 
 /* What is done with packets of flows by verdict: classes first. */
@@ -203,9 +204,10 @@ struct policy {
     uint32_t argument; /* index in the map of interfaces, sockets or CPUs; the mark; of a rate, the
                           nanoseconds between two packets */
     uint32_t scope;
-    uint32_t from;  /* only decisions at this packet of a flow or later put the verdict there */
-    uint64_t ttl;   /* of the verdict that a decision puts into the map of its scope */
-    uint64_t times; /* only so many flows of a source within that time do; 0 and 1: the first */
+    uint32_t from;    /* only decisions at this packet of a flow or later put the verdict there */
+    uint64_t ttl;     /* of the verdict that a decision puts into the map of its scope */
+    uint64_t times;   /* only so many flows of a source within that time do; 0 and 1: the first */
+    uint64_t longest; /* of a source that is judged so again soon: see source_ttl in verdicts.h */
 };
 
 /* Flows of a source whose decisions did not suffice yet, in the map `strikes` by struct subject. */
@@ -220,7 +222,7 @@ struct strikes {
 /*
  * Four maps, looked up before the flow table in this order; the first that holds counts:
  *   tuples   struct key, canonical: only entries of ACT_ALLOW at this place
- *   allowed  struct prefix: sources that user space allows
+ *   allowed  struct prefix: sources that user space allows, or that many users share
  *   listed   struct prefix: sources that user space blocks, limits, marks or redirects
  *   tuples   all other entries
  *   hosts    struct subject: whole addresses by decisions, then prefixes by decisions
@@ -255,6 +257,9 @@ struct verdict {
     int32_t by;                /* a class, SHUNTED, BY_OPERATOR or BY_FILE */
     uint32_t bits;             /* of its prefix's address */
     uint64_t weight;           /* what it adds to blocked_hosts */
+    uint64_t flow_packets;     /* of its flow, at the decision that made it */
+    uint32_t margin;           /* of that decision */
+    uint32_t repeats;          /* how often its source had one before and soon */
 };
 
 /*

@@ -162,6 +162,8 @@ __attribute__((noinline)) int judge(const struct packet *p, const struct key *k,
         v = tuple;
     else if (may_hold(USE_ALLOWED, now))
         v = longest_prefix(&allowed, p->source, p->address_bytes, now);
+    if (v && v->action == ACT_SHARED)
+        v = NULL;
     if (v) {
         __sync_fetch_and_add(&v->packets, 1);
         c->allowed++;
@@ -180,18 +182,25 @@ struct tidying {
     uint64_t now, weight;
 };
 
+/* How long a verdict on a source is remembered after its end: as long as it held. */
+static inline int is_remembered(const struct verdict *v, uint64_t now) {
+    return now < v->until || now - v->until < v->until - v->since;
+}
+
 static int forget_expired_host(void *map, const struct subject *key, struct verdict *v,
                                struct tidying *t) {
-    if (v->until <= t->now)
+    if (v->until > t->now)
+        t->weight += v->weight;
+    else if (!is_remembered(v, t->now))
         bpf_map_delete_elem(map, key);
     else
-        t->weight += v->weight;
+        v->weight = 0;
     return 0;
 }
 
 /*
- * Forgets what has expired, and counts the blocked hosts again: the kernel and user space take
- * verdicts out without a word.
+ * Forgets what has expired and is not remembered, and counts the blocked hosts again: the kernel
+ * and user space take verdicts out without a word.
  */
 static inline void forget_expired_hosts(struct guard *g, uint64_t now) {
     struct tidying t = {.now = now};
@@ -210,12 +219,34 @@ static inline uint64_t weight_of(uint32_t action, uint32_t address_bytes, uint32
     return bits < whole ? 1ull << ((whole - bits) & 63) : 1;
 }
 
+/*
+ * How long a verdict on a source holds. Where a policy has a longest time, one that follows within
+ * as long as the last one held takes twice as long, and one that renews it as long.
+ */
+static inline uint64_t source_ttl(const struct policy *p, const struct verdict *old,
+                                  struct verdict *v) {
+    uint64_t held, ttl = p->ttl;
+
+    if (!old || !p->longest || !is_remembered(old, v->since))
+        return ttl;
+    held = old->until - old->since;
+    v->repeats = old->repeats;
+    if (old->until <= v->since) {
+        v->repeats++;
+        held *= 2;
+    }
+    ttl = held > ttl ? held : ttl;
+    return ttl < p->longest ? ttl : p->longest;
+}
+
 /* Puts the verdict in the scratch to a source; whoever calls holds the guard. */
 static inline int store_source_verdict(struct guard *g, const struct config *limits,
-                                       const struct subject *x, struct verdict *v) {
+                                       const struct policy *p, const struct subject *x,
+                                       struct verdict *v) {
     uint64_t now = v->since, most = limits->max_blocked, old_weight;
     const struct verdict *old = bpf_map_lookup_elem(&hosts, x);
 
+    v->until = now + source_ttl(p, old, v);
     old_weight = old ? old->weight : 0;
     if (v->weight && g->blocked - old_weight + v->weight > most &&
         now >= g->tidied + BETWEEN_TIDIES) {
@@ -269,7 +300,7 @@ __attribute__((noinline)) int enact(struct flow *f, const struct key *k, uint32_
     const struct key *e;
     struct verdict *v;
     struct subject x;
-    uint32_t which = USE_HOSTS;
+    uint32_t which = USE_HOSTS, scope;
     int done = 0;
 
     if (!f || !k || !s || !c || !p || !limits || !g || p->scope == SCOPE_NONE)
@@ -279,11 +310,24 @@ __attribute__((noinline)) int enact(struct flow *f, const struct key *k, uint32_
     v->since = s->clock;
     v->until = s->clock + p->ttl;
     v->packets = v->full_ns = v->weight = 0;
+    v->flow_packets = s->event.packets;
+    v->margin = s->event.margin;
+    v->repeats = 0;
     v->action = p->action;
     v->argument = p->argument;
     v->by = s->event.verdict;
     v->bits = 8 * e->address_bytes;
-    if (p->scope == SCOPE_FLOW) {
+    scope = p->scope;
+    if (scope != SCOPE_FLOW && may_hold(USE_ALLOWED, v->since)) {
+        const struct verdict *given =
+            longest_prefix(&allowed, e->source, e->address_bytes, v->since);
+
+        if (given && given->action != ACT_SHARED)
+            return 0;
+        if (given)
+            scope = SCOPE_FLOW;
+    }
+    if (scope == SCOPE_FLOW) {
         struct key own = *k; /* as in judge */
         const struct verdict *old = bpf_map_lookup_elem(&tuples, &own);
 
@@ -295,10 +339,7 @@ __attribute__((noinline)) int enact(struct flow *f, const struct key *k, uint32_
         which = USE_TUPLES;
         done = bpf_map_update_elem(&tuples, &own, v, BPF_ANY) == 0;
     } else {
-        if (may_hold(USE_ALLOWED, v->since) &&
-            longest_prefix(&allowed, e->source, e->address_bytes, v->since))
-            return 0;
-        if (p->scope == SCOPE_PREFIX) {
+        if (scope == SCOPE_PREFIX) {
             which = USE_PREFIXES;
             v->bits = limits->prefix_bits[e->address_bytes != 4];
         }
@@ -307,7 +348,7 @@ __attribute__((noinline)) int enact(struct flow *f, const struct key *k, uint32_
             return 0;
         v->weight = weight_of(v->action, e->address_bytes, v->bits);
         if (acquire_lock(&g->busy)) {
-            done = store_source_verdict(g, limits, &x, v);
+            done = store_source_verdict(g, limits, p, &x, v);
             __sync_lock_test_and_set(&g->busy, 0);
         }
     }

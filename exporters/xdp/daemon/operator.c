@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "control.h"
@@ -21,12 +22,12 @@
 
 static const char *const commands[] = {"block",  "allow",  "unblock", "list",
                                        "status", "update", "unload"};
-static const char *const actions[] = {"pass", "drop", "interface",  "socket",
-                                      "cpu",  "mark", "rate-limit", "allow"};
+static const char *const actions[] = {"pass", "drop",       "interface", "socket", "cpu",
+                                      "mark", "rate-limit", "allow",     "mirror", "shared"};
 
 struct command_line {
     const char *command, *what, *configuration, *interface, *seconds, *action;
-    int remove;
+    int remove, shared;
 };
 
 int operator_has(const char *word) {
@@ -62,6 +63,8 @@ static int parse_words(struct command_line *t, int words, char **word) {
             *to = word[i];
         } else if (allow && !strcmp(word[i], "--remove")) {
             t->remove = 1;
+        } else if (allow && !strcmp(word[i], "--shared")) {
+            t->shared = 1;
         } else if (*word[i] == '-' || t->what) {
             return 0;
         } else {
@@ -167,7 +170,7 @@ static int parse_until(const struct kernel *k, const char *word, uint64_t *until
 static int change_verdict(const struct kernel *k, const struct command_line *t) {
     char bytes[256];
     struct text shown = {.bytes = bytes, .room = sizeof bytes};
-    uint32_t action = ACT_ALLOW, argument = 0;
+    uint32_t action = t->shared ? ACT_SHARED : ACT_ALLOW, argument = 0;
     struct target target;
     uint64_t until;
     int gone;
@@ -175,6 +178,10 @@ static int change_verdict(const struct kernel *k, const struct command_line *t) 
     if (!target_read(&target, t->what))
         return 1;
     target_write(&shown, &target);
+    if (t->shared && target.flow) {
+        log_message("%s: expected an address or a prefix with --shared, not a flow", bytes);
+        return 1;
+    }
     if (is_command(t, "unblock") || t->remove) {
         gone = verdict_remove(k, &target, t->remove);
         if (gone > 0)
@@ -188,9 +195,10 @@ static int change_verdict(const struct kernel *k, const struct command_line *t) 
         !parse_until(k, t->seconds, &until) || !verdict_put(k, &target, action, argument, until))
         return 1;
     printf("%s: %s: %s", k->interface, bytes,
-           is_command(t, "allow") ? "allowed"
-           : t->action            ? t->action
-                                  : "drop");
+           t->shared                ? "shared by many users"
+           : is_command(t, "allow") ? "allowed"
+           : t->action              ? t->action
+                                    : "drop");
     printf(t->seconds ? " for %s s\n" : "\n", t->seconds);
     return 0;
 }
@@ -203,6 +211,16 @@ struct listing {
     int count;
 };
 
+/* The local time at which a verdict was made. */
+static void write_since(char *out, size_t size, const struct kernel *k, const struct verdict *v) {
+    uint64_t ago_ns = (kernel_now(k) - v->since) * METER_TICK_NS;
+    time_t second = time(NULL) - (time_t)(ago_ns / SECOND);
+    struct tm local;
+
+    if (!localtime_r(&second, &local) || !strftime(out, size, "%F %T", &local))
+        snprintf(out, size, "?");
+}
+
 static void list_verdict(void *context, const struct target *t, const struct verdict *v) {
     struct listing *l = context;
     const struct pack_value *rules = l->p ? pack_value(l->p, PACK_DISPATCH, 0) : NULL;
@@ -211,7 +229,7 @@ static void list_verdict(void *context, const struct target *t, const struct ver
                      : v->by == BY_FILE   ? "file"
                      : v->by == SHUNTED   ? "shunt"
                                           : NULL;
-    char bytes[256], number[16], left[32] = "ever";
+    char bytes[256], number[16], left[32] = "ever", since[32];
     struct text shown = {.bytes = bytes, .room = sizeof bytes};
 
     target_write(&shown, t);
@@ -224,12 +242,17 @@ static void list_verdict(void *context, const struct target *t, const struct ver
     if (v->until != FOR_EVER)
         snprintf(left, sizeof left, "%.0f s",
                  (double)(v->until - kernel_now(l->k)) * METER_TICK_NS / (double)SECOND);
-    printf("%-45s %s", bytes, v->action <= ACT_ALLOW ? actions[v->action] : "?");
+    printf("%-45s %s", bytes,
+           v->action < sizeof actions / sizeof *actions ? actions[v->action] : "?");
     if (v->action == ACT_LIMIT && v->argument)
         printf(":%" PRIu64, (uint64_t)(SECOND / v->argument));
     else if (v->argument)
         printf(":%" PRIu32, v->argument);
-    printf("\tby %s, for %s, %" PRIu64 " packets\n", by, left, v->packets);
+    printf("\tby %s", by);
+    if (v->by != BY_OPERATOR && v->by != BY_FILE)
+        printf(" (margin %" PRIu32 " at packet %" PRIu64 ")", v->margin, v->flow_packets);
+    write_since(since, sizeof since, l->k, v);
+    printf(", since %s, for %s, %" PRIu64 " packets\n", since, left, v->packets);
     l->count++;
 }
 

@@ -6,7 +6,7 @@
 #define OPERATOR_USAGE                                                                             \
     "or:    n3icd COMMAND [-c CONFIGURATION] [-i INTERFACE] ...\n"                                 \
     "  block WHAT [--for SECONDS] [--action drop|rate-limit:N|mark:N]\n"                           \
-    "  allow WHAT [--for SECONDS] [--remove]\n"                                                    \
+    "  allow WHAT [--for SECONDS] [--shared] [--remove]\n"                                         \
     "  unblock WHAT\n"                                                                             \
     "  list, status\n"                                                                             \
     "  update PACK  loads another pack, which holds over restarts\n"                               \

@@ -311,7 +311,8 @@ static void report_refusal(const struct kernel *k, enum map m, int error) {
 
 int verdict_put(const struct kernel *k, const struct target *t, uint32_t action, uint32_t argument,
                 uint64_t until) {
-    enum map m = t->flow ? MAP_TUPLES : action == ACT_ALLOW ? MAP_ALLOWED : MAP_LISTED;
+    int allows = action == ACT_ALLOW || action == ACT_SHARED;
+    enum map m = t->flow ? MAP_TUPLES : allows ? MAP_ALLOWED : MAP_LISTED;
     const void *key = t->flow ? (const void *)&t->key : (const void *)&t->prefix;
     struct verdict v = {.until = until,
                         .since = kernel_now(k),

@@ -451,10 +451,11 @@ def check_target(one, veth, what):
     assert out.startswith(f"{veth[0]}: {by_c[0]['target']}: rate-limit:7 for 600 s")
     assert (by_c[0]["action"], by_c[0]["argument"], by_c[0]["by"]) == ("rate-limit", 7, "operator")
     assert 590 < by_c[0].pop("left_s") <= 600
+    assert abs(by_c[0].pop("since") - time.time()) < 60
     n3ic("unblock", veth[0], what)
     n3ic("block", veth[0], what, "--ttl", 600, "--action", "rate-limit:7")
     by_python = json.loads(n3ic("list", veth[0], "--json"))["listed"]
-    by_python[0].pop("left_s")
+    assert by_python[0].pop("left_s") and by_python[0].pop("since")
     assert by_python == by_c
     assert by_c[0]["target"] in n3icd(one, "list")
     n3icd(one, "unblock", what)
@@ -462,6 +463,13 @@ def check_target(one, veth, what):
     n3icd(one, "allow", what)
     assert json.loads(n3ic("list", veth[0], "--json"))["allowed"][0]["left_s"] is None
     n3icd(one, "allow", what, "--remove")
+    if "-" in what:
+        assert "no flow" not in n3icd(one, "allow", what, "--shared", code=1)
+    else:
+        assert "shared by many users" in n3icd(one, "allow", what, "--shared")
+        assert f"{by_c[0]['target']} " in n3icd(one, "list")
+        assert json.loads(n3ic("list", veth[0], "--json"))["allowed"][0]["action"] == "shared"
+        n3icd(one, "allow", what, "--remove")
     assert "no verdict" in n3icd(one, "unblock", what, code=1)
 
 
@@ -595,7 +603,7 @@ def test_lists_of_files_last_and_follow_their_files(running, veth, tmp_path):
     n3icd(one, "allow", "192.0.2.9")
     files = [{"198.51.100.0/24"}, {"192.0.2.1", "2001:db8::/32"}]
     assert by_file(veth[0]) == [*files, {"192.0.2.9"}, {"192.0.2.7"}]
-    assert "by file, for ever, 4 packets" in n3icd(one, "list")
+    assert re.search(r"by file, since [-\d]+ [:\d]+, for ever, 4 packets", n3icd(one, "list"))
     block.write_text("2001:db8::/32\n192.0.2.8\n")
     reload(one, "2 entries are blocked")
     files[1] = {"2001:db8::/32", "192.0.2.8"}

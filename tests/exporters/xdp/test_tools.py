@@ -204,6 +204,9 @@ def test_a_host_that_a_decision_blocks_is_dropped_before_the_meter(
     (entry,) = json.loads(n3ic("list", one, "--json"))["decided"]
     assert (entry["target"], entry["action"], entry["packets"]) == ("192.0.2.1", "drop", 5)
     assert entry["by"] in "abc" and 500 < entry["left_s"] <= 600
+    assert (entry["flow_packets"], entry["repeats"]) == (4, 0) and entry["margin"] >= 0
+    assert abs(entry["since"] - time.time()) < 60
+    assert f"margin {entry['margin']} at packet 4" in n3ic("list", one)
     wide = network(standard_spec(packets=4), 7)
     n3ic("update", one, _saved(wide, tmp_path))  # a program of another structure takes them over
     send(other, [frame(9)])
@@ -909,6 +912,9 @@ def test_policies_that_hold_for_later_packets(text, expected):
         ("benign=block:flow,from=8", "are for hosts and prefixes"),
         ("benign=drop,times=2", "are for hosts and prefixes"),
         ("benign=block:host,times=x", "not a number"),
+        ("benign=block:flow,max-ttl=90", "are for hosts and prefixes"),
+        ("benign=block:host,ttl=60,max-ttl=30", "max-ttl=30: expected 60 or more"),
+        ("benign=block:host,max-ttl=long", "max-ttl=long: expected seconds"),
     ],
 )
 def test_policies_that_mean_nothing(text, match):

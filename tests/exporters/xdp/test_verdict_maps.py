@@ -113,7 +113,7 @@ def policy_result(maps, action, counters):
     return PASS if maps.limits.dry_run else DROP
 
 
-def check(image, table, seed, limits, policies, allowed=(), listed=()):
+def check(image, table, seed, limits, policies, allowed=(), listed=(), shared=()):
     """Run frames through program and model, and compare all that can be seen."""
     model = network(SPEC, shunt=2)
     maps = VerdictModel(limits, {**policies, -1: policies.get("shunted", ("pass", 0, "none", 0))},
@@ -123,10 +123,12 @@ def check(image, table, seed, limits, policies, allowed=(), listed=()):
     with load(model, image=image[table], table=table, **given) as programs:
         for verdict, policy in policies.items():
             set_policy(programs, verdict, *policy)
-        for text, until in allowed:
+        for action, (text, until) in [
+            *(("allow", each) for each in allowed), *(("shared", each) for each in shared)
+        ]:  # fmt: skip
             where = verdict_lists.verdict_subject(text, SPEC)
-            verdict_lists.set_verdict(programs.maps, where, "allow", 0, 0, until)
-            maps.allowed[ipaddress.ip_network(text)] = held("allow", 0, until)
+            verdict_lists.set_verdict(programs.maps, where, action, 0, 0, until)
+            maps.allowed[ipaddress.ip_network(text)] = held(action, 0, until)
         for text, action, argument, until in listed:
             where = verdict_lists.verdict_subject(text, SPEC)
             verdict_lists.set_verdict(programs.maps, where, action, argument, 0, until)
@@ -193,6 +195,8 @@ def test_every_packet_is_treated_as_the_model_of_the_maps_says(image, table, see
                 for v, p in policies.items()}  # fmt: skip
     if seed % 2:  # at packet 4 or at the end of a flow; not at the first decision on a source
         policies = {v: (*p, r.choice([0, 3, 4]), r.choice([1, 2, 3])) for v, p in policies.items()}
+    if seed % 3 == 2:  # a source that is judged again soon has its verdict for longer
+        policies = {v: (*p, *(0, 1)[len(p) - 4 :], 40 * SECOND) for v, p in policies.items()}
     limits = Limits(max_blocked=r.choice([1, 2, 300]), prefix_bits=(30, 126))
     end = 400 * SECOND
     counted = check(
@@ -200,6 +204,7 @@ def test_every_packet_is_treated_as_the_model_of_the_maps_says(image, table, see
         allowed=[("10.0.0.0/24", end // 4), ("::a00:1", end // 2), ("10.0.0.2", end // 2)],
         listed=[("10.0.0.0/30", "rate-limit", rate(2)[0], end // 2),
                 ("10.0.0.3", "drop", 0, end // 3), ("::/64", "drop", 0, end // 8)],
+        shared=[("10.0.1.0/25", end), ("::a00:100/121", end // 2)] if seed % 4 == 3 else (),
     )  # fmt: skip
     assert counted["allowed"] and counted["blocked"]
 
@@ -253,6 +258,43 @@ def test_decisions_are_forgotten_after_the_time_to_live(schedules, steps):
             frame = udp("10.0.0.1", port=port)
             programs.program.test_run(programs.replayed(frame, len(frame), time))
             assert len(verdict_lists.list_verdicts(programs.maps, time, 1, {})["decided"]) == held
+
+
+def test_a_source_that_is_blocked_again_soon_is_blocked_for_twice_as_long(schedules):
+    """Blocked for 10 units, again within 10 of its end: for 20, then for 25, which is the most."""
+    model, image = schedules
+    with load(model, image=image, table="buckets") as programs:
+        for verdict in range(3):
+            set_policy(programs, verdict, "drop", 0, "host", 10, 0, 1, 25)
+        for port, (time, seconds, repeats) in enumerate(
+            [(1, 10, 0), (20, 20, 1), (59, 25, 2), (108, 25, 3), (158, 10, 0)]
+        ):
+            frame = udp("10.0.0.1", port=port)
+            programs.program.test_run(programs.replayed(frame, len(frame), time))
+            (verdict,) = verdict_lists.list_verdicts(programs.maps, time, 10**9, {})["decided"]
+            assert (verdict.left_s, verdict.repeats) == (seconds, repeats)
+            assert verdict.flow_packets == 1 and verdict.margin is not None
+
+
+@pytest.mark.parametrize("scope", ["host", "prefix"])
+def test_of_an_address_with_many_users_only_the_flow_is_blocked(schedules, scope):
+    model, image = schedules
+    with load(model, image=image, table="buckets") as programs:
+        for verdict in range(3):
+            set_policy(programs, verdict, "drop", 0, scope, SECOND)
+        where = verdict_lists.verdict_subject("10.0.0.0/24", SPEC)
+        verdict_lists.set_verdict(programs.maps, where, "shared", 0, 0, None)
+        results = []
+        for port, time in [(1, 1), (1, 2), (2, 3), (2, 4)]:
+            frame = udp("10.0.0.1", port=port)
+            results.append(
+                programs.program.test_run(programs.replayed(frame, len(frame), time)).result
+            )
+        assert results == [DROP, DROP, DROP, DROP]
+        shown = verdict_lists.list_verdicts(programs.maps, 5, SPEC.tick_ns, {})
+        assert [v.action for v in shown["allowed"]] == ["shared"]
+        targets = [v.target for v in shown["decided"]]
+        assert len(targets) == 2 and all("-" in target for target in targets)
 
 
 @pytest.fixture(scope="module")
@@ -434,7 +476,7 @@ def test_a_verdict_holds_to_its_last_tick_and_the_nearest_one_counts(image):
         assert results([1, 19, 20, 39, 40]) == [PASS, PASS, DROP, DROP, PASS]
         key = np.zeros(1, SUBJECT)
         key["address"][0, :4], key["bits"], key["address_bytes"] = (10, 0, 0, 1), 32, 4
-        row = (80, 40, 0, 0, ACTIONS.index("drop"), 0, 0, 32, 1)
+        row = (80, 40, 0, 0, ACTIONS.index("drop"), 0, 0, 32, 1, 0, 0, 0)
         programs.maps["hosts"].update(key.tobytes(), np.array([row], VERDICT).tobytes())
         at(40, "pass", "10.0.0.1:1024-192.168.0.1:53/udp", 60)
         assert results([41, 59, 60, 79, 80]) == [PASS, PASS, DROP, DROP, PASS]
