@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+import n3ic
 from n3ic.errors import VerifyError
 from n3ic.evaluation.drift import compared
 from n3ic.exporters.xdp import layout, policy_parser
@@ -59,6 +60,7 @@ def write_daemon(out: Path, model: Classifier, table: Table) -> None:
             (out / folder.name / path.name).write_bytes(path.read_bytes())
     lines = (
         "/* What the sources of n3icd need to know of the program; generated. */",
+        f"#define N3ICD_VERSION {c_string(n3ic.__version__)}",
         f'#define N3ICD_LAYOUT "{layout_id(out)}"',
         f"#define N3ICD_RECORD {layout.VERSION}",
         f"#define N3ICD_BUCKETS {int(table == 'buckets')}",

@@ -123,8 +123,9 @@ def policy(text: str, classes: Sequence[str]) -> VerdictPolicy:
     seconds = 0.0 if of == "none" else TTL_S if ttl is None else ttl
     if longest and longest < seconds:
         raise UsageError(f"policy {text!r}: max-ttl={longest:g}: expected {seconds:g} or more")
-    counted = counts.values()
-    return VerdictPolicy(named[name], verb, value, of, seconds, (four, six), *counted, longest)
+    return VerdictPolicy(
+        named[name], verb, value, of, seconds, (four, six), counts["from"], counts["times"], longest
+    )
 
 
 def _action(text: str, action: str, argument: str, has_colon: bool) -> tuple[Action, int | str]:

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,6 +17,7 @@
 #define MESSAGE 8192
 #define TAIL (1 << 16)
 #define WAITING (4 << 20)
+#define ROOM 300 /* of a path with its number */
 
 /* Cuts off a line that a kill left incomplete: it is written again. 0 if the file is unreadable. */
 static int truncate_to_line(int fd, off_t size) {
@@ -32,7 +34,7 @@ static int truncate_to_line(int fd, off_t size) {
     return whole == got || !ftruncate(fd, from + whole);
 }
 
-int file_open(struct log_file *f, const char *path) {
+int file_open(struct log_file *f, const char *path, uint32_t mebibytes, uint32_t old) {
     struct stat status;
     int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0640);
 
@@ -51,7 +53,28 @@ int file_open(struct log_file *f, const char *path) {
         close(f->fd);
     f->fd = fd;
     f->path = path;
+    f->size = fstat(fd, &status) ? 0 : (uint64_t)status.st_size;
+    f->most = (uint64_t)mebibytes << 20;
+    f->old = old;
     return 1;
+}
+
+/* Moves the file to NAME.1, older ones to the next number, and begins a new one. */
+static void rotate(struct log_file *f) {
+    char from[ROOM], to[ROOM];
+    int failed = 0;
+
+    for (uint32_t i = f->old; i > 1; i--) {
+        snprintf(from, sizeof from, "%s.%" PRIu32, f->path, i - 1);
+        snprintf(to, sizeof to, "%s.%" PRIu32, f->path, i);
+        failed |= rename(from, to) && errno != ENOENT;
+    }
+    snprintf(to, sizeof to, "%s.1", f->path);
+    failed |= f->old ? rename(f->path, to) : unlink(f->path);
+    if (failed || !file_open(f, f->path, (uint32_t)(f->most >> 20), f->old)) {
+        log_message("%s: it cannot be moved away, and grows: %s", f->path, strerror(errno));
+        f->most = 0;
+    }
 }
 
 void file_write(struct log_file *f, const char *line, size_t size) {
@@ -65,6 +88,9 @@ void file_write(struct log_file *f, const char *line, size_t size) {
     while (done < 0 && errno == EINTR);
     if (done == (ssize_t)size) {
         f->written++;
+        f->size += size;
+        if (f->most && f->size >= f->most)
+            rotate(f);
         return;
     }
     if (!f->lost++)

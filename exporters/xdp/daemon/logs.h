@@ -9,10 +9,15 @@ struct log_file {
     const char *path; /* empty: none */
     int fd;
     uint64_t written, lost;
+    uint64_t size, most; /* bytes of the file, and those at which it is moved away; 0: never */
+    uint32_t old;        /* moved files that are kept */
 };
 
-/* Opens the file at the end, anew after it was moved away; 0 on failure, with a message. */
-int file_open(struct log_file *f, const char *path);
+/*
+ * Opens the file at the end, anew after it was moved away; 0 on failure, with a message.
+ * `mebibytes` and `old`: see json-megabytes and json-old in n3icd.conf.
+ */
+int file_open(struct log_file *f, const char *path, uint32_t mebibytes, uint32_t old);
 void file_write(struct log_file *f, const char *line, size_t size);
 
 /* Messages are queued while the syslog daemon accepts none: its socket holds about ten. */

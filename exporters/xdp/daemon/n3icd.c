@@ -215,7 +215,7 @@ static void reload_pack(struct daemon *d) {
     struct pack *p = store_read(&d->settings, &configured);
 
     if (*d->settings.json)
-        file_open(&d->file, d->settings.json);
+        file_open(&d->file, d->settings.json, d->settings.json_mib, d->settings.json_old);
     if (p && apply_pack(d, p)) {
         report_fixed_options(d, p);
         d->configured = configured;
@@ -361,7 +361,7 @@ static int open_all(struct daemon *d) {
         !make_folder_of(s->control) ||
         !server_open(&d->control.server, s->control, d->epoll, TAG_CONTROL, 1024))
         return 0;
-    if ((*s->json && !file_open(&d->file, s->json)) ||
+    if ((*s->json && !file_open(&d->file, s->json, s->json_mib, s->json_old)) ||
         (*s->syslog && !syslog_open(&d->syslog, s->syslog, s->enterprise)) ||
         (*s->ipfix && !ipfix_open(&d->ipfix, s->ipfix, s->domain, s->enterprise, s->templates_s)))
         return 0;
@@ -549,6 +549,7 @@ static int run_daemon(struct daemon *d) {
 
 static int usage(void) {
     fputs("usage: n3icd [--check | --remove] CONFIGURATION [INTERFACE]\n"
+          "       n3icd --version\n"
           "  --check   reads the configuration, the pack and the lists, and changes nothing\n"
           "  --remove  detaches the program and forgets its flows\n" OPERATOR_USAGE,
           stderr);
@@ -561,6 +562,11 @@ int main(int argc, char **argv) {
     int remove = argc > 1 && !strcmp(argv[1], "--remove");
     int at = 1 + (check || remove);
 
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        printf("n3icd %s, program %.12s, records of version %d\n", N3ICD_VERSION, N3ICD_LAYOUT,
+               N3ICD_RECORD);
+        return 0;
+    }
     if (argc > 1 && operator_has(argv[1]))
         return operator_run(argc - 1, argv + 1);
     if (argc <= at || argc > at + 2 || argv[at][0] == '-')

@@ -138,6 +138,8 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         .queue = 1 << 20,
         .enterprise = 32473,
         .templates_s = 60,
+        .json_mib = 100,
+        .json_old = 4,
     };
     const struct key keys[] = {
         {"interface", s->interface, sizeof s->interface, NULL, 0, 0},
@@ -158,6 +160,8 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         {"prometheus", s->prometheus, SETTING, NULL, 0, 0},
         {"ipfix", s->ipfix, SETTING, NULL, 0, 0},
         {"queue", NULL, 0, &s->queue, 1 << 16, 1 << 28},
+        {"json-megabytes", NULL, 0, &s->json_mib, 1, 1 << 20},
+        {"json-old", NULL, 0, &s->json_old, 0, 1000},
         {"ipfix-domain", NULL, 0, &s->domain, 0, UINT32_MAX},
         {"ipfix-templates", NULL, 0, &s->templates_s, 1, 86400},
         {"enterprise", NULL, 0, &s->enterprise, 1, UINT32_MAX},

@@ -14,7 +14,7 @@ struct settings {
     char on_exit[SETTING], socket[SETTING], json[SETTING], syslog[SETTING], prometheus[SETTING];
     char ipfix[SETTING], control[SETTING], updates[SETTING], records[SETTING];
     char allow_file[SETTING], block_file[SETTING]; /* empty: none */
-    uint32_t queue, domain, enterprise, templates_s;
+    uint32_t queue, domain, enterprise, templates_s, json_mib, json_old;
 };
 
 /* Reads a file; 0 with a message if it is not one. `interface` may be NULL. */

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 import zlib
+from importlib.metadata import version
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -728,6 +729,10 @@ def test_wrong_words_show_the_usage(built):
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert (done.returncode, "n3icd COMMAND" in done.stderr) == (2, True), done.stderr
+    told = subprocess.run(
+        [built / "daemon" / "n3icd", "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    assert told.startswith(f"n3icd {version('n3ic')}, program "), told
 
 
 # --- several models, figures ---------------------------------------------------------------------

@@ -51,6 +51,30 @@ def test_lines_of_a_file_survive_its_rotation(daemon, veth, tmp_path):
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.parametrize("old", [0, 2])
+def test_a_file_of_lines_takes_no_more_room_than_is_given(daemon, veth, tmp_path, old):
+    """A file that is full becomes NAME.1; each line is whole, in one of the files."""
+    path, full = tmp_path / "flows.json", b'{"x": 1}\n' * ((1 << 20) // 9)
+    path.write_bytes(full)
+    for number in (1, 2):
+        (tmp_path / f"flows.json.{number}").write_text(f"older {number}\n")
+    running = daemon(json=path, json_megabytes=1, json_old=old).start()
+    reader = running.reader()
+    send(veth[1], flows(range(1000, 1010)))
+    told = reader.lines(10)
+    assert running.end() == 0
+    first = (tmp_path / "flows.json.1").read_bytes()
+    second = (tmp_path / "flows.json.2").read_text()
+    assert second == ("older 1\n" if old else "older 2\n")
+    lines = path.read_bytes()
+    if old:
+        assert first.startswith(full) and len(first) >= 1 << 20
+        lines = first[len(full) :] + lines
+    rest = [json.loads(line) for line in lines.splitlines()]
+    assert rest == told[len(told) - len(rest) :] and (len(rest) == 10 if old else rest)
+    assert path.stat().st_size < 1 << 20 and path.stat().st_mode & 0o777 == 0o640
+
+
 def test_syslog_messages_are_of_rfc_5424(daemon, veth, tmp_path):
     path = tmp_path / "log"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
