@@ -12,10 +12,10 @@ import subprocess
 import threading
 import time
 import zlib
-from importlib.metadata import version
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

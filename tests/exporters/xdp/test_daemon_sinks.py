@@ -56,8 +56,8 @@ def test_a_file_of_lines_takes_no_more_room_than_is_given(daemon, veth, tmp_path
     """A file that is full becomes NAME.1; each line is whole, in one of the files."""
     path, full = tmp_path / "flows.json", b'{"x": 1}\n' * ((1 << 20) // 9)
     path.write_bytes(full)
-    for number in (1, 2):
-        (tmp_path / f"flows.json.{number}").write_text(f"older {number}\n")
+    for i in (1, 2):
+        (tmp_path / f"flows.json.{i}").write_text(f"older {i}\n")
     running = daemon(json=path, json_megabytes=1, json_old=old).start()
     reader = running.reader()
     send(veth[1], flows(range(1000, 1010)))
