@@ -11,6 +11,7 @@ from n3ic.errors import ArgumentError, in_python, needed
 
 if TYPE_CHECKING:
     from n3ic.api import ModelLike
+    from n3ic.systems.stream.batch import FlowBatch
     from n3ic.systems.stream.flows.figures import StreamFigures
     from n3ic.systems.stream.flows.sink import StreamSink
     from n3ic.systems.stream.flows.sinks.callback import TakesFlows
@@ -23,8 +24,9 @@ Sink = Union[str, Path, "TakesFlows", "StreamSink"]
 def stream(
     source: str | Path,
     model: ModelLike | None = None,
-    sink: Sink | Sequence[Sink] = "-",
+    sink: Sink | Sequence[Sink] | None = None,
     *,
+    on_flows: Callable[[FlowBatch], object] | None = None,
     state: str | Path | None = None,
     commit: float = 5.0,
     features: bool = False,
@@ -43,8 +45,9 @@ def stream(
             run. For packets it must carry its meter.
         sink: where decided flows go, one or several: ``FILE.jsonl``, ``FILE.parquet``, ``-`` for
             standard output, ``ipfix://HOST:PORT``, ``kafka://HOST:PORT/TOPIC``,
-            ``nats://HOST:PORT/SUBJECT``, or an object with ``write(batch)``, which gets each
-            :class:`~n3ic.systems.stream.batch.FlowBatch`.
+            ``nats://HOST:PORT/SUBJECT``, or an object with ``write(batch)``. None for standard
+            output, or for ``on_flows`` alone.
+        on_flows: called with each :class:`~n3ic.systems.stream.batch.FlowBatch` of decided flows.
         state: folder of the stream's state, from which the same call resumes; None keeps no state.
         commit: seconds between two states.
         features: write the model's features as well.
@@ -69,7 +72,7 @@ def stream(
     return run_stream(
         str(source),
         model_of(newest_run() if model is None else model),
-        _sinks(sink),
+        _sinks([] if sink is None else sink, on_flows),
         StreamSettings(None if state is None else Path(state), commit, replace, seconds),
         features=features,
         metrics=metrics,
@@ -77,23 +80,25 @@ def stream(
     )
 
 
-def _sinks(sink: Any) -> list[str | StreamSink]:
-    """One sink or several, with a name for each object that takes flows."""
+def _sinks(sink: Any, on_flows: Callable[[FlowBatch], object] | None) -> list[str | StreamSink]:
+    """One sink or several, with a name for each object or function that takes flows."""
     from n3ic.systems.stream.flows.sink import StreamSink
     from n3ic.systems.stream.flows.sinks.callback import CallbackSink
 
-    several = sink if isinstance(sink, list | tuple) else [sink]
+    several = [*sink] if isinstance(sink, list | tuple) else [sink]
+    if on_flows is not None:
+        several.append(on_flows)
     sinks: list[str | StreamSink] = []
     for number, one in enumerate(several):
         if isinstance(one, str | Path):
             sinks.append(str(one))
         elif isinstance(one, StreamSink):
             sinks.append(one)
-        elif callable(getattr(one, "write", None)):
-            sinks.append(CallbackSink(one, f"callback {number}" if number else "callback"))
+        elif callable(write := getattr(one, "write", on_flows if one is on_flows else None)):
+            sinks.append(CallbackSink(write, f"callback {number}" if number else "callback"))
         else:
             raise ArgumentError(
                 "sink: expected a file, a place such as kafka://HOST:PORT/TOPIC, or an object with "
                 f"write(batch), got {one!r:.60}"
             )
-    return sinks
+    return sinks or ["-"]

@@ -83,7 +83,7 @@ class Journal:
 
 def sink_of(folder, name):
     if name == "callback":
-        return callback.CallbackSink(Journal(folder / "journal"), "journal")
+        return callback.CallbackSink(Journal(folder / "journal").write, "journal")
     return name.replace("NUMBER", folder.name) if "://" in name else folder / name
 
 

@@ -85,6 +85,14 @@ def test_a_stream_gives_flows_to_objects(tmp_path):
     assert first.flows == second.flows == figures.flows == 20
 
 
+def test_a_stream_gives_flows_to_a_function(tmp_path, capsys):
+    (tmp_path / "c.pcap").write_bytes(labelled_capture(20)[0])
+    taken = Counted()
+    figures = n3ic.stream(tmp_path / "c.pcap", MODELS["binary"](), on_flows=taken.write)
+    assert taken.flows == figures.flows == 20
+    assert not capsys.readouterr().out  # and to nobody else
+
+
 def test_learning_is_that_of_the_command(command, tmp_path):
     model = tables()
     model.save(tmp_path / "m.n3ic")

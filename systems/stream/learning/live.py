@@ -50,7 +50,7 @@ def learn_live(
         UsageError: The source gives packets, but the model carries no meter.
         N3icError: The source, the learner's log or a push failed.
     """
-    feed = CallbackSink(_Feed(learner, on_batch), "learner")
+    feed = CallbackSink(_Feed(learner, on_batch).write, "learner")
     stream = FlowStream(source, StreamModel(model), [feed], StreamSettings(seconds=seconds))
     figures = stream.run(watch)
     on_batch(learner.finish())

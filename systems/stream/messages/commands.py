@@ -221,9 +221,13 @@ def receive(
     Losses are reported by reason at the end. Ctrl-C ends it.
     """
     from n3ic.systems.stream.messages.buffers import page_kind
-    from n3ic.systems.stream.messages.service import ReceiverOptions, serve_model
+    from n3ic.systems.stream.messages.service import (
+        MessageReceiver,
+        ReceiverOptions,
+        serve_model,
+    )
 
-    make, ran = _device(device, device_memory)
+    make, _ = _device(device, device_memory)
     options = ReceiverOptions(
         address=_address(listen, "--listen"),
         way=way,
@@ -238,10 +242,7 @@ def receive(
         print_result(text)
         sys.stdout.flush()  # a reader at the other end of a pipe waits for the line
 
-    serve_model(
-        *(model, make, options, line, print_note),
-        lambda port: print_note(f"listening on {options.address[0]}:{port}; {ran}"),
-    )
+    serve_model(MessageReceiver(model, make, options), line, print_note)
 
 
 def train(

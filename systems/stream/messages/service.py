@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
 from n3ic.systems.stream.messages.assembly import AssemblyLimits
-from n3ic.systems.stream.messages.batches import BatchOutcome
+from n3ic.systems.stream.messages.batches import BatchOutcome, PipelineCounts
 from n3ic.systems.stream.messages.buffers import PacketBuffers, Pages
-from n3ic.systems.stream.messages.devices import TransferDevice
-from n3ic.systems.stream.messages.models import message_model
+from n3ic.systems.stream.messages.devices import TransferDevice, open_device
+from n3ic.systems.stream.messages.models import MessageModel, message_model
 from n3ic.systems.stream.messages.pipeline import MessagePipeline
 from n3ic.systems.stream.messages.receiver import open_receiver
 from n3ic.systems.stream.messages.transfers import transfer_named
@@ -43,7 +43,7 @@ class ReceiverOptions:
         seed: seed of random weights.
     """
 
-    address: tuple[str, int]
+    address: tuple[str, int] = ("127.0.0.1", 0)
     way: str = "pull"
     messages: int = 0
     timeout_s: float = 2.0
@@ -54,53 +54,99 @@ class ReceiverOptions:
     seed: int = 0
 
 
+class MessageReceiver:
+    """Receives messages and runs a model on each. Enter it, then iterate over the outcomes.
+
+    Args:
+        model: a model, or the name of one
+            (:func:`~n3ic.systems.stream.messages.models.message_model`).
+        device: opens the device; None for a GPU, or the CPU without one.
+        options: how messages are received.
+
+    Attributes:
+        address: host and port on which packets are received, once it is entered.
+        ran: the device that computes, in words, once it is entered.
+
+    Raises:
+        UsageError: an option is wrong.
+        DeviceMemoryError: the model or the messages do not fit the device.
+    """
+
+    address: tuple[str, int]
+    ran: str
+
+    def __init__(
+        self,
+        model: MessageModel | str,
+        device: Callable[[], TransferDevice] | None = None,
+        options: ReceiverOptions = ReceiverOptions(),
+    ) -> None:
+        self._options = options
+        self._way = transfer_named(options.way)
+        self._model = message_model(model, options.seed) if isinstance(model, str) else model
+        self._make_device = device or open_device
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Open the device and the socket."""
+        options, model = self._options, self._model
+        limits = AssemblyLimits(
+            model.message_bytes, per_sender=max(1, options.rows - 1), timeout_s=options.timeout_s
+        )
+        with ExitStack() as opening:
+            device = opening.enter_context(closing(self._make_device()))
+            sock = opening.enter_context(open_receiver(*options.address))
+            buffers = PacketBuffers.allocate(options.slots, options.packet_bytes, options.pages)
+            work = model.on(device)
+            self._pipeline = opening.enter_context(
+                MessagePipeline(
+                    *(sock, buffers, device, self._way, work, limits), batches=options.rows
+                )
+            )
+            self.address = (options.address[0], int(sock.getsockname()[1]))
+            self.ran = device.ran
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close them; messages that are being computed are lost."""
+        self._open.close()
+
+    @property
+    def counts(self) -> PipelineCounts:
+        """Received and refused packets."""
+        return self._pipeline.counts
+
+    def __iter__(self) -> Iterator[BatchOutcome]:
+        """Yield each message's outcome, until enough have ended or a signal ends it."""
+        most = self._options.messages
+        while not most or self.counts.assembly.ended < most:
+            check()
+            yield from self._pipeline.step(0.2)
+        yield from self._pipeline.flush()
+
+
 def serve_model(
-    model: str,
-    make_device: Callable[[], TransferDevice],
-    options: ReceiverOptions,
+    receiver: MessageReceiver,
     line: Callable[[str], None],
     note: Callable[[str], None],
-    listening: Callable[[int], None],
 ) -> None:
     """Receive messages until enough have come or a signal ends it.
 
     Args:
-        model: a model of :func:`~n3ic.systems.stream.messages.models.message_model`.
-        make_device: opens the device.
-        options: how messages are received.
+        receiver: the receiver, not entered yet.
         line: called with a line of JSON for each message.
-        note: called at the end with the losses, by reason.
-        listening: called with the port once packets can be received.
-
-    Raises:
-        UsageError: An option is wrong.
-        DeviceMemoryError: The model or the messages do not fit the device.
+        note: called with the address once packets can be received, and at the end with the losses,
+            by reason.
     """
-    way = transfer_named(options.way)
-    served = message_model(model, options.seed)
-    limits = AssemblyLimits(
-        served.message_bytes, per_sender=max(1, options.rows - 1), timeout_s=options.timeout_s
-    )
-    with (
-        closing(make_device()) as device,
-        open_receiver(*options.address) as sock,
-        MessagePipeline(
-            sock,
-            PacketBuffers.allocate(options.slots, options.packet_bytes, options.pages),
-            *(device, way, served.on(device), limits),
-            batches=options.rows,
-        ) as pipeline,
-    ):
-        listening(int(sock.getsockname()[1]))
-        counts = pipeline.counts
+    with receiver:
+        host, port = receiver.address
+        note(f"listening on {host}:{port}; {receiver.ran}")
         try:
-            while not options.messages or counts.assembly.ended < options.messages:
-                check()
-                for outcome in pipeline.step(0.2):
-                    line(json.dumps(described(outcome)))
-            for outcome in pipeline.flush():
+            for outcome in receiver:
                 line(json.dumps(described(outcome)))
         finally:
+            counts = receiver.counts
             note(
                 f"{counts.computed:,} messages computed, "
                 f"{counts.assembly.packets:,} packets received"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sink in Python: any object with ``write(batch)``."""
+"""A sink in Python: any function of a batch, or an object with ``write(batch)``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from n3ic.errors import N3icError
@@ -19,33 +20,33 @@ class TakesFlows(Protocol):
 
 
 class CallbackSink(StreamSink):
-    """Passes flows to an object of yours.
+    """Passes flows to a function of yours.
 
     With a state, flows come after a state that holds them is written. After a kill, the flows of
     the last state come again (at-least-once delivery); :attr:`first` tells which they are.
 
     Args:
-        taker: takes the flows.
+        take: takes the flows; an exception ends the stream, which can resume from its state.
         name: its name in the state; must be the same when the stream resumes.
 
     Attributes:
         first: number of the first flow of the batch that is being written, since the stream began.
     """
 
-    def __init__(self, taker: TakesFlows, name: str = "callback") -> None:
+    def __init__(self, take: Callable[[FlowBatch], object], name: str = "callback") -> None:
         self.name = name
         self.first = 0
-        self._taker = taker
+        self._take = take
 
     def write(self, batch: FlowBatch, first: int) -> None:
         """See :meth:`StreamSink.write`.
 
         Raises:
-            N3icError: The object raised an exception.
+            N3icError: The function raised an exception.
         """
         self.first = first
         try:
-            self._taker.write(batch)
+            self._take(batch)
         except N3icError:
             raise
         except Exception as error:

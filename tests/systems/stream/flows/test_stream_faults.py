@@ -52,9 +52,9 @@ def test_a_consumer_that_dies_ends_the_stream_which_goes_on(path):
     places = path.parent / "out.jsonl"
     first = Mortal(3)
     with pytest.raises(N3icError, match="sink taker: ConnectionResetError: the consumer died"):
-        stream(path, model, places, CallbackSink(first, "taker"), state=state, commit_s=0)
+        stream(path, model, places, CallbackSink(first.write, "taker"), state=state, commit_s=0)
     second = Mortal(0)
-    sink = CallbackSink(second, "taker")
+    sink = CallbackSink(second.write, "taker")
     stream(path, model, places, sink, state=state, commit_s=0)
     want = [row["row"] for row in predicted(model, path)]
     assert lines(places) == predicted(model, path)
@@ -178,11 +178,11 @@ def test_a_damaged_capture_counts_up_to_the_damage(path):
 @pytest.mark.filterwarnings("ignore:.*the capture ends early")
 def test_a_capture_that_is_not_that_of_the_state_is_refused(path):
     model, folder = MODELS["binary"](), path.parent
-    places = folder / "out.jsonl", CallbackSink(Mortal(3), "taker")
+    places = folder / "out.jsonl", CallbackSink(Mortal(3).write, "taker")
     with pytest.raises(N3icError, match="died"):
         stream(path, model, *places, state=folder / "state", commit_s=0)
     data = bytearray(path.read_bytes())
-    again = folder / "out.jsonl", CallbackSink(Mortal(0), "taker")
+    again = folder / "out.jsonl", CallbackSink(Mortal(0).write, "taker")
     for changed in (bytes(data[:200]) + b"\xff" + bytes(data[201:]), bytes(data[: len(data) // 8])):
         path.write_bytes(changed)
         with pytest.raises(DataError, match="expected the capture that the state belongs to"):

@@ -54,7 +54,7 @@ class Kept:
 @pytest.mark.parametrize("name", MODELS)
 def test_scores_are_those_of_the_features_beside_them(path, name):
     model, kept = MODELS[name](), Kept()
-    stream(path, model, CallbackSink(kept))
+    stream(path, model, CallbackSink(kept.write))
     features = np.concatenate([batch.features for batch in kept.batches])
     scores = np.concatenate([batch.scores for batch in kept.batches])
     verdicts = np.concatenate([batch.verdicts for batch in kept.batches])
