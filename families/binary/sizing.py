@@ -17,7 +17,7 @@ LEAST_BITS, NEURONS_A_BIT = 4, 3
 bytes, 90.6 % with 16 bits and 87.9 % with 8; in 400 bytes, 91.6 % with 20, 90.0 % with 12 and
 91.4 % with 32)."""
 CUT_BYTES = 2.25
-"""Bytes of cuts for each input bit, before they are known (UNSW-NB15, 15 to 37 bits: 2.2 to 2.3)."""
+"""Bytes of cuts for each input bit, before they are known (UNSW-NB15, 15 to 37: 2.2 to 2.3)."""
 MANY_BITS = ((1750, 256), (1500, 128), (900, 64))
 """Total bytes from which a number of bits pays off; beyond, a tenth of the bytes does."""
 SECOND_LAYER = 16
