@@ -56,9 +56,8 @@ def within(fixed: Collection[str], budget: int, n_classes: int) -> dict[str, Any
     if "boosted_bytes" in fixed:
         raise UsageError("a budget of bytes sets the boosted_bytes of trees; give only one of them")
     sums = n_sums(n_classes)
-    # One node, two leaves, a cut of four bytes and its field's byte, the tree's size and sums, and
-    # biases of up to four bytes.
-    least = 10 + -(-sums // 8) + 4 * sums
+    # One node, two leaves, a cut, the tree's size and sums, and biases of up to four bytes.
+    least = 9 + -(-sums // 8) + 4 * sums
     if least > budget:
         raise UsageError(
             f"{budget} bytes hold no tree for {n_classes} classes; take {least} bytes or more"
