@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from n3ic.exporters.p4.interpreter.errors import P4Error
@@ -112,6 +112,7 @@ class RuntimeTable:
     default: BoundAction
     entries: list[TableEntry] = field(default_factory=list)
     _places: dict[tuple[Keys, int | None], int] = field(default_factory=dict)
+    _masked: list[tuple[int, int, int]] = field(default_factory=list)  # value, mask and handle
 
     @property
     def prioritised(self) -> bool:
@@ -133,12 +134,15 @@ class RuntimeTable:
         if len(self.entries) >= self.size:
             raise P4Error(f"table {self.name} is full: it has room for {self.size} entries")
         self._places[keys, priority] = len(self.entries)
+        if keys and isinstance(keys[0], Masked):
+            self._masked.append((keys[0].value, keys[0].mask, len(self.entries)))
         self.entries.append(TableEntry(keys, priority, self.actions[action].bind(data)))
 
     def clear(self) -> None:
         """Remove all entries; the next one has the handle 0."""
         self.entries.clear()
         self._places.clear()
+        self._masked.clear()
 
     def modify(self, action: str, handle: int, data: Sequence[int]) -> None:
         """Change what an entry does.
@@ -174,7 +178,12 @@ class RuntimeTable:
         if not self.prioritised:  # exact keys: a dictionary finds the entry without a search
             place = self._places.get((values, None))
             return None if place is None else self.entries[place]
-        matching = (entry for entry in self.entries if all(map(_holds, entry.keys, values)))
+        matching: Iterable[TableEntry]
+        if self.matches == ("ternary",):  # of a tree, and there are many of them
+            (one,) = values
+            matching = [self.entries[i] for key, mask, i in self._masked if one & mask == key]
+        else:
+            matching = (entry for entry in self.entries if all(map(_holds, entry.keys, values)))
         return min(matching, key=lambda entry: entry.priority or 0, default=None)
 
 
