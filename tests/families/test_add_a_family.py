@@ -78,7 +78,7 @@ def test_a_wrong_entry_is_found(site, made):
 
 @pytest.mark.slow
 def test_a_target_that_writes_no_graphs_refuses_it(site, made):
-    done = export(site, made, "p4-netfpga", "p")
+    done = export(site, made, "qonnx", "q")
     assert done.returncode == 1
     assert "takes no model of family scorecard" in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr

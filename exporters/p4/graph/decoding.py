@@ -47,6 +47,7 @@ _TOTAL = re.compile(
     rf"^ +meta\.score(\d{{1,5}}) = (?:\(\(bit<32>\) {_SUM}\) \+ )?offset(\d{{1,5}});$",
     re.MULTILINE,
 )
+_ASSIGNMENT = re.compile(r"\bmeta\.(?:k\d+|t\d+_s\d+|score\d+)\s*=")
 _OFFSETS = re.compile(r"^ +action add_offsets\((.*)\) \{$", re.MULTILINE)
 _SET_MODEL = re.compile(r'@name\("\.set_(model_again|model)_(\w{1,80})"\)')
 _ENTRY_TABLE = re.compile(r"t(\d{1,5})")
@@ -107,6 +108,9 @@ def program_keys(source: str) -> ProgramKeys:
     fields = sorted((t, s) for t, own in columns.items() for _, s in own)
     if kept != fields or len(_KEPT.findall(source)) != len(kept):
         raise _wrong("an action does not keep the leaves of its own table")
+    statements = sum(len(form.findall(source)) for form in (_KEY, _KEPT, _ADD, _TOTAL))
+    if len(_ASSIGNMENT.findall(source)) != statements:
+        raise _wrong("a key, a leaf or a score is set by a statement of another form")
     signatures = _SET_MODEL.findall(source)
     if sorted(name for name, _ in signatures) != ["model", "model_again"] or len(
         {text for _, text in signatures}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,11 +23,13 @@ from n3ic.exporters.p4.table_entries import (
     tutorial_runtime,
 )
 from n3ic.model.classifier import Classifier
+from n3ic.model.graph.operations import Operation
 from n3ic.options import Option, Options
 from n3ic.targets.capabilities import VerificationDefaults
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement
 from n3ic.targets.figures import Figure, Report
+from n3ic.targets.forest import WRITTEN
 from n3ic.targets.packets import INGRESS, SCORE_BITS, PacketLayout
 
 
@@ -45,6 +47,7 @@ class P4GraphExporter(P4GraphTarget[ForestPipeline]):
         "entries": "{need:,.0f} leaves are as many table entries, {limit:,.0f} load in minutes",
         "classes": "{need:,.0f} classes, at most {limit:,.0f}",
     }
+    written: ClassVar[Collection[type[Operation]]] = WRITTEN
     crossed: ClassVar[int] = INGRESS ^ 1
 
     @property
@@ -59,10 +62,6 @@ class P4GraphExporter(P4GraphTarget[ForestPipeline]):
     def first(self, model: Classifier, trees: int) -> ForestPipeline:
         """Convert the first trees of a model."""
         return forest_pipeline(model, first=trees)
-
-    def trees(self, network: ForestPipeline) -> int:
-        """Number of tables."""
-        return len(network.tables)
 
     def needs(self, network: ForestPipeline) -> dict[str, float]:
         """Count statements, tables, entries and classes."""

@@ -31,7 +31,7 @@ LEAF_BITS = (8, 16, 24, 32)  # widths of leaves: action data is whole bytes
 
 
 @dataclass(frozen=True)
-class Run:
+class BitRun:
     """Neighbouring input bits of a key.
 
     Attributes:
@@ -63,14 +63,14 @@ class KeyField:
         return len(self.bits)
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[BitRun, ...]:
         """The bits as runs of neighbours."""
-        runs: list[Run] = []
+        runs: list[BitRun] = []
         for place, bit in enumerate(self.bits):
             if runs and runs[-1].start + runs[-1].length == bit:
-                runs[-1] = Run(runs[-1].start, runs[-1].place, runs[-1].length + 1)
+                runs[-1] = BitRun(runs[-1].start, runs[-1].place, runs[-1].length + 1)
             else:
-                runs.append(Run(bit, place, 1))
+                runs.append(BitRun(bit, place, 1))
         return tuple(runs)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from n3ic.errors import ExportError
@@ -12,18 +12,22 @@ from n3ic.exporters.p4.graph.trees import forest_tables
 from n3ic.exporters.p4.shared.sums import NetworkT, P4SumsTarget
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
-from n3ic.model.graph.operations import Graph
+from n3ic.model.graph.operations import Graph, Operation
 from n3ic.options import Options
 from n3ic.targets.device import Fit, Problem
-from n3ic.targets.forest import WRITTEN
 from n3ic.targets.operations import unwritten
 
 _LOW, _HIGH = -(1 << 30), 1 << 30  # differences of two scores keep their sign in 32 bits
 
 
 class P4GraphTarget(P4SumsTarget[Classifier, NetworkT]):
-    """A P4 target of graphs that are sums of trees."""
+    """A P4 target of graphs.
 
+    Attributes:
+        written: the operations that it writes.
+    """
+
+    written: ClassVar[Collection[type[Operation]]]
     family: ClassVar[str] = ""
     other_families: ClassVar[Mapping[str, str]] = {}
     graph_exporter: ClassVar[str] = ""
@@ -32,14 +36,10 @@ class P4GraphTarget(P4SumsTarget[Classifier, NetworkT]):
     def first(self, model: Classifier, trees: int) -> NetworkT:
         """Convert the first trees of a model, for the nearest one that fits."""
 
-    @abstractmethod
-    def trees(self, network: NetworkT) -> int:
-        """Number of trees of a network."""
-
     def check(self, model: Classifier, options: Options) -> Fit:
         """Check operations and the range of scores, then as for look-up tables."""
         graph = graph_of(model)
-        if problems := (*unwritten(graph, WRITTEN), *_range_problems(graph)):
+        if problems := (*unwritten(graph, self.written), *_range_problems(graph)):
             return Fit(problems=problems)
         try:
             fit = super().check(model, options)
@@ -49,15 +49,22 @@ class P4GraphTarget(P4SumsTarget[Classifier, NetworkT]):
 
     def nearest(self, model: Classifier, network: NetworkT) -> str:
         """Describe the largest forest of the first trees that fits; empty if none does."""
-        low, high = 0, self.trees(network)
+        try:
+            number = len(forest_tables(graph_of(model)).trees)
+        except ExportError:
+            return ""
+        low, high = 0, number
         while high - low > 1:  # the first `low` trees fit, the first `high` do not
             middle = (low + high) // 2
             low, high = (middle, high) if self.fits(self.first(model, middle)) else (low, middle)
-        return f"the first {low:,} of its {self.trees(network):,} trees" if low else ""
+        return f"the first {low:,} of its {number:,} trees" if low else ""
 
     def nearest_input(self, model: Classifier, bits: int) -> str:
         """Describe the first trees that ask no more bits."""
-        trees = forest_tables(graph_of(model)).trees
+        try:
+            trees = forest_tables(graph_of(model)).trees
+        except ExportError:
+            return ""
         asked: set[int] = set()
         for i, tree in enumerate(trees):
             asked.update(tree.bits)

@@ -68,6 +68,8 @@ class ForestTables:
         trees: the trees, in order.
         forest: holds their nodes.
         tuples: the leaves for the scores of a tree, by number.
+        source: holds the look-ups and trees of each score before they are joined.
+        values: of each score, its look-ups and trees there.
     """
 
     graph: Graph
@@ -75,6 +77,12 @@ class ForestTables:
     trees: tuple[JointTree, ...]
     forest: Forest
     tuples: tuple[tuple[int, ...], ...]
+    source: GraphBuilder
+    values: tuple[tuple[int, ...], ...]
+
+    def first(self, trees: int) -> Graph:
+        """The graph of the first trees and look-ups of each score."""
+        return _summed(self.source, self.starts, [of[:trees] for of in self.values])
 
     def entries(self, tree: JointTree) -> Iterator[LeafEntry]:
         """A tree's entries, those behind a bit that is 0 before those behind the same bit at 1."""
@@ -114,19 +122,27 @@ def forest_tables(graph: Graph) -> ForestTables:
         starts.append(start)
         values.append(of_class)
     try:
-        own = builder.build(
-            [
-                builder.offset(builder.total(of_class), start)
-                for start, of_class in zip(starts, values, strict=True)
-            ]
-        )
+        own = _summed(builder, starts, values)
     except ModelError as error:
         raise ExportError(f"as sums of trees, {error}") from error
     joiner = _Joiner(forest)
     for c, of_class in enumerate(values):
         joiner.add(c, of_class)
     trees = tuple(joiner.trees)
-    return ForestTables(own, tuple(starts), trees, joiner.forest, tuple(joiner.tuples))
+    return ForestTables(
+        own,
+        tuple(starts),
+        trees,
+        joiner.forest,
+        tuple(joiner.tuples),
+        builder,
+        tuple(map(tuple, values)),
+    )
+
+
+def _summed(builder: GraphBuilder, starts: Sequence[int], values: Sequence[Sequence[int]]) -> Graph:
+    pairs = zip(starts, values, strict=True)
+    return builder.build([builder.offset(builder.total(of), start) for start, of in pairs])
 
 
 def _gathered(forest: Forest, start: int, trees: tuple[int, ...]) -> tuple[int, list[int]]:

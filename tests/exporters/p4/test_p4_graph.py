@@ -19,16 +19,17 @@ from n3ic.exporters.p4.graph import pipeline
 from n3ic.exporters.p4.graph.trees import forest_tables
 from n3ic.exporters.p4.interpreter import P4Error, Switch
 from n3ic.exporters.p4.run.execute import LoadedProgram
+from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.families.trees.network import TreesModel
 from n3ic.families.trees.random_models import random_trees
 from n3ic.families.trees.vectors import trees_vectors
 from n3ic.model.bits import Words, unpack
 from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.difference import first_difference
-from n3ic.model.family import graph_of
+from n3ic.model.family import family, graph_of
 from n3ic.model.graph.builder import GraphBuilder
 from n3ic.model.graph.evaluate import scores
-from n3ic.model.graph.operations import Graph, Lookup, Scale
+from n3ic.model.graph.operations import Constant, Graph, Lookup, Scale
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.options import Options
 from n3ic.targets.base import Exporter
@@ -37,8 +38,10 @@ from n3ic.targets.packets import PacketResult
 from n3ic.targets.verification import verify_directory
 from tests.support.random_graphs import GraphModel, codes, graph_family, graph_model
 
-TARGET: Exporter[Any] = P4.for_family(TreesModel.family)
-FILES = ("commands.txt", "p4runtime.json", "runtime.json")
+TARGETS: dict[str, Exporter[Any]] = {t.name: t.for_family(TreesModel.family) for t in (P4, NETFPGA)}
+TARGET, SUME = TARGETS.values()
+BOTH = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+FILES = {"p4": ("commands.txt", "p4runtime.json", "runtime.json"), "p4-netfpga": ("n3ic.p4",)}
 RAW = InputSpec((Field.binary("port", 16), Field("mark", "binary", 3, 5, ())))
 WIDE = InputSpec(
     (
@@ -69,10 +72,10 @@ def some_trees(seed: int = 0, **how: Any) -> TreesModel:
     return random_trees(np.random.default_rng(seed), **how)
 
 
-def write(model: Classifier, out: Path, **given: str) -> Options:
-    options = TARGET.parse_options({k.replace("_", "-"): v for k, v in given.items()}, verify=True)
+def write(model: Classifier, out: Path, target: Exporter[Any] = TARGET, **given: str) -> Options:
+    options = target.parse_options({k.replace("_", "-"): v for k, v in given.items()}, verify=True)
     out.mkdir(parents=True, exist_ok=True)
-    TARGET.write(model, options, out)
+    target.write(model, options, out)
     return options
 
 
@@ -80,15 +83,18 @@ def write(model: Classifier, out: Path, **given: str) -> Options:
 
 
 @pytest.mark.first_case
+@BOTH
 @pytest.mark.parametrize("case", CASES)
-def test_programs_give_scores_and_verdicts(tmp_path: Path, case: str) -> None:
+def test_programs_give_scores_and_verdicts(
+    target: Exporter[Any], tmp_path: Path, case: str
+) -> None:
     model = some_trees(**CASES[case])
     margins = margins_of(model.scores(trees_vectors(model, 60, 0)))
     model = model.with_shunt(max(1, int(np.median(margins))))
-    export(model, "p4", tmp_path / "e", verify=False, simplify=False)
+    export(model, target.name, tmp_path / "e", verify=False, simplify=False)
     found = verify_directory(tmp_path / "e", vectors=60)
     assert found.ok, found
-    assert found.decoded == FILES
+    assert found.decoded == FILES[target.name]
     assert found.at_shunt or found.below_shunt
 
 
@@ -112,6 +118,7 @@ def test_each_input_matches_one_entry_of_each_tree(seed: int) -> None:
 
 
 @pytest.mark.first_case
+@BOTH
 @pytest.mark.parametrize(
     "given",
     [
@@ -120,12 +127,14 @@ def test_each_input_matches_one_entry_of_each_tree(seed: int) -> None:
         {"shunt_port": "4"},
     ],
 )
-def test_packets_are_those_of_binary_networks(tmp_path: Path, given: Mapping[str, str]) -> None:
+def test_packets_are_those_of_binary_networks(
+    target: Exporter[Any], tmp_path: Path, given: Mapping[str, str]
+) -> None:
     model = some_trees(classes=3).with_shunt(9 if "shunt_port" in given else 0)
-    options = write(model, tmp_path, **given)
+    options = write(model, tmp_path, target, **given)
     words = trees_vectors(model, 40, 0)
-    assert TARGET.decode(tmp_path, model, options)
-    found = TARGET.run(tmp_path, model, options, words).inference
+    assert target.decode(tmp_path, model, options)
+    found = target.run(tmp_path, model, options, words).inference
     assert first_difference(model, found, words) is None
 
 
@@ -182,24 +191,39 @@ def far(spec: InputSpec) -> Graph:
     return builder.build([builder.constant(0), large])
 
 
+def summed(spec: InputSpec) -> Graph:
+    """The sum that is scaled, alone."""
+    graph = scaled(spec)
+    return Graph(spec, (*graph.steps[:-1], Constant(0)), (len(graph.steps) - 1, graph.scores[1]))
+
+
 BITS = InputSpec(tuple(Field.binary(f"x{i}", 32) for i in range(9)))
-GRAPHS = {0: scaled, 1: chain(256), 2: diamonds(12), 3: constants, 4: far, 5: diamonds(40)}
+GRAPHS = {
+    0: scaled, 1: chain(256), 2: diamonds(12), 3: constants, 4: far, 5: diamonds(40), 6: summed
+}  # fmt: skip
 
 
 def made(number: int, spec: InputSpec, classes: int = 2) -> Made:
     return Made(spec, (number, 0, 0, 0), tuple("abcdef"[:classes]))
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("number", "spec", "classes"), [(0, WIDE, 2), (1, BITS, 2), (2, BITS, 2), (3, WIDE, 3)]
 )
-def test_any_sum_of_trees_is_written(tmp_path: Path, number: int, spec: Any, classes: int) -> None:
+def test_any_sum_of_trees_is_written(
+    target: Exporter[Any], tmp_path: Path, number: int, spec: InputSpec, classes: int
+) -> None:
     model = made(number, spec, classes)
-    options = write(model, tmp_path)
-    assert not TARGET.check(model, options).problems
+    if (target, number) == (SUME, 0):
+        (problem,) = target.check(model, target.parse_options({})).problems
+        assert re.match(r"step \d+, a scaling: this target writes no scaling", problem.message)
+        return
+    options = write(model, tmp_path, target)
+    assert not target.check(model, options).problems
     words = codes(spec, np.random.default_rng(0), 30) if spec is WIDE else rows(spec, 60)
-    assert len(TARGET.decode(tmp_path, model, options)) == len(FILES)
-    found = TARGET.run(tmp_path, model, options, words).inference
+    assert len(target.decode(tmp_path, model, options)) == len(FILES[target.name])
+    found = target.run(tmp_path, model, options, words).inference
     assert first_difference(model, found, words) is None
 
 
@@ -353,9 +377,9 @@ def test_a_switch_that_lost_entries_names_no_model(tmp_path: Path) -> None:
 # --- read back ---------------------------------------------------------------------------------
 
 
-def told(model: Classifier, out: Path, options: Options) -> str:
+def told(model: Classifier, out: Path, options: Options, target: Exporter[Any] = TARGET) -> str:
     with pytest.raises(VerifyError) as error:
-        TARGET.decode(out, model, options)
+        target.decode(out, model, options)
     return str(error.value)
 
 
@@ -372,6 +396,8 @@ def changed(text: str, pattern: str, new: Any, which: int = 0) -> str:
         ("n3ic.p4", r"t1_s0 = (\(bit<\d+>\)) leaf0", r"t0_s0 = \1 leaf0", "own table"),
         ("n3ic.p4", r"meta\.t0_s1 \+ meta\.t1_s1", "meta.t0_s1 + meta.t2_s1", "adds a leaf twice"),
         ("n3ic.p4", r"\+ offset1;", "+ offset2;", "not the sum"),
+        ("n3ic.p4", r"(meta\.k0 = .*;)$", r"\1 meta.k1 = 0;", "of another form|not made"),
+        ("n3ic.p4", r"(meta\.k0 = .*;)$", r"\1\n\tmeta.k1 = 0;", "of another form"),
         ("n3ic.p4", r"score2 = .*;$", "score2 = offset2;", "not the sum"),
         ("commands.txt", r"^table_add t1 t1_leaf .*\n", "", "not those of a tree|no such"),
         ("commands.txt", r"=> 0x(.)[^ ]", r"=> 0x\1\1", ""),
@@ -391,12 +417,56 @@ def test_what_is_changed_is_told(
 ) -> None:
     model = some_trees(3, trees=4, classes=3)
     options = write(model, tmp_path)
-    assert len(TARGET.decode(tmp_path, model, options)) == len(FILES)
+    assert len(TARGET.decode(tmp_path, model, options)) == len(FILES["p4"])
     path = tmp_path / name
     text = path.read_text()
     path.write_text(changed(text, pattern, new))
     assert path.read_text() != text
     assert re.search(message, told(model, tmp_path, options))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "new", "message"),
+    [
+        (r"\.x >> 3\) & ", ".x >> 4) & ", "no mask of input bit 3"),
+        (r"(user_metadata\.m(\d+) = .*\n)", r"\1\1", "set twice|another form"),
+        (r"(~user_metadata\.m)3\)", r"\g<1>4)", "by two bits|not set before"),
+        (r"(compute1\(\);\n *)(compute2\(\);)", r"\2\1", "not applied once each"),
+        (r"^            take_scores\(\);\n", "", "not applied once each"),
+        (r"(\d+w0x)(0|1)", r"\g<1>f", "values have|the score of class"),
+        (r"score1 = .*;", "score1 = user_metadata.score0;", "no value with its sign"),
+        (r"model = 32w0x.", "model = 32w0x~", "written 1 times"),
+        (r"(second\) - 32w0x0000000).", r"\g<1>1", "shunts margins below 1"),
+    ],
+)
+def test_statements_that_are_changed_are_told(
+    tmp_path: Path, pattern: str, new: str, message: str
+) -> None:
+    model = some_trees(3, trees=4, classes=3).with_shunt(7)
+    options = write(model, tmp_path, SUME)
+    assert len(SUME.decode(tmp_path, model, options)) == 1
+    path = tmp_path / "n3ic.p4"
+    text = path.read_text()
+    path.write_text(changed(text, pattern, new))
+    assert path.read_text() != text
+    assert re.search(message, told(model, tmp_path, options, SUME))
+
+
+def test_each_number_of_the_statements_is_compared(tmp_path: Path) -> None:
+    model = made(0, WIDE)
+    graph = GRAPHS[0](WIDE)
+    model = Made(WIDE, (6, 0, 0, 0), model.classes)
+    options = write(model, tmp_path, SUME)
+    path = tmp_path / "n3ic.p4"
+    text = path.read_text()
+    assert {type(step) for step in graph_of(model).steps} == {type(s) for s in graph.steps[:-1]}
+    body = text[text.index("action compute1") : text.index("action take_scores")]
+    numbers = list(re.finditer(r"w0x[0-9a-f]+", body))
+    assert len(numbers) > 6
+    for match in numbers:
+        other = f"w0x{int(match[0][3:], 16) ^ 1:0{len(match[0]) - 3}x}"
+        path.write_text(text.replace(body, body[: match.start()] + other + body[match.end() :]))
+        assert "class" in told(model, tmp_path, options, SUME)
 
 
 def test_every_leaf_and_offset_of_each_file_is_compared(tmp_path: Path) -> None:
@@ -420,8 +490,8 @@ def test_every_leaf_and_offset_of_each_file_is_compared(tmp_path: Path) -> None:
 # --- what does not fit -------------------------------------------------------------------------
 
 
-def problems(model: Classifier) -> list[str]:
-    return [str(p) for p in TARGET.check(model, TARGET.parse_options({})).problems]
+def problems(model: Classifier, target: Exporter[Any] = TARGET) -> list[str]:
+    return [str(p) for p in target.check(model, target.parse_options({})).problems]
 
 
 def test_what_does_not_fit_is_refused_by_operation_or_number(monkeypatch: Any) -> None:
@@ -455,11 +525,20 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
         write(some_trees(), tmp_path, shunt_port="2")
 
 
-def test_sum_product_networks_are_refused_by_their_log_add(tmp_path: Path) -> None:
-    from n3ic.families.spn.random_models import random_spn
+def test_a_forest_beyond_the_netfpga_is_refused_with_the_nearest() -> None:
+    model = some_trees(trees=400, features=30, cuts=40, depth=6, largest=9999)
+    text = next(text for text in problems(model, SUME) if "LUTs" in text)
+    pattern = r"[\d,]+ LUTs estimated, the device has 433,200; .* the first \d+ of its 400 trees"
+    assert re.fullmatch(pattern, text), text
 
+
+@BOTH
+def test_sum_product_networks_are_refused_by_their_log_add(
+    target: Exporter[Any], tmp_path: Path
+) -> None:
+    model = family("sum-product-network").random(np.random.default_rng(0))
     with pytest.raises(ExportError, match=r"step [\d,]+, a log-add.*writes no log-add"):
-        export(random_spn(np.random.default_rng(0)), "p4", tmp_path / "e")
+        export(model, target.name, tmp_path / "e")
 
 
 def test_reports_count_entries_keys_and_tables(tmp_path: Path) -> None:
@@ -483,7 +562,7 @@ def test_a_forest_that_nobody_tuned_is_written_with_what_it_costs(tmp_path: Path
     model = some_trees(features=20, cuts=60, trees=100, depth=6)
     options = write(model, tmp_path)
     assert TARGET.check(model, options).ok
-    assert len(TARGET.decode(tmp_path, model, options)) == len(FILES)
+    assert len(TARGET.decode(tmp_path, model, options)) == len(FILES["p4"])
     words = trees_vectors(model, 100, 0)[:300:2]
     found = TARGET.run(tmp_path, model, options, words).inference
     assert first_difference(model, found, words) is None
