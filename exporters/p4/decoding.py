@@ -17,6 +17,7 @@ from typing import Any
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import P4Error, Switch
 from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd, TableClear
+from n3ic.exporters.p4.interpreter.tables import Masked
 from n3ic.exporters.p4.shared.decoding import Place, decoded_layers, digest_of_numbers
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded
@@ -24,6 +25,7 @@ from n3ic.targets.decoding import Decoded
 _WRITTEN = re.compile(
     r"table_(set_default [a-z0-9_]+ [a-z0-9_]+(?: 0x[0-9a-f]+)*"
     r"|add [a-z0-9_]+ [a-z0-9_]+ 0x[0-9a-f]+ =>(?: 0x[0-9a-f]+)+"
+    r"|add [a-z0-9_]+ [a-z0-9_]+ 0x[0-9a-f]+&&&0x[0-9a-f]+ =>(?: 0x[0-9a-f]+)+ 1"
     r"|clear [a-z0-9_]+)"
 )
 _NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|action)\b')
@@ -36,19 +38,25 @@ _READINGS = ["model", "model_again"]
 
 @dataclass(frozen=True)
 class DecodedEntry:
-    """One entry of a file: table, action and its data; ``key`` is None for a default action."""
+    """One entry of a file: table, action and its data.
+
+    Attributes:
+        key: None for a default action.
+        mask: of a ternary key; None for an exact one.
+    """
 
     table: str
     action: str
     data: tuple[int, ...]
     key: int | None = None
+    mask: int | None = None
 
 
 def from_commands(text: str, name: str, program: Switch) -> list[DecodedEntry]:
     """Read the entries of a file of ``simple_switch_CLI`` commands.
 
-    A table is cleared once, after the model's number and before its entries are added, in the order
-    of their keys: a switch that holds other entries refuses none of them.
+    A table is cleared once, after the model's number and before its entries are added: a switch
+    that holds other entries refuses none of them. Exact keys are in order.
 
     Args:
         text: the commands.
@@ -79,6 +87,10 @@ def from_commands(text: str, name: str, program: Switch) -> list[DecodedEntry]:
                 known = key == added.get(table)
                 added[table] = key + 1
                 entries.append(DecodedEntry(table, action, data, key))
+            case TableAdd(table, action, (Masked(value, mask),), data, 1):
+                known = table in added
+                added[table] = 1
+                entries.append(DecodedEntry(table, action, data, value, mask))
             case _:
                 known = False
         if not known:
@@ -94,9 +106,21 @@ def from_tutorial(text: str, name: str) -> list[DecodedEntry]:
     Raises:
         VerifyError: the file is not such a runtime file.
     """
+    try:
+        return [_tutorial_entry(entry, name) for entry in tutorial_entries(text, name)]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise VerifyError(f"{name}: not a runtime file: {error!r}") from error
+
+
+def tutorial_entries(text: str, name: str) -> list[Any]:
+    """The entries of a runtime file, as JSON, whose frame must be that of an export.
+
+    Raises:
+        VerifyError: the file is not such a runtime file.
+    """
     data = _json(text, name)
     try:
-        listed = data["table_entries"]
+        listed: list[Any] = data["table_entries"]
         # Compared as a whole, so that an additional key is refused too.
         frame = {**data, "table_entries": []}
         if frame != {
@@ -106,9 +130,9 @@ def from_tutorial(text: str, name: str) -> list[DecodedEntry]:
             "table_entries": [],
         }:
             raise VerifyError(f"{name}: target or files are not those of this export")
-        return [_tutorial_entry(entry, name) for entry in listed]
     except (TypeError, KeyError, AttributeError) as error:
         raise VerifyError(f"{name}: not a runtime file: {error!r}") from error
+    return listed
 
 
 def _tutorial_entry(entry: Any, name: str) -> DecodedEntry:
@@ -168,8 +192,15 @@ def _update(
     entry = message["entity"]["tableEntry"]
     chosen = entry["action"]["action"]
     keyed = "match" in entry
-    value = entry["match"][0]["exact"]["value"] if keyed else ""
-    match = {"match": [{"fieldId": 1, "exact": {"value": value}}]}
+    ternary = keyed and "ternary" in entry["match"][0]
+    value, mask, match = "", "", {}
+    if ternary:
+        value, mask = (entry["match"][0]["ternary"][part] for part in ("value", "mask"))
+        field = {"fieldId": 1, "ternary": {"value": value, "mask": mask}}
+        match = {"match": [field], "priority": 1}
+    elif keyed:
+        value = entry["match"][0]["exact"]["value"]
+        match = {"match": [{"fieldId": 1, "exact": {"value": value}}]}
     if message != {
         "type": "INSERT" if keyed and not update else "MODIFY",
         "entity": {
@@ -191,7 +222,8 @@ def _update(
             raise VerifyError(f"{where} has parameters out of order")
         data.append(_integer(parameter["value"], where))
     key = _integer(value, where) if keyed else None
-    return DecodedEntry(names[numbers[0]], names[numbers[1]], tuple(data), key)
+    own_mask = _integer(mask, where) if ternary else None
+    return DecodedEntry(names[numbers[0]], names[numbers[1]], tuple(data), key, own_mask)
 
 
 def _integer(text: str, where: str) -> int:

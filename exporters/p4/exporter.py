@@ -53,6 +53,7 @@ class P4Exporter(P4Target):
     other_families: ClassVar[Mapping[str, str]] = {
         "look-up-tables": "n3ic.exporters.p4.tables.exporter:EXPORTER"
     }
+    graph_exporter: ClassVar[str] = "n3ic.exporters.p4.graph.exporter:EXPORTER"
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,
         SHUNTING,

@@ -30,6 +30,7 @@ from n3ic.errors import ExportError
 from n3ic.exporters.p4.shared.pipeline import MODEL_BITS, PORT_BITS, MatchActionPipeline
 from n3ic.targets.packets import SCORE_BITS
 
+PRIORITY = 1  # of ternary entries, no two of which match the same key
 TABLE_PREFIX, ACTION_PREFIX = 0x02, 0x01  # P4Runtime specification 1.3, 6.3.1
 
 
@@ -58,9 +59,10 @@ class DefaultEntry:
 
 @dataclass(frozen=True)
 class MatchEntry(DefaultEntry):
-    """An entry of a table with one exact key."""
+    """An entry of a table with one key: an exact one, or with a mask a ternary one."""
 
     key: ActionParameter
+    mask: ActionParameter | None = None
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,8 @@ def cli_commands(steps: Steps) -> str:
     The commands fill an empty switch, and replace the entries of one that holds others.
 
     Args:
-        steps: the entries; those of a table with a key are in the order of their keys, from 0.
+        steps: the entries; those of a table with an exact key are in the order of their keys,
+            from 0.
     """
     number, entries, setting = steps
     keyed = dict.fromkeys(e.table for e in entries if isinstance(e, MatchEntry))
@@ -175,7 +178,10 @@ def _command(e: DefaultEntry) -> str:
     data = [_hexadecimal(p) for p in e.parameters]
     if not isinstance(e, MatchEntry):
         return " ".join(("table_set_default", e.table, e.action, *data))
-    return " ".join(("table_add", e.table, e.action, _hexadecimal(e.key), "=>", *data))
+    key = _hexadecimal(e.key)
+    if e.mask is not None:
+        key, data = f"{key}&&&{_hexadecimal(e.mask)}", [*data, str(PRIORITY)]
+    return " ".join(("table_add", e.table, e.action, key, "=>", *data))
 
 
 def _hexadecimal(p: ActionParameter) -> str:
@@ -211,8 +217,11 @@ def _update(e: DefaultEntry, ids: ControlIds, update: bool) -> dict[str, Any]:
     if not isinstance(e, MatchEntry):
         entry |= {"action": action, "isDefaultAction": True}
         return {"type": "MODIFY", "entity": {"tableEntry": entry}}
-    match = {"fieldId": 1, "exact": {"value": _base64(e.key.value)}}
+    match: dict[str, Any] = {"fieldId": 1, "exact": {"value": _base64(e.key.value)}}
     entry |= {"match": [match], "action": action}
+    if e.mask is not None:
+        ternary = {"value": _base64(e.key.value), "mask": _base64(e.mask.value)}
+        entry |= {"match": [{"fieldId": 1, "ternary": ternary}], "priority": PRIORITY}
     return {"type": "MODIFY" if update else "INSERT", "entity": {"tableEntry": entry}}
 
 
@@ -221,7 +230,7 @@ def tutorial_runtime(steps: Steps) -> str:
     table_entries: list[dict[str, Any]] = [
         {
             "table": e.table,
-            "default_action": True,
+            **_tutorial_match(e),
             "action_name": e.action,
             "action_params": {p.name: p.value for p in e.parameters},
         }
@@ -237,6 +246,14 @@ def tutorial_runtime(steps: Steps) -> str:
         return json.dumps(runtime, indent=1) + "\n"
     except ValueError as error:  # Python writes no integer of more than 4,300 decimal digits
         raise ExportError("a layer has more inputs than runtime.json can hold: 14,000") from error
+
+
+def _tutorial_match(e: DefaultEntry) -> dict[str, Any]:
+    if not isinstance(e, MatchEntry):
+        return {"default_action": True}
+    if e.mask is None:
+        return {"match": {e.key.name: e.key.value}}
+    return {"match": {e.key.name: [e.key.value, e.mask.value]}, "priority": PRIORITY}
 
 
 def _base64(value: int) -> str:

@@ -51,6 +51,7 @@ class P4NetfpgaExporter(P4Target):
     other_families: ClassVar[Mapping[str, str]] = {
         "look-up-tables": "n3ic.exporters.p4_netfpga.tables.exporter:EXPORTER"
     }
+    graph_exporter: ClassVar[str] = "n3ic.exporters.p4_netfpga.graph.exporter:EXPORTER"
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,
         shunt_port(255, "one bit per port; 8 is the host's nf1"),

@@ -8,6 +8,7 @@ excesses.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from n3ic.families.tables.network import TablesModel
@@ -127,7 +128,7 @@ def stored(model: TablesModel) -> StoredTables:
         for s, of in enumerate(members)
     )
     most = sum((1 << t.width) - 1 for t in tables)
-    return StoredTables(tables, _levels(members), totals, most.bit_length())
+    return StoredTables(tables, levels_of(members), totals, most.bit_length())
 
 
 def _table(index: int, table: LookUp, width: int) -> StoredTable:
@@ -137,10 +138,10 @@ def _table(index: int, table: LookUp, width: int) -> StoredTable:
     return StoredTable(index, table.bits, width, columns)
 
 
-def _levels(members: list[list[int]]) -> tuple[Level, ...]:
+def levels_of(members: Sequence[Sequence[int]]) -> tuple[Level, ...]:
     """Pair the tables of each sum, level by level; its first table holds the sum at the end."""
     levels: list[Level] = []
-    step, longest = 1, max(map(len, members))
+    step, longest = 1, max(map(len, members), default=0)
     while step < longest:
         pairs = tuple(
             (of[at], of[at + step], s)

@@ -9,7 +9,7 @@ import pytest
 from n3ic.model.graph.builder import GraphBuilder
 from tests.support.page_packages import blocks_of, files_of, install, n3ic
 
-TARGETS = ("host", "onnx", "netfpga")
+TARGETS = ("host", "onnx", "netfpga", "p4")
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,7 @@ def test_the_commands_of_the_page(site, blocks, made):
     assert (made / "out-host" / "bnn.c").is_file()
     assert (made / "out-onnx" / "model.onnx").is_file()
     assert (made / "out-netfpga" / "rtl" / "n3ic_core.v").is_file()
+    assert (made / "out-p4" / "commands.txt").is_file()
 
 
 def export(site, folder, target, out):
@@ -78,7 +79,7 @@ def test_a_wrong_entry_is_found(site, made):
 
 @pytest.mark.slow
 def test_a_target_that_writes_no_graphs_refuses_it(site, made):
-    done = export(site, made, "p4-netfpga", "p")
+    done = export(site, made, "qonnx", "q")
     assert done.returncode == 1
     assert "takes no model of family scorecard" in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr

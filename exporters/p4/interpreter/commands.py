@@ -10,7 +10,7 @@ bmv2's help texts, its ``docs/runtime_CLI.md`` and the behaviour of bmv2 1.15.5:
   that no other name ends in.
 - ``table_set_default TABLE ACTION [DATA...]``.
 - ``table_add TABLE ACTION KEYS... => [DATA...]``, followed by a decimal priority if the table
-  matches ranges. Without ``=>`` the last word is lost.
+  has a range or a ternary key. Without ``=>`` the last word is lost.
 - ``table_clear TABLE`` removes all entries, and keeps the default action. It renumbers: the next
   entry has the handle 0.
 - ``table_modify TABLE ACTION HANDLE [DATA...]``, with or without ``=>`` before the data. If nothing
@@ -20,7 +20,9 @@ bmv2's help texts, its ``docs/runtime_CLI.md`` and the behaviour of bmv2 1.15.5:
 - Handles, indices, priorities and bursts are decimal. Keys and data are decimal, or hexadecimal
   after ``0x``; with 32, 48 and 128 bits also IPv4, MAC and IPv6 addresses. A negative value becomes
   0. A value above its width is not refused if it fits the last byte.
-- A key that matches a range is ``LEAST->GREATEST``; any other key is one value.
+- A key that matches a range is ``LEAST->GREATEST``, and a ternary key ``VALUE&&&MASK``, of which
+  bits outside the mask become 0. Any other key is one value. Among entries that match, that of the
+  smallest priority wins.
 """
 
 from __future__ import annotations
@@ -35,8 +37,13 @@ from fractions import Fraction
 
 from n3ic.exporters.p4.interpreter.errors import P4Error
 from n3ic.exporters.p4.interpreter.meters import Rate, RuntimeMeter
-from n3ic.exporters.p4.interpreter.tables import CompiledAction, Key, RuntimeTable
+from n3ic.exporters.p4.interpreter.tables import CompiledAction, Key, Masked, RuntimeTable
 
+_KEY_FORMS = {
+    "exact": ("a number", ""),
+    "range": ("LEAST->GREATEST", "->"),
+    "ternary": ("VALUE&&&MASK", "&&&"),
+}
 _INT32 = 1 << 31  # priorities and indices are signed 32-bit numbers in the Thrift interface
 
 
@@ -51,7 +58,7 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class TableAdd:
-    """``table_add``: adds an entry; ``priority`` is None unless a key matches a range."""
+    """``table_add``: adds an entry; ``priority`` is None if all keys are exact."""
 
     table: str
     action: str
@@ -161,10 +168,11 @@ class CommandReader:
 
     def _add(self, table: RuntimeTable, action: CompiledAction, words: Sequence[str]) -> TableAdd:
         priority, rest = None, list(words)
-        if any(table.ranged):
+        if table.prioritised:
             if not rest or not rest[-1].isdecimal():
+                kind = next(match for match in table.matches if match != "exact")
                 raise P4Error(
-                    f"table {table.name} matches ranges: a decimal priority must follow the "
+                    f"table {table.name} has a {kind} key: a decimal priority must follow the "
                     "entry's data"
                 )
             priority = _decimal(rest.pop(), "a priority", _INT32)
@@ -174,8 +182,8 @@ class CommandReader:
         if middle != len(table.keys) or not table.keys:
             raise P4Error(f"table {table.name} has {len(table.keys)} keys, got {middle}")
         keys = tuple(
-            _key(table.name, word, key.sized, ranged)
-            for word, key, ranged in zip(rest, table.keys, table.ranged, strict=False)
+            _key(table.name, word, key.sized, match)
+            for word, key, match in zip(rest, table.keys, table.matches, strict=False)
         )
         return TableAdd(table.name, action.name, keys, _data(action, rest[middle + 1 :]), priority)
 
@@ -209,12 +217,17 @@ def _data(action: CompiledAction, words: Sequence[str]) -> tuple[int, ...]:
     )
 
 
-def _key(table: str, text: str, width: int, ranged: bool) -> Key:
-    ends = [_value(word, width, f"a key of table {table}") for word in text.split("->")]
-    if len(ends) != 1 + ranged or ends != sorted(ends):
-        expected = "LEAST->GREATEST" if ranged else "a number"
+def _key(table: str, text: str, width: int, match: str) -> Key:
+    expected, between = _KEY_FORMS[match]
+    words = re.split("->|&&&", text)
+    values = [_value(word, width, f"a key of table {table}") for word in words]
+    if between.join(words) != text or len(words) != 1 + bool(between):
         raise P4Error(f"key {text[:40]} of table {table}: expected {expected}")
-    return (ends[0], ends[1]) if ranged else ends[0]
+    if match == "ternary":
+        return Masked(values[0] & values[1], values[1])
+    if values != sorted(values):
+        raise P4Error(f"key {text[:40]} of table {table}: expected {expected}")
+    return (values[0], values[1]) if match == "range" else values[0]
 
 
 def _value(text: str, width: int, what: str) -> int:

@@ -294,14 +294,14 @@ class ProgramCompiler:
         if name in self.tables:
             raise P4Error(f"two tables have the control-plane name {name}", table.line)
         keys = tuple(compile_expression(key.value, scope) for key in table.keys or ())
-        ranged = tuple(key.match == "range" for key in table.keys or ())
+        matches = tuple(key.match for key in table.keys or ())
         chosen = [_named(actions, each, "action", table.line) for each in table.actions]
         default = _named(actions, table.default, "action", table.line)
         if default not in chosen:
             raise P4Error(f"default action {table.default} is not in actions", table.line)
         size = _DEFAULT_SIZE if table.size is None else s.number(table.size)
         self.tables[name] = RuntimeTable(
-            name, keys, ranged, {action.name: action for action in chosen}, size, default.bind(())
+            name, keys, matches, {action.name: action for action in chosen}, size, default.bind(())
         )
         return self.tables[name]
 

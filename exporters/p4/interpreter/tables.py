@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from n3ic.exporters.p4.interpreter.errors import P4Error
@@ -58,7 +58,20 @@ class CompiledAction:
         return BoundAction(self.name, tuple(values), slots, self.body)
 
 
-Key = int | tuple[int, int]  # a value, or the smallest and largest value of a range
+@dataclass(frozen=True)
+class Masked:
+    """A ternary key: it matches values whose bits at the set bits of the mask are those of its own.
+
+    Attributes:
+        value: the bits; 0 where the mask is 0.
+        mask: 1 for each bit that is compared.
+    """
+
+    value: int
+    mask: int
+
+
+Key = int | tuple[int, int] | Masked  # a value, the ends of a range, or a ternary key
 Keys = tuple[Key, ...]
 
 
@@ -68,7 +81,7 @@ class TableEntry:
 
     Attributes:
         keys: keys that it matches.
-        priority: priority of an entry with ranges, the smallest first; None for other entries.
+        priority: of an entry with a range or a ternary key, the smallest first; None for others.
         does: the bound action.
     """
 
@@ -84,7 +97,7 @@ class RuntimeTable:
     Attributes:
         name: control-plane name.
         keys: closures that read the keys.
-        ranged: for each key, whether it matches ranges.
+        matches: for each key, ``exact``, ``range`` or ``ternary``.
         actions: actions by name.
         size: maximum number of entries.
         default: action on a miss.
@@ -93,12 +106,18 @@ class RuntimeTable:
 
     name: str
     keys: tuple[CompiledExpression, ...]
-    ranged: tuple[bool, ...]
+    matches: tuple[str, ...]
     actions: Mapping[str, CompiledAction]
     size: int
     default: BoundAction
     entries: list[TableEntry] = field(default_factory=list)
     _places: dict[tuple[Keys, int | None], int] = field(default_factory=dict)
+    _masked: list[tuple[int, int, int]] = field(default_factory=list)  # value, mask and handle
+
+    @property
+    def prioritised(self) -> bool:
+        """Whether several entries may match, so that each needs a priority."""
+        return any(match != "exact" for match in self.matches)
 
     def set_default(self, action: str, data: Sequence[int]) -> None:
         """Set the action on a miss."""
@@ -115,12 +134,15 @@ class RuntimeTable:
         if len(self.entries) >= self.size:
             raise P4Error(f"table {self.name} is full: it has room for {self.size} entries")
         self._places[keys, priority] = len(self.entries)
+        if keys and isinstance(keys[0], Masked):
+            self._masked.append((keys[0].value, keys[0].mask, len(self.entries)))
         self.entries.append(TableEntry(keys, priority, self.actions[action].bind(data)))
 
     def clear(self) -> None:
         """Remove all entries; the next one has the handle 0."""
         self.entries.clear()
         self._places.clear()
+        self._masked.clear()
 
     def modify(self, action: str, handle: int, data: Sequence[int]) -> None:
         """Change what an entry does.
@@ -153,12 +175,19 @@ class RuntimeTable:
 
     def _lookup(self, values: tuple[int, ...]) -> TableEntry | None:
         """Find the matching entry; among several, the one with the smallest priority."""
-        if not any(self.ranged):  # exact keys: a dictionary finds the entry without a search
+        if not self.prioritised:  # exact keys: a dictionary finds the entry without a search
             place = self._places.get((values, None))
             return None if place is None else self.entries[place]
-        matching = (entry for entry in self.entries if all(map(_holds, entry.keys, values)))
+        matching: Iterable[TableEntry]
+        if self.matches == ("ternary",):  # of a tree, and there are many of them
+            (one,) = values
+            matching = [self.entries[i] for key, mask, i in self._masked if one & mask == key]
+        else:
+            matching = (entry for entry in self.entries if all(map(_holds, entry.keys, values)))
         return min(matching, key=lambda entry: entry.priority or 0, default=None)
 
 
 def _holds(key: Key, value: int) -> bool:
+    if isinstance(key, Masked):
+        return value & key.mask == key.value
     return key[0] <= value <= key[1] if isinstance(key, tuple) else key == value

@@ -23,14 +23,16 @@ from n3ic.exporters.p4.interpreter.commands import (
     TableModify,
 )
 from n3ic.exporters.p4.interpreter.meters import Rate
-from n3ic.exporters.p4.interpreter.tables import BoundAction, Keys
+from n3ic.exporters.p4.interpreter.tables import BoundAction, Key, Keys, Masked
 
 CLI = "simple_switch_CLI"
 CLI_SECONDS = 300
 _PROMPT = "RuntimeCmd: "
 _UNREACHED = "Could not connect"
 _REFUSED = re.compile(r"\b(Error|Invalid|Unknown syntax)\b")
-_KEY = re.compile(r"^\* .*: *(?:EXACT|RANGE) +([0-9a-f]+)(?: -> ([0-9a-f]+))? *$", re.MULTILINE)
+_KEY = re.compile(
+    r"^\* .*: *(EXACT|RANGE|TERNARY) +([0-9a-f]+)(?: (?:->|&&&) ([0-9a-f]+))? *$", re.MULTILINE
+)
 _PRIORITY = re.compile(r"^Priority: (\d+) *$", re.MULTILINE)
 _ACTION = re.compile(r"^Action entry: (\S+) -([0-9a-f, ]*)$", re.MULTILINE)
 _RATE = re.compile(r"^\d+: info rate = (\S+), burst size = (\d+) *$", re.MULTILINE)
@@ -218,10 +220,14 @@ def _compare(cli: Sequence[str], expected_answers: dict[str, _ExpectedAnswer]) -
 
 
 def _keys(answer: str) -> Keys:
-    return tuple(
-        (int(first, 16), int(last, 16)) if last else int(first, 16)
-        for first, last in _KEY.findall(answer)
-    )
+    return tuple(_shown_key(*match) for match in _KEY.findall(answer))
+
+
+def _shown_key(kind: str, first: str, second: str) -> Key:
+    if not second:
+        return int(first, 16)
+    values = int(first, 16), int(second, 16)
+    return Masked(*values) if kind == "TERNARY" else values
 
 
 def _does(answer: str, expected: BoundAction) -> bool:
@@ -237,5 +243,11 @@ def _rates(answer: str) -> list[tuple[float, int]]:
     return [(float(rate), int(burst)) for rate, burst in _RATE.findall(answer)]
 
 
-def _hex(values: Sequence[int | tuple[int, int]]) -> str:
-    return " ".join(f"{v[0]:#x}->{v[1]:#x}" if isinstance(v, tuple) else f"{v:#x}" for v in values)
+def _hex(values: Sequence[Key]) -> str:
+    return " ".join(map(_key_text, values))
+
+
+def _key_text(key: Key) -> str:
+    if isinstance(key, Masked):
+        return f"{key.value:#x}&&&{key.mask:#x}"
+    return f"{key[0]:#x}->{key[1]:#x}" if isinstance(key, tuple) else f"{key:#x}"

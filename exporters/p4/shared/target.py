@@ -147,10 +147,6 @@ class P4Target(P4Program[BinaryModel]):
         sharing: how several networks share the device, as a phrase for reports.
     """
 
-    refusals: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "each sum compares two values, looks up their distance and waits "
-        "for the previous sum: such a chain of dependent tables is longer than a pipeline"
-    }
     budget: ClassVar[Mapping[str, str]]
     sharing: ClassVar[str]
 

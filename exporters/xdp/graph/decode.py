@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ExportError, ModelError, VerifyError
 from n3ic.exporters.xdp.decode import NETWORK, read_value
-from n3ic.exporters.xdp.graph.forest import Forest, forest_in
 from n3ic.exporters.xdp.network.sums import Structure
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.builder import GraphBuilder
 from n3ic.model.graph.operations import Graph
 from n3ic.targets.decoding import Decoded
+from n3ic.targets.forest import Forest, forest_in
 
 _GROUP = 4  # packed bits are read in groups of so many, the last one filled up
 

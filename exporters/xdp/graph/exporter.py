@@ -12,13 +12,13 @@ from typing import ClassVar
 from n3ic.errors import ExportError
 from n3ic.exporters.xdp import exporter
 from n3ic.exporters.xdp.graph.decode import decode_directory
-from n3ic.exporters.xdp.graph.forest import WRITTEN, forest_of
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.options import Options
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Problem
+from n3ic.targets.forest import WRITTEN, forest_of
 from n3ic.targets.operations import unwritten
 
 _WINDOW_CHECK = 30  # instructions

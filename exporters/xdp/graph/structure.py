@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.graph.forest import Forest, Tree, WalkNode, forest_of
 from n3ic.exporters.xdp.network.groups import MAX_CUTS
 from n3ic.exporters.xdp.network.sums import (
     LayerPlan,
@@ -24,6 +23,7 @@ from n3ic.exporters.xdp.network.sums import (
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.inputs import InputSpec
+from n3ic.targets.forest import Forest, Tree, WalkNode, forest_of
 
 ENTRY = 8  # bytes
 MAX_STEPS = 1 << 14  # of all walks, which the verifier follows one by one

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.graph.forest import Forest, Tree, WalkNode, forest_of
 from n3ic.exporters.xdp.graph.structure import ENTRY
 from n3ic.exporters.xdp.network.groups import input_groups
 from n3ic.exporters.xdp.network.sums import Structure, input_of
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
+from n3ic.targets.forest import Forest, Tree, WalkNode, forest_of
 
 Place = tuple[int, int]  # of a test: index of a value, and the largest value that gives 0
 

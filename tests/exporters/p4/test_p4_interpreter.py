@@ -489,3 +489,37 @@ def test_a_range_matches_by_priority() -> None:
     ):
         with pytest.raises(P4Error, match=reason):
             ranged.load(line)
+
+
+def test_a_ternary_key_matches_by_priority() -> None:
+    table = {
+        "locals": """
+            action set(bit<8> v) { meta.x = v; }
+            table t { key = { hdr.h.b: ternary; } actions = { set; NoAction; }
+                size = 8; default_action = NoAction(); }
+        """,
+        "apply": "t.apply();",
+    }
+    masked = switch(**table)
+    masked.load(
+        "table_add I.t I.set 0x10&&&0xf0 => 7 2\n"
+        "table_add I.t I.set 0x15&&&0x0f => 8 1\n"  # bits outside the mask become 0
+        "table_add I.t I.set 0x8000&&&0x8000 => 9 3"
+    )
+
+    def seen(b: int) -> int:
+        return masked.process(bytes((0, 0, *b.to_bytes(2, "big"))), 0).value("metadata.x")
+
+    assert [seen(b) for b in (0x10, 0x1F, 0x15, 0x25, 0x20, 0x8000, 0x8012)] == [
+        7, 7, 8, 8, 0, 9, 7,
+    ]  # fmt: skip
+    for line, reason in (
+        ("table_add I.t I.set 3 => 7 2", "VALUE&&&MASK"),
+        ("table_add I.t I.set 3->4 => 7 2", "VALUE&&&MASK"),
+        ("table_add I.t I.set 1&&&2&&&3 => 7 2", "VALUE&&&MASK"),
+        ("table_add I.t I.set 1&&&0x10000 => 7 2", "does not fit"),
+        ("table_add I.t NoAction 1&&&1 =>", "priority must follow"),
+        ("table_add I.t I.set 0x1f&&&0xf0 => 7 2", "already has an entry"),
+    ):
+        with pytest.raises(P4Error, match=reason):
+            masked.load(line)

@@ -13,7 +13,7 @@ import pytest
 
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.xdp.exporter import EXPORTER
-from n3ic.exporters.xdp.graph import forest, structure
+from n3ic.exporters.xdp.graph import structure
 from n3ic.exporters.xdp.graph.decode import decode_directory
 from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
@@ -35,6 +35,7 @@ from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.daemon import write_pack
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
+from n3ic.targets import forest
 from n3ic.targets.directory import export
 from tests.support.generated import large_spec, random_frames
 from tests.support.metered_models import metered_network
@@ -282,10 +283,10 @@ def test_limits_are_told_before_anything_is_written(monkeypatch, tmp_path):
     raw = InputSpec(tuple(Field.binary(f"x{i}", 32) for i in range(9)))
     (text,) = problems(small(257, Chain, raw, ("a", "b")))
     assert text.startswith("step ")
-    assert "257 choices below each other, XDP programs walk 256" in text
+    assert "257 choices below each other, 256 are allowed" in text
     assert problems(small(256, Chain, raw, ("a", "b"))) == []
     (text,) = problems(small(0, Leaves, raw, ("a", "b")))
-    assert "a leaf of 1,099,511,627,776: XDP programs add 32 bits" in text
+    assert "a leaf of 1,099,511,627,776: 32 bits are allowed" in text
     spec = InputSpec((Field.thermometer("a", (5, 9)),))
     (text,) = problems(small(28, Doubled, spec, ("a", "b")))
     assert re.match(r"step \d+, a sum: a sum of more than 16,384 trees", text)

@@ -81,7 +81,7 @@ class Session:
         table, action = self.table_and_action(words)
         kinds = self.config["tables"][table]["keys"]
         priority = None
-        if any(kind == "range" for _, kind, _ in kinds):
+        if any(kind != "exact" for _, kind, _ in kinds):
             priority = decimal(words[-1], "Table is ternary, but there is no valid priority")
             words = words[:-1]
         rest = words[2:]
@@ -156,7 +156,8 @@ class Session:
             self.config["tables"][table]["keys"], entry["keys"], strict=True
         ):
             ends = value if isinstance(value, list) else [value]
-            shown = " -> ".join(f"{v:0{2 * (-(-bits // 8))}x}" for v in ends)
+            between = " &&& " if kind == "ternary" else " -> "
+            shown = between.join(f"{v:0{2 * (-(-bits // 8))}x}" for v in ends)
             print(f"* {name:20}: {kind.upper():10}{shown}")
         if entry["priority"] is not None:
             print(f"Priority: {entry['priority']}")
@@ -196,10 +197,11 @@ def number(word, bits, what):
 def key(word, _, kind, bits):
     if kind == "exact":
         return number(word, bits, "match key")
-    ends = word.split("->")
+    ends = word.split("->" if kind == "range" else "&&&")
     if len(ends) != 2:
-        raise RefusedError(f"Invalid match key: Invalid range value {word}")
-    return [number(end, bits, "match key") for end in ends]
+        raise RefusedError(f"Invalid match key: Invalid {kind} value {word}")
+    first, second = (number(end, bits, "match key") for end in ends)
+    return [first & second if kind == "ternary" else first, second]
 
 
 def serve(stream):

@@ -19,6 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from n3ic.exporters.p4.interpreter import P4Error, Switch
+from n3ic.exporters.p4.interpreter.tables import Masked
 
 mode = os.environ.get("N3IC_SPOIL", "")
 if "--version" in sys.argv:
@@ -41,8 +42,8 @@ def config():
     tables = {
         t.name: {
             "keys": [
-                (f"key{i}", "range" if r else "exact", k.sized)
-                for i, (k, r) in enumerate(zip(t.keys, t.ranged, strict=True))
+                (f"key{i}", match, k.sized)
+                for i, (k, match) in enumerate(zip(t.keys, t.matches, strict=True))
             ],
             "actions": list(t.actions),
         }
@@ -67,7 +68,9 @@ def answered(request):
         case "default" if mode != "ignore":
             table.set_default(request["action"], data)
         case "add":
-            keys = tuple(tuple(k) if isinstance(k, list) else k for k in request["keys"])
+            made = {"exact": int, "range": tuple, "ternary": lambda pair: Masked(*pair)}
+            kinds = zip(table.matches, request["keys"], strict=True)
+            keys = tuple(made[match](k) for match, k in kinds)
             table.add(request["action"], keys, data, request["priority"])
         case "clear" if mode != "ignore":
             table.clear()
@@ -82,7 +85,8 @@ def answered(request):
         case "get":
             entry = table.entries[request["handle"]]
             shown = {"action": entry.does.action, "data": entry.does.data}
-            return {"keys": entry.keys, "priority": entry.priority, **shown}
+            keys = [(k.value, k.mask) if isinstance(k, Masked) else k for k in entry.keys]
+            return {"keys": keys, "priority": entry.priority, **shown}
         case "get_default":
             return {"action": table.default.action, "data": table.default.data}
         case "set_rates":

@@ -3,13 +3,13 @@
 
 A choice between two sums is a sum of choices: what both have in common stands outside, and each of
 the other terms is chosen against a term of the other sum, or against 0. A look-up is a tree that
-searches its bin.
+searches its bin. Targets whose programs add the leaves of trees are written from this form.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
@@ -24,18 +24,20 @@ from n3ic.model.graph.operations import (
     Lookup,
     Offset,
     Operation,
+    Scale,
     in_words,
     operands,
 )
 from n3ic.targets.operations import place
 
-WRITTEN: tuple[type[Operation], ...] = (Constant, Lookup, Choose, Add, Offset)
-MAX_NODES = 1 << 18  # two entries of 8 bytes each: the value of a map has 4 MiB
+WRITTEN: tuple[type[Operation], ...] = (Constant, Lookup, Choose, Add, Offset, Scale)
+MAX_NODES = 1 << 18  # two entries of 8 bytes each: the value of a map of XDP has 4 MiB
 MAX_DEPTH = 256
 MAX_TREES = 1 << 14
 
 Tree = int | tuple[int, int, int]
 """A value of the builder; or of a look-up, the value and its first and last bin."""
+_Moved = dict[tuple[int, int, int], int]
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Forest:
                     if isinstance(node, WalkNode):
                         waiting += [node.zero, node.one]
                     elif not -(1 << 31) <= node < 1 << 31:
-                        raise ExportError(f"a leaf of {node:,}: XDP programs add 32 bits")
+                        raise ExportError(f"a leaf of {node:,}: 32 bits are allowed")
         return out
 
     def depth(self, tree: Tree, known: dict[Tree, int]) -> int:
@@ -133,7 +135,7 @@ def forest_of(graph: Graph) -> Forest:
 
 def forest_in(builder: GraphBuilder, graph: Graph) -> Forest:
     """Write a graph as sums of trees in a builder: equal trees are equal values there."""
-    shifted: dict[tuple[int, int], int] = {}
+    shifted: _Moved = {}
     depth: list[int] = []
     sums: list[TreeSum] = []
     for i, step in enumerate(graph.steps):
@@ -144,6 +146,9 @@ def forest_in(builder: GraphBuilder, graph: Graph) -> Forest:
             sums.append(_of(builder, 0, [], builder.lookup(step.field, step.table)))
         elif isinstance(step, Offset):
             sums.append(TreeSum(sums[step.a].start + step.by, sums[step.a].trees))
+        elif isinstance(step, Scale):
+            trees = tuple(_affine(builder, k, step.by, 0, shifted) for k in sums[step.a].trees)
+            sums.append(_sum_of(builder, step.by * sums[step.a].start, trees))
         elif isinstance(step, Add):
             a, b = sums[step.a], sums[step.b]
             sums.append(TreeSum(a.start + b.start, a.trees + b.trees))
@@ -151,21 +156,19 @@ def forest_in(builder: GraphBuilder, graph: Graph) -> Forest:
             depth[i] += 1
             if depth[i] > MAX_DEPTH:
                 raise ExportError(
-                    f"{place(graph, i)}: {depth[i]} choices below each other, XDP programs walk "
-                    f"{MAX_DEPTH}"
+                    f"{place(graph, i)}: {depth[i]} choices below each other, {MAX_DEPTH} are "
+                    "allowed"
                 )
             sums.append(_chosen(builder, step.bit, sums[step.zero], sums[step.one], shifted))
         else:
-            raise ExportError(f"{place(graph, i)}: XDP programs have no {in_words(type(step))}")
+            raise ExportError(f"{place(graph, i)}: trees have no {in_words(type(step))}")
         if len(sums[i].trees) > MAX_TREES:
             raise ExportError(
-                f"{place(graph, i)}: a sum of more than {MAX_TREES:,} trees, as many as an XDP "
-                "program walks"
+                f"{place(graph, i)}: a sum of more than {MAX_TREES:,} trees, as many as are allowed"
             )
         if len(builder.steps) > MAX_NODES:
             raise ExportError(
-                f"{place(graph, i)}: more than {MAX_NODES:,} nodes of trees, as many as an XDP "
-                "program has room for"
+                f"{place(graph, i)}: more than {MAX_NODES:,} nodes of trees, as many as are allowed"
             )
     return Forest(builder, tuple(sums[i] for i in graph.scores))
 
@@ -175,7 +178,7 @@ def _chosen(
     bit: int,
     zero: TreeSum,
     one: TreeSum,
-    shifted: dict[tuple[int, int], int],
+    shifted: _Moved,
 ) -> TreeSum:
     """The choice between two sums, as a sum of choices."""
     single = [_single(builder, each) for each in (zero, one)]
@@ -188,7 +191,7 @@ def _chosen(
     trees = list(common.elements())
     for pair in _pairs(rests[0], rests[1], more != (0, 0)):
         parts = [
-            builder.constant(by) if tree is None else _shifted(builder, tree, by, shifted)
+            builder.constant(by) if tree is None else _affine(builder, tree, 1, by, shifted)
             for tree, by in zip(pair, more, strict=True)
         ]
         more = (0, 0)
@@ -220,18 +223,27 @@ def _pairs(
     yield from zip_longest(zero, one)
 
 
-def _shifted(builder: GraphBuilder, tree: int, by: int, shifted: dict[tuple[int, int], int]) -> int:
-    """The tree whose leaves are larger by a constant."""
-    if not by:
+def _sum_of(builder: GraphBuilder, start: int, values: Sequence[int]) -> TreeSum:
+    """The sum of a constant and values of the builder, some of which may be constants."""
+    total = TreeSum(start)
+    for value in values:
+        total = _of(builder, total.start, [*total.trees], value)
+    return total
+
+
+def _affine(builder: GraphBuilder, tree: int, times: int, plus: int, made: _Moved) -> int:
+    """The tree whose leaves are multiplied by a constant, then larger by another one."""
+    if (times, plus) == (1, 0):
         return tree
-    if (tree, by) not in shifted:
+    key = (tree, times, plus)
+    if key not in made:
         step = builder.steps[tree]
         if isinstance(step, Constant):
-            shifted[tree, by] = builder.constant(step.value + by)
+            made[key] = builder.constant(times * step.value + plus)
         elif isinstance(step, Lookup):
-            shifted[tree, by] = builder.lookup(step.field, [entry + by for entry in step.table])
+            made[key] = builder.lookup(step.field, [times * entry + plus for entry in step.table])
         else:
             assert isinstance(step, Choose)  # noqa: S101 - sums have no other trees
-            parts = [_shifted(builder, k, by, shifted) for k in (step.zero, step.one)]
-            shifted[tree, by] = builder.choose(step.bit, *parts)
-    return shifted[tree, by]
+            parts = [_affine(builder, k, times, plus, made) for k in (step.zero, step.one)]
+            made[key] = builder.choose(step.bit, *parts)
+    return made[key]

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base class of both P4 targets of graphs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
+from typing import ClassVar
+
+from n3ic.errors import ExportError
+from n3ic.exporters.p4.graph.trees import forest_tables
+from n3ic.exporters.p4.shared.sums import NetworkT, P4SumsTarget
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import graph_of
+from n3ic.model.graph.operations import Graph, Operation
+from n3ic.options import Options
+from n3ic.targets.device import Fit, Problem
+from n3ic.targets.operations import unwritten
+
+_LOW, _HIGH = -(1 << 30), 1 << 30  # differences of two scores keep their sign in 32 bits
+
+
+class P4GraphTarget(P4SumsTarget[Classifier, NetworkT]):
+    """A P4 target of graphs.
+
+    Attributes:
+        written: the operations that it writes.
+    """
+
+    written: ClassVar[Collection[type[Operation]]]
+    family: ClassVar[str] = ""
+    other_families: ClassVar[Mapping[str, str]] = {}
+    graph_exporter: ClassVar[str] = ""
+
+    @abstractmethod
+    def first(self, model: Classifier, trees: int) -> NetworkT:
+        """Convert the first trees of a model, for the nearest one that fits."""
+
+    def check(self, model: Classifier, options: Options) -> Fit:
+        """Check operations and the range of scores, then as for look-up tables."""
+        graph = graph_of(model)
+        if problems := (*unwritten(graph, self.written), *_range_problems(graph)):
+            return Fit(problems=problems)
+        try:
+            fit = super().check(model, options)
+        except ExportError as error:
+            return Fit(problems=(Problem(str(error)),))
+        return fit
+
+    def nearest(self, model: Classifier, network: NetworkT) -> str:
+        """Describe the largest forest of the first trees that fits; empty if none does."""
+        try:
+            number = len(forest_tables(graph_of(model)).trees)
+        except ExportError:
+            return ""
+        low, high = 0, number
+        while high - low > 1:  # the first `low` trees fit, the first `high` do not
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.fits(self.first(model, middle)) else (low, middle)
+        return f"the first {low:,} of its {number:,} trees" if low else ""
+
+    def nearest_input(self, model: Classifier, bits: int) -> str:
+        """Describe the first trees that ask no more bits."""
+        try:
+            trees = forest_tables(graph_of(model)).trees
+        except ExportError:
+            return ""
+        asked: set[int] = set()
+        for i, tree in enumerate(trees):
+            asked.update(tree.bits)
+            if len(asked) > bits:
+                return f"the first {i:,} of its {len(trees):,} trees" if i else ""
+        return f"the {len(asked):,} bits that its trees ask, without --no-simplify"
+
+
+def _range_problems(graph: Graph) -> tuple[Problem, ...]:
+    """Refuse scores whose differences might leave 32 bits."""
+    for c, index in enumerate(graph.scores):
+        low, high = graph.bounds[index]
+        if low < _LOW or high >= _HIGH:
+            text = f"the score of class {c} reaches {low:,} to {high:,}"
+            return (Problem(f"{text}: P4 programs compare scores from -2^30 to 2^30 - 1"),)
+    return ()
