@@ -94,7 +94,9 @@ class TreesRounder:
         for tree, each in enumerate(of_class.tolist()):
             sums[:, each] += integers[reached[:, tree]]
         trees = np.bincount(of_class, minlength=len(self.classes))
-        offset = self._fitted_offset(step * sums, grown.base + step / 2 * trees)
+        offset = self._fitted_offset(
+            step * sums, np.asarray(grown.base + step / 2 * trees, dtype=np.float64)
+        )
         present = np.isfinite(offset)
         bias = np.zeros(len(self.classes), dtype=np.int64)
         bias[present] = np.rint(offset[present] / step)
