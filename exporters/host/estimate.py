@@ -47,7 +47,7 @@ def memory_of(model: BinaryModel) -> dict[str, int]:
         "weights": sum(4 * layer.weight_words.size for layer in model.layers),
         "masks": sum(4 * x.weight_words.size for x in model.layers if x.mask is not None),
         "thresholds": 4 * sum(layer.n_outputs for layer in model.layers),
-        "input": model.input_bytes,
+        "cuts": 4 * sum(len(f.cuts) for f in model.input.fields),  # whole words, for speed
     }
 
 

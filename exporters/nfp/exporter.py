@@ -156,6 +156,13 @@ class NfpExporter(Exporter):
         figures += [
             Figure("memory.blob", size, "byte", "measured", "size of weights.bin"),
             Figure(
+                "memory.cuts",
+                4 * sum(len(field.cuts) for field in model.input.fields),
+                "byte",
+                "measured",
+                "cuts of weights.bin, a word each: the chip reads words",
+            ),
+            Figure(
                 f"memory.{plan.memory}.room",
                 room,
                 "byte",

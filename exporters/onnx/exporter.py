@@ -9,6 +9,7 @@ connections and ``p`` agreements the product is ``2 p - F``. For threshold ``t``
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -116,12 +117,13 @@ class OnnxExporter(Exporter):
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Report size and operations."""
-        return file_report(
+        report = file_report(
             model,
             directory / FILE,
             "Weights are float32 in the file, because ONNX has no binary type. The graph is for "
             "checks, hosts and other tools; its speed depends on the runtime.",
         )
+        return replace(report, figures=(*report.figures, *cut_figures(model, options)))
 
     @property
     def importer(self) -> Importer:
@@ -350,6 +352,15 @@ def write_readme(folder: Path, out: Path, model: Classifier, **values: bool) -> 
     }
     text = render(folder / "templates", "README.md.j2", names | values)
     (out / "README.md").write_text(text, encoding="utf-8")
+
+
+def cut_figures(model: Classifier, options: Options) -> tuple[Figure, ...]:
+    """Count the bytes of the cuts in a graph file; a graph that takes bits has none."""
+    if options.get("input") != "features":
+        return ()
+    size = 8 * model.input.n_bits  # a raw bit has a cut of 0
+    source = "int64 of each input bit, the type in which the graph compares"
+    return (Figure("memory.cuts", size, "byte", "measured", source),)
 
 
 def file_report(model: BinaryModel, path: Path, note: str) -> Report:

@@ -81,6 +81,7 @@ class IntegerOnnxExporter(Exporter[ModelT]):
             (
                 Figure("memory.file", size, "byte", "measured", f"size of {FILE}"),
                 *self.figures(model),
+                *binary.cut_figures(model, options),
             ),
             ("The graph is for checks, hosts and other tools; its speed depends on the runtime.",),
         )

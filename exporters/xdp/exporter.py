@@ -196,7 +196,16 @@ class XdpExporter(Exporter):
         if model.meter is not None:
             from n3ic.exporters.xdp import metering
 
-            figures.append(metering.memory_figure(model.meter, options))
+            figures += [
+                Figure(
+                    "memory.cuts",  # the other program takes bits
+                    layout(structure_of([model])).cut_bytes,
+                    "byte",
+                    "measured",
+                    "words, lanes and tables of meter/network.bin that stand for cuts, for speed",
+                ),
+                metering.memory_figure(model.meter, options),
+            ]
         notes = (
             "Speed is measured by `n3ic bench xdp`, as differences to a program that only parses.",
         )

@@ -1,30 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decision trees as a card would store them, so that their bytes are counted, not estimated.
 
-All trees share one table of distinct cuts of four bytes each, like the input stage of a network. In
-both, the column that a cut compares is wiring, which takes no bytes. A split stores the index of
-its cut, its near child (the next split, or a vote) and its far child (a vote, or the number of a
-split). A leaf votes for a class, with a weight of two bits if several trees vote.
+All trees share one table of distinct cuts, stored as those of a network's input stage: 1, 2 or 4
+bytes a cut, and a byte a column. In both, which column that is, is wiring, which takes no bytes.
+A split stores the index of its cut, its near child (the next split, or a vote) and its far child (a
+vote, or the number of a split). A leaf votes for a class, with a weight of two bits if several
+trees vote.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.model.bits import bytes_for
 from n3ic.model.inputs import UINT32_MAX
 
 if TYPE_CHECKING:
     from n3ic.runs.training_rows import Prepared
     from n3ic.training.baselines import Prediction
 
-CUT_BYTES = 4
+_CUT_BYTES = 2.25  # about, with the byte of the column
+_MOST_OF_A_BYTE = 63  # cuts of a column that a byte counts
 TREE, FOREST = "tree, packed", "forest, packed"
 FOREST_TREES = 60
 """Number of trees of the baseline; they may have any size."""
@@ -51,7 +54,8 @@ class PackedTrees:
     """Trees as bytes, and what a reader must know about their layout.
 
     Attributes:
-        data: the cuts, the roots, then the splits of each tree from the root on, left side first.
+        data: the cuts by column, the roots, then the splits of each tree from the root on, left
+            side first.
         columns: the column that each cut compares.
         trees: number of trees, which all vote.
         splits: number of splits in all trees.
@@ -66,10 +70,22 @@ class PackedTrees:
     classes: int
     weights: int
 
+    @cached_property
+    def _cuts(self) -> tuple[NDArray[np.int64], int]:
+        """The distinct cuts, int64 array of shape ``(cuts,)``, and their bytes."""
+        counts = [len([*of]) for _, of in groupby(self.columns)]
+        form, at = _form_bytes(counts), 0
+        cuts = [np.zeros(0, np.int64)]
+        for count in counts:
+            width = 1 << (self.data[at] % 4 - 1)
+            cuts.append(np.frombuffer(self.data, f"<u{width}", count, at + form).astype(np.int64))
+            at += form + width * count
+        return np.concatenate(cuts), at
+
     @property
     def cut_bytes(self) -> int:
         """Bytes of the distinct cuts."""
-        return CUT_BYTES * len(self.columns)
+        return self._cuts[1]
 
     @property
     def memory(self) -> dict[str, int]:
@@ -82,7 +98,7 @@ class PackedTrees:
         Args:
             columns: integers in ``0..2^32-1``, shape ``(rows, features)``.
         """
-        cut = np.frombuffer(self.data, "<u4", len(self.columns)).astype(np.int64)
+        cut = self._cuts[0]
         bits = np.unpackbits(np.frombuffer(self.data, np.uint8, offset=self.cut_bytes))
         leaves = self.classes * self.weights
         index, near, far = widths = _widths(len(cut), self.splits, leaves)
@@ -129,7 +145,7 @@ def packed(trees: Sequence[TreeSplit | int], classes: int, weights: int = 1) -> 
     rows = [_digits(f, width) for f, width in zip(fields, widths, strict=True)]
     stream = [_digits([far(tree) for tree in trees], widths[2]).ravel()]
     stream += [np.concatenate(rows, axis=1).ravel()]
-    data = np.array([cut for _, cut in cuts], "<u4").tobytes()
+    data = _cut_data(cuts)
     data += np.packbits(np.concatenate(stream)).tobytes()
     return PackedTrees(data, tuple(c for c, _ in cuts), len(trees), len(splits), classes, weights)
 
@@ -138,9 +154,25 @@ def packed_bytes(trees: Iterable[TreeSplit | int], votes: int) -> int:
     """Number of bytes that :func:`packed` makes of trees with a number of different votes."""
     each = [_splits(tree) for tree in trees]
     splits = [split for tree in each for split in tree]
-    cuts = len({split.cut for split in splits})
-    widths = _widths(cuts, len(splits), votes)
-    return CUT_BYTES * cuts - (-(len(each) * widths[2] + len(splits) * sum(widths)) // 8)
+    cuts = sorted({split.cut for split in splits})
+    widths = _widths(len(cuts), len(splits), votes)
+    rest = -(-(len(each) * widths[2] + len(splits) * sum(widths)) // 8)
+    return len(_cut_data(cuts)) + rest
+
+
+def _cut_data(cuts: Sequence[Cut]) -> bytes:
+    """Store sorted cuts by column: their number and a code of their width, then the cuts."""
+    columns = [[cut for _, cut in of] for _, of in groupby(cuts, lambda cut: cut[0])]
+    form, data = _form_bytes([len(own) for own in columns]), b""
+    for own in columns:
+        width = bytes_for(own[-1])
+        data += (4 * len(own) + width.bit_length()).to_bytes(form, "little")
+        data += np.array(own, f"<u{width}").tobytes()
+    return data
+
+
+def _form_bytes(counts: Sequence[int]) -> int:
+    return 2 if max(counts, default=0) > _MOST_OF_A_BYTE else 1
 
 
 def _widths(cuts: int, splits: int, votes: int) -> tuple[int, int, int]:
@@ -257,7 +289,7 @@ def forests_within(
     from n3ic.training.baselines import best_first_tree
 
     for share in _CUT_SHARES:
-        cut_count = int(share * budget / CUT_BYTES)
+        cut_count = int(share * budget / _CUT_BYTES)
         if cut_count < 2:
             continue
         tree = best_first_tree(columns, label, cut_count, seed).tree_

@@ -16,13 +16,17 @@ LEAST_BITS, NEURONS_A_BIT = 4, 3
 """Bounds for small networks, which few input bits suit best (UNSW-NB15, validation rows: in 200
 bytes, 90.6 % with 16 bits and 87.9 % with 8; in 400 bytes, 91.6 % with 20, 90.0 % with 12 and
 91.4 % with 32)."""
-MANY_BITS = ((2200, 256), (1700, 128), (1000, 64))
+CUT_BYTES = 2.25
+"""Bytes of cuts for each input bit, before they are known (UNSW-NB15, 15 to 37: 2.2 to 2.3)."""
+MANY_BITS = ((1750, 256), (1500, 128), (900, 64))
 """Total bytes from which a number of bits pays off; beyond, a tenth of the bytes does."""
 SECOND_LAYER = 16
 
 
 def within(recipe: Recipe, fixed: Collection[str], budget: int, n_classes: int) -> Recipe:
-    """Return a recipe whose network takes at most a number of bytes, everything counted.
+    """Return a recipe whose network takes about a number of bytes, everything counted.
+
+    The bytes of the cuts are estimated; :func:`fitted` knows them.
 
     Args:
         recipe: the recipe, with the given values.
@@ -42,10 +46,10 @@ def within(recipe: Recipe, fixed: Collection[str], budget: int, n_classes: int) 
     if "bits" not in fixed and recipe.encoding != "binary":
         recipe = recipe.with_options({"bits": bits_for(budget, n_classes, recipe.bits)})
     recipe = sized(recipe, {*fixed, "bits"}, n_classes)
-    layers = len(recipe.training.hidden)
-    hidden = _filled(recipe, budget, n_classes, layers) or _filled(recipe, budget, n_classes, 1)
+    input_bytes = 0 if recipe.encoding == "binary" else math.ceil(CUT_BYTES * recipe.bits)
+    hidden = _widest(recipe, budget, n_classes, input_bytes)
     if not hidden:
-        least = network_bytes(recipe, (2,), n_classes)
+        least = network_bytes(recipe, (2,), n_classes, input_bytes)
         raise UsageError(
             f"{budget} bytes hold no network of {recipe.bits} input bits and {n_classes} classes; "
             f"take {least} bytes or more" + (", or fewer bits" if "bits" in fixed else "")
@@ -54,47 +58,71 @@ def within(recipe: Recipe, fixed: Collection[str], budget: int, n_classes: int) 
     return recipe.with_options({"hidden": hidden, **tree})
 
 
+def fitted(recipe: Recipe, budget: int, n_classes: int, input_bytes: int) -> Recipe:
+    """Return a recipe whose network takes at most a number of bytes beside its cuts.
+
+    Args:
+        recipe: the recipe of :func:`within`; returned as it is if no network fits.
+        budget: largest number of bytes in total.
+        n_classes: number of classes.
+        input_bytes: bytes of the cuts.
+    """
+    if recipe.training.method == "trees":
+        return recipe
+    hidden = _widest(recipe, budget, n_classes, input_bytes)
+    return recipe.with_options({"hidden": hidden}) if hidden else recipe
+
+
 def bits_for(budget: int, n_classes: int, most: int) -> int:
     """Choose the input bits, at most ``most``, that make the best use of a number of bytes."""
     for least, bits in MANY_BITS:
         if budget >= least:
             return min(max(bits, budget // 10 if bits > FEWER_BITS else 0), most)
-    # Solved for bits: some neurons per bit, each with a byte of threshold, and 4 bytes per cut.
+    # Solved for bits: some neurons per bit, each with a byte of threshold, and the cuts.
     neurons = NEURONS_A_BIT
-    half = (4 + neurons * (1 + n_classes / 8)) / 2
+    half = (CUT_BYTES + neurons * (1 + n_classes / 8)) / 2
     best = (math.sqrt(half**2 + neurons * (budget - 2 * n_classes) / 8) - half) / (neurons / 8)
     return min(max(LEAST_BITS, round(best)), FEW_BITS, most)
 
 
-def network_bytes(recipe: Recipe, hidden: Sequence[int], n_classes: int) -> int:
+def network_bytes(recipe: Recipe, hidden: Sequence[int], n_classes: int, input_bytes: int) -> int:
     """Bound the bytes in total of a network with given hidden layers, before it is trained.
 
     Args:
         recipe: the network's number of bits, encoding and training.
         hidden: neurons of the hidden layers.
         n_classes: number of classes.
+        input_bytes: bytes of the cuts.
     """
     training = recipe.training
     shape = (recipe.bits, *hidden, n_classes)
     weights = sum(a * b for a, b in pairwise(shape))
     masks = weights - hidden[-1] * n_classes if training.density < 1 else 0
-    size = -(-weights // 8) + -(-masks // 8)
-    if recipe.encoding != "binary":
-        size += 4 * recipe.bits
+    size = -(-weights // 8) + -(-masks // 8) + input_bytes
     if training.batch_norm or training.method == "prototypes":
         size += sum(b * bytes_for(a + 1) for a, b in pairwise(shape[:-1]))
     # A bias beyond the fan-in decides alone; below it, its sign takes one more bit.
     return size + (n_classes * bytes_for(4 * hidden[-1]) if training.output_bias else 0)
 
 
-def _filled(recipe: Recipe, budget: int, n_classes: int, layers: int) -> tuple[int, ...]:
+def _widest(recipe: Recipe, budget: int, n_classes: int, input_bytes: int) -> tuple[int, ...]:
+    """Find the widest hidden layers, as many as the recipe's or one; empty if none fits."""
+    layers = len(recipe.training.hidden)
+    return _filled(recipe, budget, n_classes, input_bytes, layers) or _filled(
+        recipe, budget, n_classes, input_bytes, 1
+    )
+
+
+def _filled(
+    recipe: Recipe, budget: int, n_classes: int, input_bytes: int, layers: int
+) -> tuple[int, ...]:
     """Find the widest hidden layers, one or two, of a network that fits; empty if none fits."""
 
     def widest(*second: int) -> int:
         low, high = 0, 65536
         while low < high:
             middle = (low + high + 1) // 2
-            fits = network_bytes(recipe, (middle, *second), n_classes) <= budget
+            fits = network_bytes(recipe, (middle, *second), n_classes, input_bytes) <= budget
             low, high = (middle, high) if fits else (low, middle - 1)
         return low
 

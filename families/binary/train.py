@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from n3ic.evaluation.false_alarms import with_false_alarms
 from n3ic.evaluation.metrics import counted_class
 from n3ic.families.binary.class_imbalance import class_weights
+from n3ic.families.binary.sizing import fitted
 from n3ic.model.bits import pack
 from n3ic.model.network import BinaryModel
 from n3ic.runs.learner import Candidate, Learned
@@ -36,6 +37,15 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
         progress: receives stages and figures of the training.
     """
     experiment = prepared.experiment
+    if experiment.budget:
+        recipe = fitted(
+            experiment.recipe,
+            experiment.budget,
+            len(experiment.table.classes),
+            prepared.spec.memory_bytes,
+        )
+        experiment = replace(experiment, recipe=recipe)
+        prepared = replace(prepared, experiment=experiment)
     history: tuple[Epoch, ...] = ()
     if experiment.recipe.training.method == "trees":
         model = _forest(prepared, progress)

@@ -10,8 +10,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.families.tables.cut_costs import CutCosts
 from n3ic.families.tables.gains import CellGains, cells_of
 from n3ic.families.tables.loss import Floats, WeightedRows
+from n3ic.model.inputs import InputSpec
 
 PRIOR = 3.0
 """Default curvature that is added to each cell, so that few rows move an entry only a little."""
@@ -20,7 +22,6 @@ _REFIT_STEP = 0.5
 _REFIT_EVERY = 4
 _TAKEN_REFITS = 8  # refits of given tables, which are not renewed
 _LARGEST = 4.0  # largest entry, in log-odds
-_CUT_BYTES = 4
 _CUT_PRICE = 0.3  # below 1, as later tables also read a cut that one table pays for
 _EXCHANGES = 12  # most exchanges of a table's bits
 _EXCHANGE_GAIN = 1e-4  # least gain, as a share of the table's: less is rounding
@@ -70,18 +71,18 @@ class Size:
     sums: int
     bytes: int = 0
 
-    def of(self, tables: int, cuts: int, columns: int) -> int:
-        """Compute the bytes of some tables and cuts: indices, entries, biases and cuts.
+    def of(self, tables: int, read: int, columns: int) -> int:
+        """Compute the bytes of some tables: indices, entries and biases.
 
         Args:
             tables: number of tables.
-            cuts: number of different cuts that they read.
+            read: number of input bits that they read.
             columns: number of sums that they add to, all tables together.
         """
         entries = -(-columns * self.width * (1 << self.bits) // 8)
-        indices = tables * self.bits * (1 if cuts <= 256 else 2)
+        indices = tables * self.bits * (1 if read <= 256 else 2)
         mask_bytes = tables * -(-self.sums // 8) if self.sums > 1 else 0
-        return entries + indices + mask_bytes + 2 * self.sums + _CUT_BYTES * cuts
+        return entries + indices + mask_bytes + 2 * self.sums
 
     @property
     def most(self) -> int:
@@ -90,11 +91,9 @@ class Size:
             return self.tables
         return max(t for t in range(self.tables + 1) if not t or self.of(t, 0, t) <= self.bytes)
 
-    def room(self, tables: int, cuts: int, columns: int) -> int:
-        """Compute how many more cuts fit beside some tables; a large number without a limit."""
-        if not self.bytes:
-            return 1 << 30
-        return (self.bytes - self.of(tables, cuts, columns)) // _CUT_BYTES
+    def room(self, tables: int, read: int, columns: int) -> int:
+        """Compute the bytes for cuts beside some tables; a large number without a limit."""
+        return self.bytes - self.of(tables, read, columns) if self.bytes else 1 << 30
 
 
 class TableBooster:
@@ -112,6 +111,7 @@ class TableBooster:
         self,
         rows: WeightedRows,
         size: Size,
+        spec: InputSpec,
         done: Callable[[], object] = lambda: None,
         prior: float = PRIOR,
     ) -> None:
@@ -120,10 +120,12 @@ class TableBooster:
         Args:
             rows: the rows.
             size: the size that the tables may have.
+            spec: the input bits.
             done: called whenever a table is grown, renewed or fitted.
             prior: curvature that is added to each cell.
         """
         self.rows, self.size, self._done, self._prior = rows, size, done, prior
+        self._cuts = CutCosts(spec)
         self.tables: list[RealTable] = []
         self.bias = np.zeros(rows.sums)
         self.total = np.zeros((len(rows.bits), rows.sums))
@@ -232,7 +234,7 @@ class TableBooster:
             return None
         bits, gains = bit_choice
         if limited:
-            gain = max(0.0, float(gains.sum()) - self._price(bits))
+            gain = max(0.0, float(gains.sum()) - self._price * self._cut_bytes(bits))
             self._gain_of_byte = gain / self._table_bytes(0, len(gains))
         return bits, sum_mask
 
@@ -244,7 +246,7 @@ class TableBooster:
             gains: what it gains for each sum, shape ``(sums,)``.
         """
         order = np.argsort(-gains, kind="stable")
-        new = self._unread(bits)
+        new = self._cut_bytes(bits)
         counts = range(1, len(gains) + 1)
         by_byte = np.cumsum(gains[order]) / [self._table_bytes(new, k) for k in counts]
         fits = [self._room(k) >= new for k in counts]
@@ -252,78 +254,85 @@ class TableBooster:
         sum_mask[order[: int(np.where(fits, by_byte, -np.inf).argmax()) + 1]] = True
         return sum_mask
 
-    def _table_bytes(self, cuts: int, columns: int) -> int:
-        """Bytes of a further table with some new cuts, which adds to some sums."""
-        return self.size.of(1, cuts, columns) - self.size.of(0, 0, 0)
+    def _table_bytes(self, cut_bytes: int, columns: int) -> int:
+        """Bytes of a further table with new cuts of some bytes, which adds to some sums."""
+        return self.size.of(1, 0, columns) - self.size.of(0, 0, 0) + cut_bytes
 
     def _room(self, columns: int) -> int:
-        """How many new cuts fit beside a further table that adds to some sums."""
+        """How many bytes a further table that adds to some sums leaves for its new cuts."""
         columns += sum(int(t.held.sum()) for t in self.tables)
-        return self.size.room(len(self.tables) + 1, int((self.uses > 0).sum()), columns)
+        uses = self.uses
+        most = min(int((uses > 0).sum()) + self.size.bits, len(uses))
+        return self.size.room(len(self.tables) + 1, most, columns) - self._cuts.of(uses > 0)
 
-    def _unread(self, bits: Sequence[int]) -> int:
-        """How many of some bits no table reads yet."""
-        return int((self.uses[list(bits)] == 0).sum())
+    def _read_with(self, bits: Sequence[int]) -> NDArray[np.bool_]:
+        """The input bits that are read if some more are: bool array ``(n_bits,)``."""
+        read = self.uses > 0
+        read[list(bits)] = True
+        return read
 
-    def _price(self, bits: Sequence[int]) -> float:
-        """What the cuts of bits that no table reads yet must gain."""
-        return _CUT_PRICE * _CUT_BYTES * self._gain_of_byte * self._unread(bits)
+    def _cut_bytes(self, bits: Sequence[int]) -> int:
+        """How many bytes the cuts of some bits take beside those that tables read."""
+        return self._cuts.of(self._read_with(bits)) - self._cuts.of(self.uses > 0)
+
+    @property
+    def _price(self) -> float:
+        """What a byte of cuts must gain."""
+        return _CUT_PRICE * self._gain_of_byte
 
     def _greedy(self, slopes: Floats, curves: Floats, room: int) -> _Choice | None:
         """Choose the bits of a table greedily, as an oblivious tree does; then exchange them.
 
         A bit that no table reads yet costs a cut, so it must gain more than a read one: a share of
-        what the cut's bytes gained in the last table.
+        what the bytes of its cut gained in the last table.
 
         Args:
             slopes: gradient of each row and sum that the table adds to, shape ``(rows, sums)``.
             curves: curvatures, likewise.
-            room: how many of the bits may be new; negative if there is no room for the table.
+            room: bytes for cuts that no table reads yet; negative if the table has no room.
 
         Returns:
             Bits, and what they gain for each sum; None if nothing can be gained.
         """
         if room < 0:
             return None
-        unread = self.uses == 0
         gain = CellGains(self.rows, self._columns, slopes, curves, self._prior)
-        price = _CUT_PRICE * _CUT_BYTES * self._gain_of_byte
         bits: list[int] = []
-        for _ in range(min(self.size.bits, len(unread))):
-            worth = gain.of(bits).sum(axis=0) - price * unread
+        for _ in range(min(self.size.bits, self.rows.bits.shape[1])):
+            cost = self._cuts.of_each(self._read_with(bits))
+            worth = gain.of(bits).sum(axis=0) - self._price * cost
             worth[bits] = -np.inf
-            if self._unread(bits) >= room:
-                worth[unread] = -np.inf
+            worth[self._cut_bytes(bits) + cost > room] = -np.inf
             best = int(np.argmax(worth))
             if not np.isfinite(worth[best]):
                 return None
             bits.append(best)
-        return self._exchanged(gain, bits, price * unread, room)
+        return self._exchanged(gain, bits, room)
 
-    def _exchanged(self, gain: CellGains, bits: list[int], prices: Floats, room: int) -> _Choice:
+    def _exchanged(self, gain: CellGains, bits: list[int], room: int) -> _Choice:
         """Exchange single bits of a table, always the exchange of largest gain, while one gains.
 
         Args:
             gain: computes what bits gain.
             bits: the bits.
-            prices: what each input bit must gain, shape ``(n_bits,)``.
-            room: how many of the bits may be new.
+            room: bytes for cuts that no table reads yet.
 
         Returns:
             Bits, and what they gain for each sum.
         """
-        bits, unread = list(bits), self.uses == 0
+        bits = list(bits)
         for left in reversed(range(_EXCHANGES + 1)):
             gains = gain.replacement_gains(bits)
             whole = gains[0][:, bits[0]]
-            more = np.full((len(bits), len(unread)), -np.inf)
+            more = np.full((len(bits), gains[0].shape[-1]), -np.inf)
             for j, bit in enumerate(bits):
-                worth = gains[j].sum(axis=0) - prices
+                others = bits[:j] + bits[j + 1 :]
+                cost = self._cuts.of_each(self._read_with(others))
+                worth = gains[j].sum(axis=0) - self._price * cost
                 more[j] = worth - worth[bit]
-                if self._unread(bits[:j] + bits[j + 1 :]) >= room:
-                    more[j, unread] = -np.inf
+                more[j, self._cut_bytes(others) + cost > room] = -np.inf
             more[:, bits] = -np.inf
-            place, best = divmod(int(more.argmax()), len(unread))
+            place, best = divmod(int(more.argmax()), more.shape[1])
             if not left or more[place, best] <= _EXCHANGE_GAIN * whole.sum():
                 break
             bits[place] = best

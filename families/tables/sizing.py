@@ -41,6 +41,7 @@ def within(
     own = {k: v for k, v in chosen.items() if k not in fixed}
     bits = own.get("table_bits", settings.table_bits)
     least = Size(1, bits, own.get("entry_bits", settings.entry_bits), sums).of(1, bits, 1)
+    least += 5 * bits  # cuts of as many features, four bytes each
     if least > budget:
         raise UsageError(
             f"{budget} bytes hold no look-up table of {bits} bits and {n_classes} classes; "

@@ -120,7 +120,7 @@ def fit_tables(
     size = Size(own.tables, own.table_bits, own.entry_bits, plain.sums, own.table_bytes)
     # One thread: float sums by several threads would depend on their number.
     with threadpool_limits(1):
-        grower = TableBooster(plain, size, done, own.cell_prior)
+        grower = TableBooster(plain, size, spec, done, own.cell_prior)
         if template is None:
             reporter.begin("growing look-up tables", size.most)
             grower.grow()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from n3ic.families.trees.arrays import Ints, Preorder
 from n3ic.families.trees.simplify import possible
-from n3ic.model.bits import Bits, bytes_for
+from n3ic.model.bits import Bits
 from n3ic.model.inputs import InputSpec
 
 Floats = NDArray[np.float64]
@@ -307,7 +307,7 @@ class _Grower:
     def __init__(self, rows: GroupedRows, how: Growth) -> None:
         self._rows, self._how = rows, how
         self._cut_bytes = np.repeat(
-            [float(bytes_for(f.cuts[-1])) if f.cuts else 0.0 for f in rows.spec.fields],
+            [float(f.cut_bytes) for f in rows.spec.fields],
             [f.width for f in rows.spec.fields],
         )
         self._prices = how.price * (NODE_BYTES + self._cut_bytes)  # of a node that asks each bit

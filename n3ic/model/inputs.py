@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
-from n3ic.model.bits import Bits, Words, pack, word_count
+from n3ic.model.bits import Bits, Words, bytes_for, pack, word_count
 from n3ic.model.text import check_text
 from n3ic.util.display import Displayed, TextTable, View, listed
 from n3ic.util.plain_data import from_plain
@@ -119,6 +119,19 @@ class Field:
         ordered = tuple(int(c) for c in cuts)
         clamp = ordered[-1] if ordered else 1
         return cls(feature, "thermometer", len(ordered), clamp, ordered, unit, scale)
+
+    @property
+    def cut_bytes(self) -> int:
+        """Bytes of a cut: 1, 2 or 4, as the largest one needs; 0 for raw bits."""
+        return bytes_for(self.cuts[-1]) if self.cuts else 0
+
+    @property
+    def form(self) -> int:
+        """What is stored of a field beside its cuts: four times its bits, and a code.
+
+        The code is 0 for raw bits, and 1, 2 or 3 for cuts of 1, 2 or 4 bytes.
+        """
+        return 4 * self.width + self.cut_bytes.bit_length()
 
     def encode(self, values: ArrayLike) -> Bits:
         """Bits of integer values: int array of shape ``(rows,)`` to bool ``(rows, width)``."""
@@ -238,10 +251,46 @@ class InputSpec(Displayed):
         """Index of the first bit of each field."""
         return tuple(int(o) for o in np.cumsum([0, *(f.width for f in self.fields)])[:-1])
 
+    @cached_property
+    def _repeats(self) -> tuple[int, tuple[int, ...]]:
+        """How many fields stand before those that only repeat, and which bits these repeat."""
+        first: dict[tuple[str, int], int] = {}
+        repeats: list[int] = []
+        own = 0
+        for n, (start, f) in enumerate(zip(self.offsets, self.fields, strict=True), 1):
+            places = [(f.feature, cut) for cut in f.cuts]
+            if places and all(place in first for place in places):
+                repeats += [first[place] for place in places]
+                continue
+            own, repeats = n, []
+            for bit, place in enumerate(places, start):
+                first.setdefault(place, bit)
+        return own, tuple(repeats)
+
+    @property
+    def own_fields(self) -> tuple[Field, ...]:
+        """The fields without the last ones whose cuts all stand in an earlier field."""
+        return self.fields[: self._repeats[0]]
+
+    @property
+    def repeated_bits(self) -> tuple[int, ...]:
+        """The earlier bit that each bit behind :attr:`own_fields` repeats."""
+        return self._repeats[1]
+
     @property
     def memory_bytes(self) -> int:
-        """Bytes that the cuts take on a target, four each (uint32); raw bits take none."""
-        return 4 * sum(len(f.cuts) for f in self.fields)
+        """Bytes that the cuts take, stored as narrow as they may be.
+
+        A cut takes the bytes of its field's largest one: 1, 2 or 4. A field with cuts takes a byte
+        more, which says how many and of which width; two if a field has more than 63. The last
+        bits, if they only repeat earlier cuts, take the place of what they repeat: a byte each, or
+        two if one lies behind bit 255. Raw bits take none; which feature a field reads is not
+        counted.
+        """
+        own = self.own_fields
+        form = bytes_for(max(f.form for f in own))
+        cuts = sum(form + f.cut_bytes * len(f.cuts) for f in own if f.cuts)
+        return cuts + bytes_for(max(self.repeated_bits, default=0)) * len(self.repeated_bits)
 
     @property
     def n_cuts(self) -> int:

@@ -61,7 +61,7 @@ class TrainingCheckpoints:
             if header["family"] != FAMILY:
                 return None
             return {
-                shape: _result(experiment, shape, record, tensors, f"{i}.")
+                shape: _result(experiment, record, tensors, f"{i}.")
                 for i, (shape, record) in enumerate(zip(shapes, header["results"], strict=True))
             }
         except (ModelError, LookupError, TypeError, ValueError):
@@ -162,6 +162,7 @@ def _plain(result: TrainingResult) -> tuple[dict[str, Any], dict[str, NDArray[An
         "rows": list(result.rows.items()),
         "notes": list(result.notes),
         "family": result.recipe.family,
+        "hidden": list(result.recipe.training.hidden),  # a budget may have chosen it in training
         "baseline_bytes": list(result.baseline_bytes.items()),
         "candidates": [asdict(c) for c in result.candidates],
         "model_bytes": len(result.model.to_bytes()),
@@ -175,7 +176,7 @@ def _plain(result: TrainingResult) -> tuple[dict[str, Any], dict[str, NDArray[An
 
 
 def _result(
-    experiment: Experiment, shape: Shape, record: Mapping[str, Any], tensors: Tensors, prefix: str
+    experiment: Experiment, record: Mapping[str, Any], tensors: Tensors, prefix: str
 ) -> TrainingResult:
     """The inverse of :func:`_plain`."""
     from n3ic.training.loop import Epoch
@@ -187,7 +188,7 @@ def _result(
     return TrainingResult(
         model=parse_model(model.tobytes(), "a trained part"),
         protocol=experiment.protocol,
-        recipe=recipe.with_options({"hidden": shape} if recipe is experiment.recipe else {}),
+        recipe=recipe.with_options({"hidden": tuple(record["hidden"])}),
         positive=record["positive"],
         test=_evaluation(record["test"]),
         validation=_evaluation(record["validation"]),

@@ -60,7 +60,7 @@ def test_encoding_says_what_the_explanation_says(values, seed):
 def test_spec_survives_json():
     spec = InputSpec((Field.thermometer("a", [1, 5], unit="us", scale=1e6), Field.binary("b", 3)))
     assert InputSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
-    assert spec.memory_bytes == 8
+    assert spec.memory_bytes == 1 + 2
     assert spec.features == ("a", "b")
 
 
@@ -191,7 +191,7 @@ def test_every_bit_has_a_place_a_feature_and_words():
     for wrong in (-1, 8):
         with pytest.raises(IndexError, match=rf"bit {wrong} is not in 0\.\.7"):
             spec.feature_of(wrong)
-    assert (spec.memory_bytes, spec.n_cuts, spec.features) == (16, 3, ("a", "b"))
+    assert (spec.memory_bytes, spec.n_cuts, spec.features) == (8, 3, ("a", "b"))
     table = spec.view().tables[0]
     assert [row[3:] for row in table.rows] == [
         ("0 to 2", "3", "0 to 7"),
@@ -208,13 +208,38 @@ def test_raw_fields_have_up_to_32_bits(bits, widths):
     assert spec.features == tuple(f"x{i}" for i in range(len(widths)))
 
 
+def test_a_cut_counts_at_the_width_of_its_field_and_a_copy_as_its_place():
+    """What the plain C stores is compared with this count by the tests of that export."""
+    first = [
+        Field.thermometer("a", [1, 255]),  # 1 + 2 * 1 bytes
+        Field.thermometer("b", [1, 256]),  # 1 + 2 * 2
+        Field.thermometer("c", [1, 2, 1 << 16]),  # 1 + 3 * 4
+    ]
+    assert InputSpec(first).memory_bytes == 3 + 5 + 13
+    copies = [Field.thermometer("c", [2]), Field.thermometer("a", [1, 255])]
+    spec = InputSpec((*first, *copies))
+    assert (spec.own_fields, spec.repeated_bits) == ((*first,), (5, 0, 1))
+    assert spec.memory_bytes == 21 + 3
+    # Copies before a new cut are stored as cuts, as is a field of which not every cut is known.
+    other = InputSpec((*first, *copies, Field.thermometer("a", [1, 7])))
+    assert (other.own_fields, other.repeated_bits) == (other.fields, ())
+    assert other.memory_bytes == 21 + 2 + 3 + 3
+    many = [Field.thermometer("a", range(1, 65)), Field.thermometer("b", range(1, 200))]
+    assert InputSpec(many[:1]).memory_bytes == 2 + 64  # 63 cuts are the most of one byte
+    assert InputSpec((Field.thermometer("a", range(1, 64)),)).memory_bytes == 1 + 63
+    far = InputSpec((*many, Field.thermometer("b", [190])))
+    assert (far.repeated_bits, far.memory_bytes) == ((64 + 189,), 2 + 64 + 2 + 199 + 1)
+    far = InputSpec((*many, Field.thermometer("b", [198, 199])))
+    assert (far.repeated_bits, far.memory_bytes) == ((261, 262), 2 + 64 + 2 + 199 + 4)
+
+
 def test_a_view_has_a_row_for_each_field():
     one, three = Field.thermometer("one", (9,)), Field.thermometer("three", (2, 30, 4000))
     rows = InputSpec((one, three)).view().tables[0].rows
     assert [row[3:] for row in rows] == [("0 to 0", "1", "9 to 9"), ("1 to 3", "3", "2 to 4,000")]
     fields = [Field.thermometer(f"f{i}", (3, 70), unit="us") for i in range(5)]
     view = InputSpec((*fields, Field.binary("b", 4))).view()
-    assert view.line == "14 bits of 6 features (f0, f1, f2, f3 and 2 more), 40 bytes of cuts"
+    assert view.line == "14 bits of 6 features (f0, f1, f2, f3 and 2 more), 15 bytes of cuts"
     (table,) = view.tables
     assert (table.title, len(table.head), table.left) == ("input bits", 6, 3)
     assert table.rows[4:] == (

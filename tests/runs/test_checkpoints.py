@@ -134,3 +134,14 @@ def test_a_folder_of_others_is_left_alone(tmp_path):
             training_checkpoints(tmp_path / "other", print),
         ):
             raise AssertionError
+
+
+def test_layers_that_a_budget_chose_in_training_are_kept(experiments, tmp_path):
+    ours, alone = replace(experiments["tor0_server0"], budget=150), ((8,),)
+    plan = [replace(unit, shapes=alone) for unit in PLAN]  # a single unit would not be kept
+    with training_checkpoints(tmp_path / "run", print) as parts:
+        result = trained({"tor0_server0": ours}, parts, plan)["tor0_server0", "time", 0]
+        hidden = result[8,].recipe.training.hidden
+        assert hidden == result[8,].model.shape[1:-1] != (8,)
+        assert result[8,].model.total_bytes <= 150
+        assert parts.find(ours, alone)[8,].recipe == result[8,].recipe

@@ -30,7 +30,7 @@ def test_few_bits_alone_give_a_network_and_all_its_figures(table, tmp_path):
     made = run(table, tmp_path / "run", bits=6)
     metrics = made.metrics
     assert metrics["model"]["shape"][0] == 6
-    assert metrics["memory"]["input_bytes"] == 24
+    assert 6 + 1 <= metrics["memory"]["input_bytes"] < 4 * 6
     tree = metrics["baselines"]["tree_same_cuts"]["accuracy"]
     assert metrics["test"]["accuracy"] > tree - 0.05
     assert metrics["test"]["accuracy"] > 1.2 * metrics["baselines"]["majority"]["accuracy"]

@@ -121,8 +121,8 @@ def test_classes_that_are_weighed_are_compared_by_their_mean_share(stairs, toy):
 
 
 def test_a_model_that_takes_more_than_the_budget_is_not_kept(stairs):
-    with pytest.raises(UsageError, match="no model fits 9 bytes: binary network"):
-        train(experiment(stairs, budget=9))
+    with pytest.raises(UsageError, match="no model fits 4 bytes: binary network"):
+        train(experiment(stairs, budget=4))
 
 
 def test_a_new_family_takes_part_by_itself_unless_one_is_named(toy):

@@ -10,6 +10,7 @@ import pytest
 from n3ic import plugins
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.errors import UsageError
+from n3ic.families.binary.sizing import fitted
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
@@ -165,7 +166,19 @@ def test_what_is_about_gradients_keeps_them(given):
     assert getattr(training, name) == value
 
 
-def largest(recipe, n_classes):
+def cuts_of(recipe, step):
+    """An input of as many bits as the recipe has, a feature for each five of them."""
+    if recipe.encoding == "binary":
+        return InputSpec.raw(recipe.bits)
+    starts = range(0, recipe.bits, 5)
+    ends = [min(start + 5, recipe.bits) for start in starts]
+    return InputSpec(
+        Field.thermometer(f"x{a}", range(step, step * (b - a + 1), step))
+        for a, b in zip(starts, ends, strict=True)
+    )
+
+
+def largest(recipe, n_classes, spec):
     """A network of the recipe whose thresholds and biases are as large as they get."""
     shape = [recipe.bits, *recipe.training.hidden, n_classes]
     layers = [np.ones((b, a), dtype=bool) for a, b in pairwise(shape)]
@@ -174,23 +187,31 @@ def largest(recipe, n_classes):
         HiddenLayer(w, mask=w if masked else None, thresholds=np.full(len(w), w.shape[1] + 1))
         for w in layers[:-1]
     ]
-    spec = InputSpec((Field.thermometer("x", range(1, recipe.bits + 1)),))
-    if recipe.encoding == "binary":
-        spec = InputSpec.raw(recipe.bits)
     output = OutputLayer(layers[-1], bias=np.full(n_classes, -shape[-2]))
     return BinaryModel(spec, tuple(hidden), output, tuple(map(str, range(n_classes))))
 
 
 @pytest.mark.parametrize("density", [1.0, 0.5])
 @pytest.mark.parametrize("n_classes", [2, 10])
-def test_a_budget_bounds_all_bytes_and_more_never_give_fewer_bits(n_classes, density):
+@pytest.mark.parametrize("step", [1, 1000, 100_000])
+def test_a_budget_bounds_all_bytes_and_more_never_give_fewer_bits(n_classes, density, step):
+    """Cuts of 1, 2 or 4 bytes, which are known only once they are chosen, change the layers."""
     case, bits = use_case("anomaly"), 0
-    for budget in (40, 64, 100, 256, 600, 700, 1000, 1400, 1700, 2200, 4096, 16384):
+    for budget in (50, 64, 100, 256, 600, 700, 900, 1400, 1700, 2200, 4096, 16384):
         request = TrainRequest("anomaly", budget_bytes=budget, overrides={"density": density})
         recipe = request.chosen_recipe(case, n_classes)
-        assert 0.8 * budget <= largest(recipe, n_classes).total_bytes <= budget
+        spec = cuts_of(recipe, step)
+        own = fitted(recipe, budget, n_classes, spec.memory_bytes)
+        assert 0.8 * budget <= largest(own, n_classes, spec).total_bytes <= budget
         assert bits <= recipe.bits <= case.recipes["default"].bits
         bits = recipe.bits
+
+
+def test_a_network_whose_cuts_alone_exceed_a_budget_keeps_its_layers():
+    recipe = TrainRequest("anomaly", budget_bytes=64).chosen_recipe(use_case("anomaly"))
+    assert fitted(recipe, 64, 2, 64) == recipe
+    trees = recipe.with_options({"method": "trees"})
+    assert fitted(trees, 5000, 2, 64) == trees
 
 
 def test_a_network_without_cuts_and_thresholds_is_all_weights():

@@ -43,6 +43,7 @@ _LOOPS = re.compile(r"for \(i = 0; i < (\d+)u; i\+\+\)")
 _VALUES = re.compile(r"^    value_t value\[(\d+)\];$", re.M)
 _VALUE = re.compile(r"^typedef int(32|64)_t value_t;$", re.M)
 _LEAF = re.compile(r"while \(node_bin\[at\] != (\d+)u\)")
+_CUTS = (8, 16, 32)  # bits of a cut, by the code of a field, from 1
 _Cuts = tuple[tuple[int, ...], ...]
 
 
@@ -95,30 +96,50 @@ def _array(arrays: dict[str, NDArray[np.int64]], name: str) -> NDArray[np.int64]
 def _fields(
     arrays: dict[str, NDArray[np.int64]], model: Classifier
 ) -> tuple[tuple[DecodedField, ...], _Cuts]:
-    features = _array(arrays, "field_feature").tolist()
-    widths = _array(arrays, "field_width").tolist()
-    clamps = arrays["field_clamp"].tolist() if "field_clamp" in arrays else [0] * len(widths)
-    cuts = arrays["cuts"].tolist() if "cuts" in arrays else []
-    if not len(features) == len(widths) == len(clamps) or max(features) >= len(
-        model.input.features
-    ):
+    forms = _array(arrays, "field_form").tolist()
+    features = arrays["field_feature"].tolist() if "field_feature" in arrays else range(len(forms))
+    clamps = arrays["field_clamp"].tolist() if "field_clamp" in arrays else [0] * len(forms)
+    names, own = model.input.features, model.input.fields
+    if not 0 < len(forms) == len(features) == len(clamps) <= len(own):
         raise VerifyError(f"{_FILE}: the arrays of fields do not belong together")
-    taken = [0 if clamp else width for width, clamp in zip(widths, clamps, strict=True)]
-    starts = [0, *accumulate(taken)]
-    if starts[-1] != len(cuts) or sum(widths) != model.input.n_bits:
-        raise VerifyError(f"{_FILE}: {len(cuts)} cuts, the fields have {starts[-1]}")
-    own = tuple(tuple(cuts[a:b]) for a, b in pairwise(starts))
-    fields = tuple(
-        DecodedField(
-            model.input.features[feature],
-            "binary" if clamp else "thermometer",
-            width,
-            # A thermometer holds no clamp: values beyond the last cut are all the same to it.
-            clamp or model.input.fields[i].clamp,
-        )
-        for i, (feature, width, clamp) in enumerate(zip(features, widths, clamps, strict=True))
-    )
-    return fields, own
+    if max(features) >= len(names):
+        raise VerifyError(f"{_FILE}: a field reads feature {max(features)} of {len(names)}")
+    left = [
+        arrays[f"cuts_{width}"].tolist() if f"cuts_{width}" in arrays else [] for width in _CUTS
+    ]
+    fields, cuts = [], []
+    for i, (form, feature, clamp) in enumerate(zip(forms, features, clamps, strict=True)):
+        width, code = divmod(form, 4)
+        if (code == 0) != (clamp > 0):
+            raise VerifyError(f"{_FILE}, field {i}: form {form}, but the largest value is {clamp}")
+        cuts.append(tuple(left[code - 1][:width]) if code else ())
+        if code and len(cuts[-1]) != width:
+            raise VerifyError(f"{_FILE}, field {i}: its cuts end after {len(cuts[-1])} of {width}")
+        if code:
+            del left[code - 1][:width]
+        # A thermometer holds no clamp: values beyond the last cut are all the same to it.
+        kind = "thermometer" if code else "binary"
+        fields.append(DecodedField(names[feature], kind, width, clamp or own[i].clamp))
+    if any(left):
+        raise VerifyError(f"{_FILE}: {sum(map(len, left))} cuts belong to no field")
+    repeats = arrays["repeated_bit"].tolist() if "repeated_bit" in arrays else []
+    if sum(f.width for f in fields) + len(repeats) != model.input.n_bits:
+        raise VerifyError(f"{_FILE}: the fields do not have {model.input.n_bits} bits")
+    places = [
+        (f.feature, cut)
+        for f, of in zip(fields, cuts, strict=True)
+        for cut in (of or [None] * f.width)
+    ]
+    for i, field in enumerate(own[len(fields) :], len(fields)):
+        repeated, repeats = repeats[: field.width], repeats[field.width :]
+        if any(bit >= len(places) for bit in repeated):
+            raise VerifyError(f"{_FILE}: bit {max(repeated)} is repeated, but is no field's")
+        of_features, of_cuts = zip(*(places[bit] for bit in repeated), strict=True)
+        if len({*of_features}) > 1 or None in of_cuts:
+            raise VerifyError(f"{_FILE}, field {i}: it does not repeat cuts of one feature")
+        fields.append(DecodedField(of_features[0], "thermometer", field.width, field.clamp))
+        cuts.append(of_cuts)
+    return tuple(fields), tuple(cuts)
 
 
 def _layers(arrays: dict[str, NDArray[np.int64]], model: BinaryModel) -> tuple[DecodedLayer, ...]:
@@ -162,8 +183,8 @@ def _graph(text: str, arrays: dict[str, NDArray[np.int64]], model: Classifier) -
     def numbers(name: str) -> list[int]:
         return [int(number) for number in arrays[name]] if name in arrays else []
 
-    if numbers("field_first") != list(model.input.offsets):
-        raise VerifyError(f"{_FILE}: fields do not begin where the model's do")
+    if [form // 4 for form in numbers("field_form")] != [f.width for f in model.input.fields]:
+        raise VerifyError(f"{_FILE}: fields do not have the bits of the model's")
     kinds = _one(_KINDS, text, "list of the kinds of steps").split(", ")
     columns = [numbers(f"step_{name}") for name in ("kind", "to", "a", "b", "by")]
     nodes = [numbers(f"node_{name}") for name in ("field", "bin", "next")]

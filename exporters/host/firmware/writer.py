@@ -29,6 +29,8 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 STEM = "n3ic_model"
 _LINE = 100  # characters
 _WORDS = ("weights", "mask")
+_OF_CUTS = ("field_form", "cuts_", "repeated_bit")
+_CUTS = {1: 8, 2: 16, 3: 32}  # bits of a cut, by the code in a field's form
 _TYPES = (
     ("uint8_t", 0, 255),
     ("int8_t", -128, 127),
@@ -59,9 +61,11 @@ def write_plain(model: Classifier, out: Path) -> None:
     values = {
         **names,
         **_network(model, constants),
-        **{name: constants.get(name, ()) for name in ("field_feature", "field_width", "cuts")},
-        "field_clamp": constants.get("field_clamp", ()),
-        "raw": "field_clamp" in constants,
+        **{name: constants[name] for name in ("field_feature", "field_form", "field_clamp")},
+        "repeated_bit": constants["repeated_bit"],
+        "cuts": [(code, width) for code, width in _CUTS.items() if constants[f"cuts_{width}"]],
+        "raw": bool(constants["field_clamp"]),
+        "constants": constants,
         "array": _array,
         "constant_bytes": f"{sum(memory_of(model).values()):,}",
     }
@@ -89,12 +93,13 @@ def constants_of(model: Classifier) -> dict[str, Sequence[int]]:
 
 
 def memory_of(model: Classifier) -> dict[str, int]:
-    """Bytes of the constants, by array."""
-    return {
-        name: _width(_type(name, numbers)) * len(numbers)
-        for name, numbers in constants_of(model).items()
-        if len(numbers)
-    }
+    """Bytes of the constants, by array; ``cuts`` are all arrays of the cuts."""
+    out: dict[str, int] = {}
+    for name, numbers in constants_of(model).items():
+        if len(numbers):
+            part = "cuts" if name.startswith(_OF_CUTS) else name
+            out[part] = out.get(part, 0) + _width(_type(name, numbers)) * len(numbers)
+    return out
 
 
 def _described(spec: InputSpec, name: str) -> str:
@@ -103,16 +108,20 @@ def _described(spec: InputSpec, name: str) -> str:
 
 
 def _fields(spec: InputSpec) -> dict[str, Sequence[int]]:
+    own = spec.own_fields
     places = {name: i for i, name in enumerate(spec.features)}
-    raw = any(f.kind == "binary" for f in spec.fields)
-    out: dict[str, Sequence[int]] = {
-        "field_feature": [places[f.feature] for f in spec.fields],
-        "field_width": [f.width for f in spec.fields],
-        "cuts": [cut for f in spec.fields if f.kind != "binary" for cut in f.cuts],
+    features = [places[f.feature] for f in own]
+    raw = any(f.kind == "binary" for f in own)
+    return {
+        "field_feature": features if features != [*range(len(own))] else (),
+        "field_form": [f.form for f in own],
+        "field_clamp": [f.clamp if f.kind == "binary" else 0 for f in own] if raw else (),
+        **{
+            f"cuts_{width}": [c for f in own if 8 * f.cut_bytes == width for c in f.cuts]
+            for width in _CUTS.values()
+        },
+        "repeated_bit": spec.repeated_bits,
     }
-    if raw:
-        out["field_clamp"] = [f.clamp if f.kind == "binary" else 0 for f in spec.fields]
-    return out
 
 
 def _layers(model: BinaryModel) -> dict[str, Sequence[int]]:
@@ -146,7 +155,6 @@ def _steps(graph: Graph) -> dict[str, Sequence[int]]:
     at_leaf = {value: i for i, value in enumerate(leaves)}
     log = graph.arithmetic.table if isinstance(graph.arithmetic, Logarithms) else ()
     return {
-        "field_first": graph.input.offsets,
         "table_entries": own.tables if own.reads_bins else (),
         "log_add": log,
         "node_field": [node.field for node in own.nodes],

@@ -136,7 +136,7 @@ def _memory(model: Classifier, steps: Program) -> dict[str, int]:
         "log_add": steps.value_bytes * (len(log_add) + 1) if log_add else 0,
         "trees": (8 + steps.value_bytes) * len(steps.nodes) + 8 * len(steps.trees),
         "steps": (16 + steps.value_bytes) * len(steps.steps),  # four words and one value
-        "cuts": model.input_bytes,
+        "cuts": 4 * sum(len(f.cuts) for f in model.input.fields),  # whole words, for speed
     }
 
 

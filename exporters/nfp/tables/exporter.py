@@ -152,6 +152,13 @@ class NfpTablesExporter(Exporter[TablesModel]):
         figures += [
             Figure("memory.blob", size, "byte", "measured", "size of weights.bin"),
             Figure(
+                "memory.cuts",
+                4 * sum(len(part.cuts) for part in blob.index_parts(model)),
+                "byte",
+                "measured",
+                "cuts of weights.bin, a word each: the chip reads words",
+            ),
+            Figure(
                 f"memory.{plan.memory}.room",
                 placement.available(plan, self.device),
                 "byte",

@@ -91,6 +91,11 @@ class Layout:
         """Size of the value."""
         return sum(m.bytes for m in self.members)
 
+    @property
+    def cut_bytes(self) -> int:
+        """Bytes of the arrays that hold cuts, or what stands for them: tables and lanes."""
+        return sum(m.bytes for m in self.members if m.name in ("clamp", "cut", "lanes", "table"))
+
     def offset(self, name: str) -> int:
         """Offset of an array in bytes.
 

@@ -15,6 +15,7 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.exporters.host.firmware.decode import decode_directory
 from n3ic.exporters.host.firmware.runner import PROCESSORS, SMALL, loaded_bytes
+from n3ic.exporters.host.firmware.writer import memory_of
 from n3ic.exporters.host.forms import form_of
 from n3ic.families.tables.random_models import random_tables
 from n3ic.model.family import family
@@ -42,8 +43,25 @@ def thermometers(seed=1, shunt=0):
     return replace(model, input=InputSpec(fields)).with_shunt(shunt)
 
 
+# Cuts of every width, and bits at the end that repeat others.
+REPEATED = InputSpec(
+    (
+        Field.thermometer("b", [3, 250]),
+        Field.thermometer("a", [9, 300, 65_535]),
+        Field.thermometer("c", [7, 70_000, 2**32 - 1]),
+        Field.thermometer("b", [3, 200]),  # it does not only repeat
+        Field.thermometer("a", [9, 65_535]),
+        Field.thermometer("c", [70_000]),
+        Field.thermometer("a", [300]),
+    )
+)
+
+
 MODELS = {
     "paper": lambda: thermometers(shunt=3),
+    "repeated cuts": lambda: replace(
+        random_model((14, 8, 3), np.random.default_rng(4)), input=REPEATED
+    ),
     "masks and numbers": small_model,
     "tables": lambda: random_tables(np.random.default_rng(3)),
     "tables of three classes": lambda: random_tables(np.random.default_rng(5), classes=3),
@@ -76,6 +94,21 @@ def test_the_source_computes_the_model_and_reads_back(exported):
     assert result.ok and result.encoded and result.decoded == ("n3ic_model.c",)
     figures = {figure.name: figure.value for figure in result.figures}
     assert figures["time.plain"] > 0
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_count_of_cuts_is_what_the_source_stores(tmp_path, name):
+    model = MODELS[name]()
+    if all(field.cuts for field in model.input.fields):
+        assert memory_of(model)["cuts"] == model.input_bytes
+    plain = form_of(EXPORTER.for_family(model.family), {"style": "plain"})
+    sizes = {c.part: c.bytes for c in plain.check(model, {}).placements}
+    assert sizes == memory_of(model)
+    plain.write(model, {}, tmp_path)
+    arrays = re.findall(
+        r"^static const u?int(\d+)_t \w+\[(\d+)\]", (tmp_path / "n3ic_model.c").read_text(), re.M
+    )
+    assert sum(sizes.values()) == sum(int(bits) // 8 * int(count) for bits, count in arrays)
 
 
 def test_the_papers_network_fits_four_kilobytes_of_small_processors(compiler, tmp_path):

@@ -17,7 +17,7 @@ from n3ic.families.binary.packed_trees import (
     split_tree,
     tree_within,
 )
-from n3ic.model.inputs import UINT32_MAX
+from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 
 pytest.importorskip("sklearn")
 
@@ -96,6 +96,16 @@ def test_what_is_grown_within_a_budget_fits_it_and_one_leaf_more_does_not(classe
     for forest in forests_within(columns, label, budget, classes, 0):
         assert len(forest.data) <= budget
         assert forest.votes(columns).sum(axis=1).max() <= 3 * forest.trees
+
+
+def test_cuts_are_stored_as_those_of_a_network():
+    fields = {0: [1, 255], 1: [*range(5, 70), 300], 2: [7, 70_000, UINT32_MAX]}
+    tree = 1
+    for column, cuts in fields.items():
+        for cut in cuts:
+            tree = TreeSplit((column, cut), tree, 0)
+    spec = InputSpec([Field.thermometer(str(n), cuts) for n, cuts in fields.items()])
+    assert packed([tree], 2).cut_bytes == spec.memory_bytes
 
 
 def test_more_bytes_are_right_on_more_rows():

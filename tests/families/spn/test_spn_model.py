@@ -326,7 +326,7 @@ def test_bytes_of_a_network_that_were_counted_by_hand(sums, entry, index, wide):
     operands = 1 + 1 + 2 + 2 * sums
     assert model.memory == {
         "weight_bytes": 3 * wide + 2 + 2 * sums + 3,
-        "input_bytes": 4 * 3,
+        "input_bytes": 1 + 2 + 1 + 1,
         "index_bytes": 3 + sums + index * operands,
         "bias_bytes": 8,
     }

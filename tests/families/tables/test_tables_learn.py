@@ -115,7 +115,7 @@ def test_bits_are_exchanged_that_others_make_useless():
     label = bits[:, 1] & bits[:, 2]
     bits[:, 0] = label ^ (np.random.default_rng(0).random(len(bits)) < 0.1)
     rows = merged(bits, np.eye(2)[label.astype(int)])
-    grower = TableBooster(rows, Size(1, 2, 4, 1))
+    grower = TableBooster(rows, Size(1, 2, 4, 1), spec_of(rows.bits.shape[1]))
     gain = CellGains(rows, rows.bits.astype(np.float32), *rows.gradients(grower.total), PRIOR)
     assert int(gain.of(()).sum(axis=0).argmax()) == 0
     grower.grow()
@@ -125,7 +125,7 @@ def test_bits_are_exchanged_that_others_make_useless():
 @pytest.mark.parametrize("classes", [2, 3])
 def test_no_single_exchange_of_a_bit_gains_more(classes):
     rows = some_rows(classes, n=300, bits=16, seed=2)
-    grower = TableBooster(rows, Size(1, 4, 4, rows.sums))
+    grower = TableBooster(rows, Size(1, 4, 4, rows.sums), spec_of(rows.bits.shape[1]))
     slopes, curves = rows.gradients(grower.total)
     gain = CellGains(rows, rows.bits.astype(np.float32), slopes, curves, PRIOR)
 
@@ -157,7 +157,8 @@ def learned(request):
 
 def test_rounding_finds_better_integers_than_the_nearest(learned):
     bits, weights, _ = learned
-    grower = TableBooster(merged(bits, weights), Size(8, 4, 4, 1 if weights.shape[1] == 2 else 4))
+    size = Size(8, 4, 4, 1 if weights.shape[1] == 2 else 4)
+    grower = TableBooster(merged(bits, weights), size, spec_of(bits.shape[1]))
     grower.grow()
     nearest, best = (
         rounded(grower.rows, grower.tables, grower.bias, [3] * 8, sweeps) for sweeps in (0, 3)
@@ -174,7 +175,7 @@ def test_rounding_finds_better_integers_than_the_nearest(learned):
 def test_growth_and_renewal_lower_the_loss(learned):
     bits, weights, _ = learned
     rows = merged(bits, weights)
-    grower = TableBooster(rows, Size(6, 3, 4, rows.sums))
+    grower = TableBooster(rows, Size(6, 3, 4, rows.sums), spec_of(rows.bits.shape[1]))
     start = rows.loss(grower.total)
     grower.grow()
     grown = rows.loss(grower.total)
