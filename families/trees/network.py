@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
 from n3ic.families.trees.arrays import Ints, Links, links
-from n3ic.model.bits import Words, bytes_for, checked_words, unpack
+from n3ic.model.bits import Words, checked_words, unpack
 from n3ic.model.columns import TableRules
 from n3ic.model.file import Tensors
 from n3ic.model.inputs import InputSpec
@@ -157,24 +157,27 @@ class TreesModel(SummedModel):
 
     @property
     def leaf_bytes(self) -> int:
-        """Bytes of the leaves: 1, 2 or 4 each, for the sums to which their trees add."""
-        most = int(np.abs(self.leaves.astype(np.int64)).max())
+        """Bytes of the leaves, bit after bit, for the sums to which their trees add.
+
+        A leaf is stored as its distance from the least one, whose multiple is part of the bias.
+        """
         values = int(((self.sizes + 1) * self._held.sum(axis=1)).sum())
-        return values * bytes_for(2 * most)
+        held = self.leaves[np.repeat(self._held, self.sizes + 1, axis=0)].astype(np.int64)
+        return -(-values * int(np.ptp(held)).bit_length() // 8) if len(held) else 0
 
     @property
     def node_bytes(self) -> int:
-        """Bytes of the nodes and of the trees' sizes.
+        """Bytes of the nodes and of the trees' sizes, bit after bit.
 
         A node holds its input bit, the size of its zero side, and a bit for an empty one side.
         With three classes or more, a tree has a bit per sum for those to which it adds.
         """
         if not len(self.bits):
             return 0
-        width = [(n - 1).bit_length() for n in (self.input.n_bits, int(self.zero_sizes.max()) + 1)]
-        masks = 0 if len(self.bias) == 1 else len(self.sizes) * -(-len(self.bias) // 8)
-        sizes = len(self.sizes) * bytes_for(int(self.sizes.max()))
-        return len(self.bits) * -(-(sum(width) + 1) // 8) + sizes + masks
+        largest = int(self.zero_sizes.max())
+        node = (self.input.n_bits - 1).bit_length() + largest.bit_length() + 1
+        tree = int(self.sizes.max()).bit_length() + (len(self.bias) if len(self.bias) > 1 else 0)
+        return -(-(len(self.bits) * node + len(self.sizes) * tree) // 8)
 
     @property
     def weight_bytes(self) -> int:

@@ -1,94 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds grown trees to leaves of a byte, and finds how many of them fit."""
+"""Rounds grown trees to leaves of few bits, and finds how many of their splits fit."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.families.trees.growth import PRIOR, Floats, GrownTrees
+from n3ic.families.trees.growth import Floats, GroupedRows, GrownTrees, chances_of
 from n3ic.families.trees.network import TreesModel
 from n3ic.families.trees.simplify import simplified
-from n3ic.model.bits import Bits, pack
-from n3ic.model.inputs import InputSpec
 from n3ic.model.passes import Simplified
 from n3ic.model.summed import n_sums
 
-LARGEST_LEAF = 127
-"""Largest magnitude of a leaf, which so takes a byte."""
 _QUANTILE = 0.995  # this quantile of the leaves' sizes becomes the largest; few are clipped
 _BIAS_STEPS = 5  # Newton steps
-_REFITS = 2  # of all leaves
-_REFIT_STEP = 0.5  # damping of their Newton steps
-_BLOCK = 1 << 22  # rows times trees whose sums numpy holds at once
-
-Rows = tuple[Bits, NDArray[np.int64]]
-"""Input bits, bool array of shape ``(rows, n_bits)``, and the class index of each row."""
+_BIASES = 2  # integers on each side of the fitted bias that are tried
 
 
 @dataclass(frozen=True, eq=False)
 class TreesRounder:
-    """Makes integer models of the first trees of a growth.
+    """Makes integer models of the first splits of a growth.
 
     Attributes:
         grown: the trees.
-        spec: the input bits.
-        classes: name of each class.
         rows: training rows, to which biases are fitted.
+        classes: name of each class.
+        leaf_bits: number of bits of a leaf.
     """
 
     grown: GrownTrees
-    spec: InputSpec
+    rows: GroupedRows
     classes: tuple[str, ...]
-    rows: Rows
-
-    @property
-    def n_trees(self) -> int:
-        """Number of trees that grew."""
-        return len(self.grown.of_class)
-
-    @cached_property
-    def _whole(self) -> TreesModel:
-        """All trees, without leaf values: finds the leaf that a row reaches."""
-        return self._model(
-            self.n_trees,
-            np.zeros((len(self.grown.values), self._sums), dtype=np.int64),
-            np.zeros(self._sums, dtype=np.int64),
-        )
+    leaf_bits: int
 
     @property
     def _sums(self) -> int:
         return n_sums(len(self.classes))
 
-    @cached_property
-    def _reached(self) -> NDArray[np.int32]:
-        return self._whole.reached(pack(self.rows[0]))
-
-    def _step(self, count: int) -> float:
-        """What an integer of 1 stands for in log-odds, with the first trees."""
-        sizes = np.abs(self.grown.values[: self._leaves(count)])
-        return float(np.quantile(sizes, _QUANTILE)) / LARGEST_LEAF or 1.0
-
-    def _integers(self, count: int) -> NDArray[np.int64]:
-        """Leaves of all trees in the step of the first trees."""
-        nearest = np.rint(self.grown.values / self._step(count)).astype(np.int64)
-        return np.clip(nearest, -LARGEST_LEAF, LARGEST_LEAF)
-
-    def _leaves(self, count: int) -> int:
-        return int(np.sum(self.grown.trees.sizes[:count])) + count
-
     def fitting(self, limit: int) -> int:
-        """Find how many of the first trees fit a limit, so that one more does not.
+        """Find how many of the first splits fit a limit, so that one more does not.
 
         Args:
             limit: bytes in total; 0 for no limit.
         """
         if not limit:
-            return self.n_trees
-        low, high = 0, self.n_trees + 1
+            return self.grown.splits
+        low, high = 0, self.grown.splits + 1
         while high - low > 1:
             middle = (low + high) // 2
             if self.rounded(middle).model.total_bytes <= limit:
@@ -97,111 +56,107 @@ class TreesRounder:
                 high = middle
         return low
 
-    def best_count(self, rows: Rows, most: int) -> int:
-        """Choose the number of first trees that are right on most rows; the least of equals.
+    def best_count(self, rows: GroupedRows, most: int) -> int:
+        """Choose the number of splits after which a tree is whole and most rows are right.
 
         Args:
-            rows: the rows that choose.
-            most: largest number of trees.
+            rows: the rows that choose; the least of equals wins.
+            most: largest number of splits, which takes part.
         """
-        reached, right = self._whole.reached(pack(rows[0])), np.zeros(most, dtype=np.int64)
-        integers = self._integers(most)
-        base = self.grown.base / self._step(most)
-        for start in range(0, len(reached), max(1, _BLOCK // most)):
-            part = slice(start, start + max(1, _BLOCK // most))
-            scores = np.tile(base, (len(reached[part]), 1))
-            for tree, column in enumerate(reached[part, :most].T):
-                scores[:, self.grown.of_class[tree]] += integers[column]
-                right[tree] += (scores.argmax(axis=1) == rows[1][part]).sum()
-        return int(right.argmax()) + 1
+        grown, reached = self.grown, self.grown.reach(rows)
+        values = grown.values[grown.stops(most)]
+        scores = np.tile(grown.base, (len(reached), 1))
+        best = (-1.0, most)
+        for tree, end in enumerate(grown.ends()[: grown.trees_of(most)].tolist()):
+            scores[:, grown.of_class[tree]] += values[reached[:, tree]]
+            right = float(rows.counts[np.arange(len(reached)), scores.argmax(axis=1)].sum())
+            best = max(best, (right, min(end, most)), key=lambda each: each[0])
+        return best[1]
 
-    def rounded(self, count: int) -> Simplified[TreesModel]:
-        """Make a model of the first trees: leaves of a byte, biases fitted to the training rows.
+    def rounded(self, splits: int) -> Simplified[TreesModel]:
+        """Make a model of the first splits: leaves of few bits, biases fitted to training rows.
 
         What makes no difference to a score, such as a node between two leaves that round to one
         integer, is gone.
 
         Args:
-            count: number of trees.
+            splits: number of splits.
         """
-        step, of_class = self._step(count), self.grown.of_class[:count]
-        integers = self._integers(count)[: self._leaves(count)]
-        scores = np.zeros((len(self._reached), len(self.classes)))
+        grown = self.grown
+        of_class = grown.of_class[: grown.trees_of(splits)]
+        stops = grown.stops(splits)
+        reached = stops[grown.reached[:, : len(of_class)]]
+        half = 1 << self.leaf_bits - 1
+        step = float(np.quantile(np.abs(grown.values[np.unique(reached)]), _QUANTILE)) / half or 1.0
+        # An integer stands for the middle of its interval, so that no value rounds to neither sign.
+        integers = np.clip(np.floor(grown.values[stops] / step), -half, half - 1).astype(np.int64)
+        sums = np.zeros((len(reached), len(self.classes)), dtype=np.int64)
         for tree, each in enumerate(of_class.tolist()):
-            scores[:, each] += step * integers[self._reached[:, tree]]
-        offset = self._fitted_offset(scores, self.grown.base)
+            sums[:, each] += integers[reached[:, tree]]
+        trees = np.bincount(of_class, minlength=len(self.classes))
+        offset = self._fitted_offset(
+            step * sums, np.asarray(grown.base + step / 2 * trees, dtype=np.float64)
+        )
         present = np.isfinite(offset)
         bias = np.zeros(len(self.classes), dtype=np.int64)
         bias[present] = np.rint(offset[present] / step)
-        leaves = np.zeros((len(integers), len(self.classes)), dtype=np.int64)
-        counts = np.add(self.grown.trees.sizes[:count], 1)
-        leaves[np.arange(len(leaves)), np.repeat(of_class, counts)] = integers
         if self._sums == 1:
-            leaves, bias = leaves[:, 1:], bias[1:] - bias[0]
-        model = self._model(count, leaves, bias)
-        if not present.all():  # classes without a training row never win
-            bias[~present] = model.sum_bounds[0][present].min() - 1
-            model = self._model(count, leaves, bias)
-        return simplified(model)
-
-    def refitted(self, count: int) -> TreesRounder:
-        """Fit the leaves of the first trees anew, one tree after the other, by Newton steps.
-
-        Args:
-            count: number of trees.
-        """
-        values, base = self.grown.values.copy(), self.grown.base
-        ends = np.cumsum(np.add(self.grown.trees.sizes, 1)).tolist()
-        scores = np.zeros((len(self._reached), len(self.classes)))
-        for tree, each in enumerate(self.grown.of_class[:count].tolist()):
-            scores[:, each] += values[self._reached[:, tree]]
-        for _ in range(_REFITS):
-            base = self._fitted_offset(scores, base)
-            for tree, each in enumerate(self.grown.of_class[:count].tolist()):
-                own = slice(ends[tree - 1] if tree else 0, ends[tree])
-                leaf = self._reached[:, tree] - own.start
-                chances = _chances(scores + base)[:, each]
-                slopes = np.bincount(leaf, chances - (self.rows[1] == each), own.stop - own.start)
-                curves = np.bincount(leaf, chances * (1 - chances), own.stop - own.start)
-                moved = -_REFIT_STEP * slopes / (curves + PRIOR)
-                values[own] += moved
-                scores[:, each] += moved[leaf]
-        return replace(self, grown=replace(self.grown, values=values, base=base))
+            bias[1] = self._best_bias(sums[:, 1], int(bias[1]))
+        return self._model(splits, of_class, integers, bias, present)
 
     def _fitted_offset(self, scores: Floats, base: Floats) -> Floats:
         """Fit what is added to each class's scores by Newton steps on the cross-entropy.
 
         Args:
-            scores: in log-odds, shape ``(rows, classes)``.
+            scores: in log-odds, shape ``(groups, classes)``.
             base: where it begins, shape ``(classes,)``.
         """
-        offset, label = base.copy(), self.rows[1]
-        shares = np.bincount(label, minlength=len(offset)) / len(label)
+        offset, weights = base.copy(), self.rows.weights
+        totals = self.rows.counts.sum(axis=0)
         moved = np.isfinite(offset)
         if self._sums == 1:
             moved[0] = False  # the score of the first of two classes is 0
         for _ in range(_BIAS_STEPS):
-            chances = _chances(scores + offset)
-            slopes = chances.mean(axis=0) - shares
-            curves = (chances * (1 - chances)).mean(axis=0)
-            offset[moved] -= np.clip(slopes / (curves + 1e-9), -1, 1)[moved]
+            chances = chances_of(scores + offset)
+            slopes = weights @ chances - totals
+            curves = weights @ (chances * (1 - chances))
+            offset[moved] -= np.clip(slopes / (curves + 1e-6), -1, 1)[moved]
         return offset
 
-    def _model(self, count: int, leaves: NDArray[np.int64], bias: NDArray[np.int64]) -> TreesModel:
-        trees = self.grown.trees
-        nodes = int(np.sum(trees.sizes[:count]))
-        return TreesModel(
-            input=self.spec,
-            sizes=np.array(trees.sizes[:count]),
-            bits=np.array(trees.bits[:nodes]),
-            zero_sizes=np.array(trees.zero_sizes[:nodes]),
+    def _best_bias(self, sums: NDArray[np.int64], fitted: int) -> int:
+        """Choose the bias of two classes, near a fitted one, that is right on most rows."""
+        near = sorted(range(-_BIASES, _BIASES + 1), key=abs)
+        counts = self.rows.counts
+        right = [float(np.where(sums + fitted + k > 0, counts[:, 1], counts[:, 0]).sum())
+                 for k in near]  # fmt: skip
+        return fitted + near[int(np.argmax(right))]
+
+    def _model(
+        self,
+        splits: int,
+        of_class: NDArray[np.int64],
+        integers: NDArray[np.int64],
+        bias: NDArray[np.int64],
+        present: NDArray[np.bool_],
+    ) -> Simplified[TreesModel]:
+        laid = self.grown.laid(self.rows.spec, splits)
+        leaves = np.zeros((len(laid.leaves), len(self.classes)), dtype=np.int64)
+        counts = np.add(laid.sizes, 1)
+        leaves[np.arange(len(leaves)), np.repeat(of_class, counts)] = integers[laid.leaves]
+        if not len(of_class):  # a model has a tree at least
+            laid, leaves = laid._replace(sizes=[0]), np.zeros((1, len(self.classes)), np.int64)
+        if self._sums == 1:
+            leaves, bias = leaves[:, 1:], bias[1:] - bias[0]
+        model = TreesModel(
+            input=self.rows.spec,
+            sizes=np.array(laid.sizes),
+            bits=np.array(laid.bits),
+            zero_sizes=np.array(laid.zero_sizes),
             leaves=leaves,
             bias=bias,
             classes=self.classes,
         )
-
-
-def _chances(logits: Floats) -> Floats:
-    """Probabilities of all classes."""
-    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+        if not present.all():  # classes without a training row never win
+            bias[~present] = model.sum_bounds[0][present].min() - 1
+            model = model.changed(bias=bias)
+        return simplified(model)

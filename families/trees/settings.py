@@ -19,8 +19,8 @@ class TreesTraining:
             rows choose one.
         boosted_leaves: largest number of leaves of a tree; 0 tries several, and validation rows
             choose one.
-        boosted_cuts: largest number of different cuts that all trees share: those of ``bits`` that
-            gain most; 0 tries two within a budget of bytes, and takes all without one.
+        boosted_cuts: largest number of different cuts that all trees share; 0 for no limit. Within
+            a budget of bytes, a new cut must gain what its bytes cost in any case.
         boosted_bytes: largest number of bytes of nodes, leaves, biases and cuts; 0 for no limit.
     """
 
@@ -38,6 +38,6 @@ class TreesTraining:
         require(1 <= self.boosting_rounds <= 4096, "boosting_rounds", "in 1..4096")
         require(0 <= self.boosting_rate <= 1, "boosting_rate", "in [0, 1]")
         leaves = self.boosted_leaves
-        require(leaves == 0 or 2 <= leaves <= 256, "boosted_leaves", "0 or in 2..256")
+        require(leaves == 0 or 2 <= leaves <= 4096, "boosted_leaves", "0 or in 2..4096")
         require(0 <= self.boosted_cuts <= 65536, "boosted_cuts", "in 0..65536")
         require(self.boosted_bytes >= 0, "boosted_bytes", "0 or more")

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from itertools import product
+from collections.abc import Callable, Collection
+from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from n3ic.errors import UsageError
@@ -13,16 +13,25 @@ from n3ic.model.summed import n_sums
 if TYPE_CHECKING:
     from n3ic.families.trees.settings import TreesTraining
 
-LEAVES = (2, 4, 8, 16, 31, 63)
+LEAVES = (31, 63, 127)
 """Leaves of a tree that are tried within a budget."""
-UNLIMITED_LEAVES = (8, 31)
+UNLIMITED_LEAVES = (31, 8)
 """Leaves of a tree that are tried without one."""
-RATES = (0.3, 0.8)
-"""Rates that are tried. UNSW-NB15 in 2,000 bytes, deployable columns, validation rows of seed 101:
-31 trees of 16 leaves 92.0 % at 0.3, 92.4 at 0.5 and 92.7 at 0.8."""
-_TREES = (1, 50)  # numbers of trees within a budget for which a number of leaves is tried
-_CUT_SHARES = (16, 10)  # bytes of the budget for each cut that is kept
-_BITS = (32, 1024)  # least and largest number of candidate cuts within a budget
+UNLIMITED_RATES = (0.3, 0.8)
+"""Rates that are tried without one."""
+RATE_FACTORS = (3.0, 1.5)
+"""Rates that are tried within a budget, times the root of the trees of a class; at most 1."""
+PRICE_SHARES = (0.009, 0.003, 0.02)
+"""Nats that a byte must gain, times the bytes of the budget and over the number of rows.
+UNSW-NB15, deployable columns: a price of 0.009 instead of 0 saves a third of the cuts."""
+LEAF_BITS = (5, 4, 3)
+"""Bits of a leaf that are tried within a budget."""
+SINGLE_LEAF_BITS = (1, 2, 4)
+"""Bits of a leaf that are tried for a single tree."""
+UNLIMITED_LEAF_BITS = 8
+_SINGLE_TREE = 3000  # bytes a sum, up to which a single tree is tried
+_LEAF_BYTES = 3.0  # of a leaf, with its node and its part of the cuts
+_BITS = (512, 1024)  # least and largest number of candidate cuts within a budget
 _MOST_ROUNDS = 1000
 
 
@@ -31,15 +40,15 @@ class GrowthSize(NamedTuple):
 
     Attributes:
         leaves: largest number of leaves of a tree.
-        cuts: largest number of different cuts.
-        rounds: number of boosting rounds.
         rate: share of each tree's leaf values that counts.
+        price: nats that a byte must gain, times the bytes of the budget and over the rows.
+        leaf_bits: number of bits of a leaf.
     """
 
     leaves: int
-    cuts: int
-    rounds: int
     rate: float
+    price: float
+    leaf_bits: int
 
 
 def within(fixed: Collection[str], budget: int, n_classes: int) -> dict[str, Any]:
@@ -56,8 +65,8 @@ def within(fixed: Collection[str], budget: int, n_classes: int) -> dict[str, Any
     if "boosted_bytes" in fixed:
         raise UsageError("a budget of bytes sets the boosted_bytes of trees; give only one of them")
     sums = n_sums(n_classes)
-    # One node, two leaves, a cut, the tree's size and sums, and biases of up to four bytes.
-    least = 9 + -(-sums // 8) + 4 * sums
+    # A node and the tree's size, two leaves, a cut, and biases of up to four bytes.
+    least = 1 + -(-sums // 8) + 1 + 4 + 4 * sums
     if least > budget:
         raise UsageError(
             f"{budget} bytes hold no tree for {n_classes} classes; take {least} bytes or more"
@@ -67,30 +76,52 @@ def within(fixed: Collection[str], budget: int, n_classes: int) -> dict[str, Any
     return {k: v for k, v in chosen.items() if k not in fixed} | {"boosted_bytes": budget}
 
 
-def sizes(settings: TreesTraining, n_bits: int) -> list[GrowthSize]:
-    """List the sizes to try, the smallest first.
+def best_size(
+    settings: TreesTraining, sums: int, worth: Callable[[GrowthSize], float]
+) -> GrowthSize:
+    """Search for the best size, one of its values after the other; the first of equals wins.
 
     Args:
-        settings: the sizes that are given, and the limit.
-        n_bits: number of candidate cuts.
+        settings: the values that are given, and the limit.
+        sums: number of sums; a round has a tree for each.
+        worth: tells how good a size is.
     """
-    limit, rounds = settings.boosted_bytes, settings.boosting_rounds
-    leaves, cuts = [*UNLIMITED_LEAVES], [n_bits]
+    known = {size: worth(size) for size in first_sizes(settings, sums)}
+    for name in ("rate", "price", "leaf_bits"):
+        best = max(known, key=lambda size: known[size])
+        for value in _values(settings, sums, best.leaves)[name]:
+            if (size := best._replace(**{name: value})) not in known:
+                known[size] = worth(size)
+    return max(known, key=lambda size: known[size])
+
+
+def first_sizes(settings: TreesTraining, sums: int) -> list[GrowthSize]:
+    """List the sizes that a search begins with: one for each number of leaves."""
+    limit = settings.boosted_bytes
+    leaves = [*UNLIMITED_LEAVES]
     if limit:
-        few, many = _TREES
-        leaves = [n for n in LEAVES if few <= limit / _tree_bytes(n) <= many] or [LEAVES[-1]]
-        cuts = sorted({min(max(1, limit // share), n_bits) for share in _CUT_SHARES})
+        most = int(limit / sums / _LEAF_BYTES)
+        leaves = [n for n in LEAVES if n < most]
+        leaves += [2 * most] if limit < _SINGLE_TREE * sums else []  # as large as fits
     if settings.boosted_leaves:
         leaves = [settings.boosted_leaves]
-    if settings.boosted_cuts:
-        cuts = [min(settings.boosted_cuts, n_bits)]
-    rates = [settings.boosting_rate] if settings.boosting_rate else [*RATES]
     return [
-        GrowthSize(n, k, min(rounds, limit // _tree_bytes(n) + 1) if limit else rounds, rate)
-        for n, k, rate in product(leaves, cuts, rates)
+        GrowthSize(n, *(values[0] for values in _values(settings, sums, n).values()))
+        for n in leaves
     ]
 
 
-def _tree_bytes(leaves: int) -> int:
-    """Bytes of a tree without cuts: two a node, one a leaf, one for its size."""
-    return 3 * leaves - 1
+def _values(settings: TreesTraining, sums: int, leaves: int) -> dict[str, tuple[Any, ...]]:
+    """The values of a size that are tried for a number of leaves, the first ones first."""
+    limit = settings.boosted_bytes
+    if not limit:
+        values = {"rate": UNLIMITED_RATES, "price": (0.0,), "leaf_bits": (UNLIMITED_LEAF_BITS,)}
+    else:
+        trees = max(1.0, limit / sums / (_LEAF_BYTES * leaves))
+        single = trees < 2
+        values = {
+            "rate": (1.0,) if single else tuple(min(1.0, f / sqrt(trees)) for f in RATE_FACTORS),
+            "price": PRICE_SHARES,
+            "leaf_bits": SINGLE_LEAF_BITS if single else LEAF_BITS,
+        }
+    return values | ({"rate": (settings.boosting_rate,)} if settings.boosting_rate else {})

@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
-from n3ic.families.trees.growth import GrownTrees, grown
+from n3ic.families.trees.growth import GroupedRows, GrownTrees, Growth, grown
 from n3ic.families.trees.network import TreesModel
-from n3ic.families.trees.rounding import Rows, TreesRounder
-from n3ic.families.trees.sizing import sizes
-from n3ic.model.bits import pack
+from n3ic.families.trees.rounding import TreesRounder
+from n3ic.families.trees.sizing import GrowthSize, best_size
+from n3ic.model.bits import Bits, pack
+from n3ic.model.summed import n_sums
 from n3ic.runs.learner import Learned
 from n3ic.runs.preparation import on_bits
 
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
     from n3ic.model.passes import Simplified
     from n3ic.runs.progress import TrainingProgress
     from n3ic.runs.training_rows import Prepared
+
+Rows = tuple[Bits, NDArray[np.int64]]
+"""Input bits, bool array of shape ``(rows, n_bits)``, and the class index of each row."""
+_SPARE = 1.25  # roughly counted bytes that grow, over those of the limit
 
 
 def train_trees(prepared: Prepared, progress: TrainingProgress) -> Learned:
@@ -45,7 +48,6 @@ def train_trees(prepared: Prepared, progress: TrainingProgress) -> Learned:
         prepared.spec,
         tuple(experiment.table.classes),
         experiment.recipe.settings,
-        seed=experiment.seed,
         progress=progress,
     )
     model = replace(model, name=experiment.name, provenance=experiment.provenance)
@@ -61,7 +63,6 @@ def fit_trees(
     classes: tuple[str, ...],
     settings: TreesTraining,
     *,
-    seed: int,
     progress: TrainingProgress,
 ) -> TreesModel:
     """Grow trees of several sizes, and keep those that are right on most validation rows.
@@ -72,51 +73,56 @@ def fit_trees(
         spec: the input bits.
         classes: name of each class.
         settings: how trees are grown, and their sizes.
-        seed: seed of the boosting.
         progress: receives stages.
 
     Raises:
         UsageError: no tree fits the limit of bytes.
-        MissingDependencyError: the training libraries are not installed.
     """
-    limit = settings.boosted_bytes
-    best: tuple[int, Simplified[TreesModel], TreesRounder, int] | None = None
-    progress.begin("growing boosted trees", len(sizes(settings, spec.n_bits)))
-    for trees in _growths(rows, spec, len(classes), settings, seed):
-        rounder = TreesRounder(trees, spec, classes, rows)
+    limit, n_classes = settings.boosted_bytes, len(classes)
+    groups = GroupedRows.of(*rows, spec, n_classes)
+    judges = GroupedRows.of(*validation, spec, n_classes)
+    best: dict[GrowthSize, TreesModel] = {}
+    growths: dict[Growth, GrownTrees] = {}
+
+    def worth(size: GrowthSize) -> float:
+        how = Growth(
+            size.leaves,
+            settings.boosting_rounds,
+            size.rate,
+            size.price * len(rows[1]) / limit if limit else 0.0,
+            settings.boosted_cuts,
+            int(_SPARE * limit),
+        )
+        if how not in growths:
+            growths[how] = grown(groups, how)
+        rounder = TreesRounder(growths[how], groups, classes, size.leaf_bits)
         fitting = rounder.fitting(limit)
-        if fitting:
-            count = rounder.best_count(validation, fitting)
-            rounded = rounder.rounded(count)
-            if limit and rounded.model.total_bytes > limit:  # fewer trees may have a finer step
-                rounded, count = rounder.rounded(fitting), fitting
-            right = _right(rounded, validation)
-            if best is None or right > best[0]:
-                best = right, rounded, rounder, count
         progress.task("")
-    if best is None:
+        if not fitting:
+            return -1
+        rounded = _best_prefix(rounder, judges, fitting, limit)
+        best[size] = rounded.model
+        return _right(rounded, validation)
+
+    progress.begin("growing boosted trees", 0)
+    size = best_size(settings, n_sums(n_classes), worth)
+    if size not in best:
         raise UsageError(f"no tree fits {limit} bytes: take more bytes")
-    right, rounded, rounder, count = best
-    refitted = rounder.refitted(count).rounded(count)
-    fits = not limit or refitted.model.total_bytes <= limit
-    return (refitted if fits and _right(refitted, validation) >= right else rounded).model
+    return best[size]
+
+
+def _best_prefix(
+    rounder: TreesRounder, judges: GroupedRows, fitting: int, limit: int
+) -> Simplified[TreesModel]:
+    """Round the first trees that are right on most rows that judge, and that fit."""
+    splits = rounder.best_count(judges, fitting)
+    rounded = rounder.rounded(splits)
+    if limit and rounded.model.total_bytes > limit:  # fewer trees may have a finer step
+        return rounder.rounded(fitting)
+    return rounded
 
 
 def _right(rounded: Simplified[TreesModel], rows: Rows) -> int:
     """Count the rows on which a model is right."""
     inputs = pack(rows[0][:, list(rounded.source_bits)])
     return int((rounded.model.infer(inputs).classes == rows[1]).sum())
-
-
-def _growths(
-    rows: Rows, spec: InputSpec, n_classes: int, settings: TreesTraining, seed: int
-) -> Iterator[GrownTrees]:
-    """Grow trees of each size; those of few cuts ask the cuts that gain most without a limit."""
-    for leaves, of_leaves in groupby(sizes(settings, spec.n_bits), key=lambda size: size.leaves):
-        grow = partial(grown, *rows, spec, n_classes, leaves=leaves, seed=seed)
-        every: GrownTrees | None = None
-        for size in of_leaves:
-            if every is None:
-                every = grow(asked=range(spec.n_bits), rounds=size.rounds, rate=size.rate)
-            ranking = np.argsort(-every.gains, kind="stable").tolist()
-            yield grow(asked={*ranking[: size.cuts]}, rounds=size.rounds, rate=size.rate)

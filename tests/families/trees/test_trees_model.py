@@ -83,8 +83,9 @@ def test_a_model_by_hand():
     assert model.largest_margin == 8
     assert model.shape == (5, 2, 2, 2)
     assert model.shape_text == "2 trees of 2 nodes in all"
+    # Four leaves of 3 bits; two nodes of 3 + 0 + 1 bits and two sizes of 2 bits.
     assert model.memory == {
-        "weight_bytes": 4, "index_bytes": 2 + 2, "bias_bytes": 1, "input_bytes": 1 + 3,
+        "weight_bytes": 2, "index_bytes": 2, "bias_bytes": 1, "input_bytes": 1 + 3,
     }  # fmt: skip
     assert model.favouring(0, 2, "x").bias.tolist() == [-12]
     assert model.favouring(1, 2, "x").bias.tolist() == [-8]

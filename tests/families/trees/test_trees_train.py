@@ -12,12 +12,19 @@ import pytest
 
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import UsageError
-from n3ic.families.trees.growth import grown
+from n3ic.families.trees.growth import (
+    PRIOR,
+    Derivatives,
+    GroupedRows,
+    GrownTrees,
+    Growth,
+    grown,
+)
 from n3ic.families.trees.learner import LEARNER
 from n3ic.families.trees.network import TreesModel
 from n3ic.families.trees.rounding import TreesRounder
 from n3ic.families.trees.settings import TreesTraining
-from n3ic.families.trees.sizing import sizes
+from n3ic.families.trees.sizing import GrowthSize, best_size, first_sizes
 from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.runs.experiment import TrainingResult, train
@@ -71,7 +78,7 @@ def test_a_table_of_flows_gives_a_model_with_its_figures(classes: int, least: fl
     assert result.test.accuracy > least - 0.1 and shares(model, table) > least
     # Cuts that no node asks are gone, leaves take a byte, and rates are those of the cuts left.
     assert model.input.n_bits == len(np.unique(model.bits)) < 24
-    assert np.abs(model.leaves).max() <= 127
+    assert model.leaves.min() >= -128 and model.leaves.max() <= 127
     assert all(len(f.rates) == f.width for f in model.input.fields)
     if classes == 4:
         scores = model.scores(pack(model.input.encode(table.features)))
@@ -82,44 +89,105 @@ def test_training_again_gives_the_same_model() -> None:
     assert learned(flows(3)).model.digest == learned(flows(3)).model.digest
 
 
-def rounder_of(classes: int) -> TreesRounder:
-    table = flows(classes, 1500)
-    spec = InputSpec(tuple(Field.thermometer(n, range(50, 1500, 50)) for n in NAMES))
-    bits = spec.encode(table.features)
-    trees = grown(bits, table.label, spec, classes, asked=range(spec.n_bits),
-                  leaves=4, rounds=30, rate=0.5, seed=0)  # fmt: skip
-    return TreesRounder(trees, spec, table.classes, (bits, table.label))
+SPEC = InputSpec(tuple(Field.thermometer(n, range(50, 1500, 50)) for n in NAMES))
+
+
+def groups_of(classes: int, rows: int = 1500) -> GroupedRows:
+    table = flows(classes, rows)
+    return GroupedRows.of(SPEC.encode(table.features), table.label, SPEC, classes)
+
+
+def rounder_of(classes: int, leaf_bits: int = 8, **how: float) -> TreesRounder:
+    groups = groups_of(classes)
+    trees = grown(groups, Growth(leaves=4, rounds=30, rate=0.5)._replace(**how))
+    return TreesRounder(trees, groups, flows(classes).classes, leaf_bits)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("budget", [60, 200])
-def test_trees_fit_a_budget_and_one_more_does_not(classes: int, budget: int) -> None:
+def test_splits_fit_a_budget_and_one_more_does_not(classes: int, budget: int) -> None:
     rounder = rounder_of(classes)
     count = rounder.fitting(budget)
-    assert 0 < count < rounder.n_trees == rounder.fitting(0)
+    assert 0 < count < rounder.grown.splits == rounder.fitting(0)
     assert rounder.rounded(count).model.total_bytes <= budget
     assert rounder.rounded(count + 1).model.total_bytes > budget
 
 
 def test_bytes_of_leaves_keep_the_decisions_of_real_ones() -> None:
     rounder = rounder_of(2)
-    bits, label = rounder.rows
-    whole = rounder.rounded(rounder.n_trees)
-    classes = whole.model.infer(pack(bits[:, list(whole.source_bits)])).classes
-    real = np.full(len(bits), rounder.grown.base[1])
-    reached = rounder._whole.reached(pack(bits))
-    real += rounder.grown.values[reached].sum(axis=1)
+    trees, groups = rounder.grown, rounder.rows
+    whole = rounder.rounded(trees.splits)
+    column, level = groups.bits.column, groups.bits.level
+    bits = (groups.levels[:, column] > level)[:, list(whole.source_bits)]
+    classes = whole.model.infer(pack(bits)).classes
+    real = trees.base[1] + trees.values[trees.reached].sum(axis=1)
     assert (classes == (real > 0)).mean() > 0.99
-    assert (classes == label).mean() > 0.95
+    assert shares(whole.model, flows(2, 1500)) > 0.95
 
 
-def test_nodes_ask_only_the_cuts_that_are_allowed() -> None:
-    rounder = rounder_of(2)
-    bits, label = rounder.rows
-    asked = {3, 7, 40, 60}
-    trees = grown(bits, label, rounder.spec, 2, asked=asked, leaves=4, rounds=5, rate=0.5, seed=0)
-    assert {*trees.trees.bits} <= asked
-    assert {*np.flatnonzero(trees.gains).tolist()} == {*trees.trees.bits}
+@pytest.mark.parametrize("leaf_bits", [1, 2, 4])
+def test_leaves_of_few_bits_take_them_and_keep_their_signs(leaf_bits: int) -> None:
+    rounder = rounder_of(2, leaf_bits, leaves=40, rounds=1, rate=1)
+    model = rounder.rounded(rounder.grown.splits).model
+    assert np.ptp(model.leaves) < 1 << leaf_bits
+    # A single tree says the class of most training rows in a leaf, whatever the bits.
+    assert shares(model, flows(2, 1500)) > 0.97
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_training_rows_reach_the_leaves_that_growth_says(classes: int) -> None:
+    rounder = rounder_of(classes)
+    assert np.array_equal(rounder.grown.reached, rounder.grown.reach(rounder.rows))
+
+
+def test_the_first_splits_are_a_growth_that_stopped_there() -> None:
+    whole, short = rounder_of(2, rounds=9).grown, rounder_of(2, rounds=2).grown
+    assert short.splits < whole.splits
+    ends = whole.stops(short.splits)[whole.reached[:, : len(short.roots)]]
+    assert np.array_equal(ends, short.reached)
+    assert whole.trees_of(short.splits) == len(short.roots)
+    part = whole.stops(1)[whole.reached[:, :1]]
+    assert {*part.ravel().tolist()} == {1, 2}  # the root's sides
+
+
+def test_a_first_split_is_the_one_of_least_loss() -> None:
+    """Against a search over all bits, with the sums of each side written out."""
+    groups = groups_of(2)
+    trees = grown(groups, Growth(leaves=2, rounds=1, rate=1.0))
+    table = flows(2, 1500)
+    bits, label = SPEC.encode(table.features), table.label
+    share = label.mean()
+
+    def worth(rows: np.ndarray) -> float:
+        return float((label[rows] - share).sum() ** 2 / (rows.sum() * share * (1 - share) + PRIOR))
+
+    gains = [worth(bits[:, b]) + worth(~bits[:, b]) for b in range(SPEC.n_bits)]
+    assert trees.bits[0] == int(np.argmax(gains))
+    ones = bits[:, trees.bits[0]]
+    step = (label[ones] - share).sum() / (ones.sum() * share * (1 - share) + PRIOR)
+    assert trees.values[2] == pytest.approx(step)
+
+
+def test_a_price_and_a_limit_of_cuts_make_trees_share_them() -> None:
+    free, priced, limited = (rounder_of(2, **how).grown
+                             for how in ({}, {"price": 1.0}, {"cuts": 5}))  # fmt: skip
+
+    def cuts(trees: GrownTrees) -> int:
+        return len(np.unique(trees.bits[trees.turns < min(priced.splits, free.splits)]))
+
+    assert cuts(priced) < cuts(free)
+    assert len(np.unique(limited.bits)) == 1 + 5  # and -1 for leaves
+    assert len(limited.roots) > 5
+
+
+def test_packed_derivatives_are_those_that_were_packed() -> None:
+    rng = np.random.default_rng(0)
+    slopes, curves = rng.normal(size=5000), rng.random(5000)
+    both = Derivatives.of(slopes, curves)
+    for rows in (slice(None), slice(0, 1), slice(70, 900)):
+        sums = both.unpacked(both.packed[rows].sum())
+        assert sums[0] == pytest.approx(slopes[rows].sum(), abs=0.01)
+        assert sums[1] == pytest.approx(curves[rows].sum(), abs=0.01)
 
 
 @pytest.mark.slow
@@ -149,7 +217,7 @@ def test_a_budget_takes_part_of_the_trees_by_itself() -> None:
 @pytest.mark.parametrize(
     ("given", "budget", "said"),
     [
-        ({}, 12, "12 bytes hold no tree for 2 classes; take 14 bytes or more"),
+        ({}, 10, "10 bytes hold no tree for 2 classes; take 11 bytes or more"),
         ({"boosted_bytes": 300}, 400, "sets the boosted_bytes of trees"),
         ({"class_weight": "balanced"}, 400, "apply to binary networks only"),
     ],
@@ -164,21 +232,33 @@ def test_budgets_that_cannot_be_kept_are_refused(
 
 def test_the_least_budget_holds_a_tree() -> None:
     table = flows(3)
-    least = 9 + 1 + 4 * 3
+    least = 7 + 4 * 3
     recipe = LEARNER.within(replace(QUICK, encoding="quantile"), set(), least, 3)
     assert 0 < learned(table, recipe).model.total_bytes <= least
 
 
 def test_sizes_are_those_given_or_several_that_fit() -> None:
-    given = TreesTraining(boosted_leaves=6, boosted_cuts=9, boosting_rate=0.5, boosted_bytes=400)
-    (size,) = sizes(given, 50)
-    assert size == (6, 9, 24, 0.5)
-    several = sizes(TreesTraining(boosted_bytes=2000), 256)
-    assert {s.leaves for s in several} == {16, 31, 63}
-    assert {s.rate for s in several} == {0.3, 0.8}
-    assert {s.cuts for s in several} == {125, 200}
-    assert {s.cuts for s in sizes(TreesTraining(), 77)} == {77}
-    assert {s.leaves for s in sizes(TreesTraining(boosted_bytes=50_000), 256)} == {63}
+    given = TreesTraining(boosted_leaves=6, boosting_rate=0.5, boosted_bytes=400)
+    (size,) = first_sizes(given, 1)
+    assert size[:2] == (6, 0.5)
+    assert {s.leaves for s in first_sizes(TreesTraining(boosted_bytes=300), 1)} == {31, 63, 200}
+    assert {s.leaves for s in first_sizes(TreesTraining(), 1)} == {8, 31}
+    large = first_sizes(TreesTraining(boosted_bytes=50_000), 1)
+    assert {s.leaves for s in large} == {31, 63, 127} and all(s.rate < 0.5 for s in large)
+
+
+def test_a_search_finds_a_size_that_is_best_in_each_value() -> None:
+    settings = TreesTraining(boosted_bytes=8000)
+    tried = []
+
+    def worth(size: GrowthSize) -> float:
+        tried.append(size)
+        return (size.leaves == 63) + (size.price == 0.02) + (size.leaf_bits == 4) - size.rate
+
+    best = best_size(settings, 1, worth)
+    assert (best.leaves, best.price, best.leaf_bits) == (63, 0.02, 4)
+    assert best.rate == min(size.rate for size in tried if size.leaves == 63)
+    assert len({*tried}) == len(tried)
 
 
 @pytest.mark.parametrize(
