@@ -33,6 +33,8 @@ __declspec(shared scope(global) export imem) volatile struct n3ic_slot n3ic_box[
 
 #ifdef N3IC_TABLES
 #include "n3ic_tables.h"
+#elif defined(N3IC_GRAPH)
+#include "n3ic_graph.h"
 #else
 #include "n3ic_neuron.h"
 
