@@ -181,9 +181,10 @@ class NfpGraphExporter(Exporter[Classifier]):
         chosen = str(options["memory"])
         names = placement.MEMORIES if chosen == "auto" else (chosen,)
         built = blob.build(model)
-        values = 4 * built.value_words * built.program.slots
-        plans = [placement.data_plan(model, model.input.n_words, options, name) for name in names]
-        plans = [replace(plan, state_bytes=plan.state_bytes + values) for plan in plans]
+        # Beside classes and features: input bits, a word of scratch memory, and values.
+        words = model.input.n_words + 1 + built.value_words * built.program.slots
+        plans = [placement.data_plan(model, 0, options, name) for name in names]
+        plans = [replace(plan, state_bytes=plan.state_bytes + 4 * words) for plan in plans]
         fitting = (p for p in plans if built.size <= placement.available(p, self.device))
         return next(fitting, plans[-1])
 

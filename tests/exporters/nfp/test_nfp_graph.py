@@ -262,7 +262,7 @@ def test_a_data_plane_reads_at_most_as_many_words_as_the_estimate_says(
         #include <stdio.h>
         int main(void)
         {
-            uint32_t features[N3IC_FEATURES], x[N3IC_MAX_WORDS], y[N3IC_MAX_WORDS], row, i;
+            uint32_t features[N3IC_FEATURES], x[N3IC_MAX_WORDS], y[N3IC_SCRATCH_WORDS], row, i;
             int32_t scores[N3IC_CLASSES], margin;
             unsigned encoded;
             for (row = 0; row < 2; row++) {
@@ -404,7 +404,7 @@ def test_values_that_do_not_fit_the_threads_state_are_refused() -> None:
     model = graph_model(3, operations=2000, fields=20)
     built = build(model)
     (problem,) = EXPORTER.check(model, EXPORTER.parse_options({"state": "lmem"})).problems
-    arrays = 2 * model.input.n_words + len(model.classes) + len(model.input.features)
+    arrays = model.input.n_words + 1 + len(model.classes) + len(model.input.features)
     held = 4 * (arrays + built.value_words * built.program.slots)
     assert problem.memory == "lmem"
     assert problem.missing_bytes == 8 * held - 2048
