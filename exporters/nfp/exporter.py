@@ -37,13 +37,10 @@ class NfpExporter(Exporter):
 
     name: ClassVar[str] = "nfp"
     summary: ClassVar[str] = "micro-C and weight blob for the Netronome NFP4000 (Agilio CX)"
-    refusals: ClassVar[Mapping[str, str]] = {
-        "sum-product-network": "its micro-C compares and counts bits in registers, and has no "
-        "code to look up the tables of leaves and of log-add in memory",
-    }
     other_families: ClassVar[Mapping[str, str]] = {
         "look-up-tables": "n3ic.exporters.nfp.tables.exporter:EXPORTER",
     }
+    graph_exporter: ClassVar[str] = "n3ic.exporters.nfp.graph.exporter:EXPORTER"
     products: ClassVar[tuple[str, ...]] = ("build/*",)
     shunts: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
@@ -101,7 +98,11 @@ class NfpExporter(Exporter):
         plan = self._plan(model, options)
         built = blob.build(model)
         shutil.copytree(
-            self.folder / "micro_c", out, dirs_exist_ok=True, copy_function=shutil.copyfile
+            self.folder / "micro_c",
+            out,
+            dirs_exist_ok=True,
+            copy_function=shutil.copyfile,
+            ignore=shutil.ignore_patterns("n3ic_cuts.h"),  # the network's micro-C searches none
         )
         (out / "weights.bin").write_bytes(built.to_bytes())
         values = self._values(model, plan, built)

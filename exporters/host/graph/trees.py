@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from n3ic.model.graph.operations import Choose, Constant, Graph
+from n3ic.model.graph.trees import choices_of_constants, roots_of
 
 MOST_NODES = 1 << 16  # of a tree: a node names its children in 16 bits
 LEAF = (1 << 32) - 1  # no value of a feature is above: a leaf leads to itself
@@ -53,14 +54,8 @@ def trees(graph: Graph) -> dict[int, Tree]:
 
     Choices within them are nodes only. Trees of more than ``MOST_NODES`` nodes are left out.
     """
-    depth: dict[int, int] = {}  # of the choices whose leaves are all constants
-    for i, step in enumerate(graph.steps):
-        if isinstance(step, Choose) and all(
-            k in depth or isinstance(graph.steps[k], Constant) for k in (step.zero, step.one)
-        ):
-            depth[i] = 1 + max(depth.get(step.zero, 0), depth.get(step.one, 0))
-    roots = {i for i in depth if i in graph.scores or any(k not in depth for k in graph.readers[i])}
-    made = {i: _packed(graph, i, depth[i]) for i in sorted(roots)}
+    depth = choices_of_constants(graph)
+    made = {i: _packed(graph, i, depth[i]) for i in roots_of(graph, depth)}
     return {i: tree for i, tree in made.items() if tree is not None}
 
 

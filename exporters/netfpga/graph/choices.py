@@ -30,6 +30,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from n3ic.model.graph.operations import Choose, Constant, Graph
+from n3ic.model.graph.trees import choices_of_constants, roots_of
 
 INPUTS = 6  # of a look-up table
 SHARED = 5  # inputs of two functions that share one
@@ -132,18 +133,9 @@ class Trees:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        among: set[int] = set()
-        for i, step in enumerate(graph.steps):
-            if isinstance(step, Choose) and all(
-                isinstance(graph.steps[k], Constant) or k in among for k in (step.zero, step.one)
-            ):
-                among.add(i)
-        self.roots = {
-            i: _Tree.of(graph, i)
-            for i in sorted(among)
-            if i in graph.scores or any(k not in among for k in graph.readers[i])
-        }
-        self.inside = frozenset(among - set(self.roots))
+        among = choices_of_constants(graph)
+        self.roots = {i: _Tree.of(graph, i) for i in roots_of(graph, among)}
+        self.inside = frozenset(among.keys() - self.roots.keys())
         self._shapes = Counter(tree.shape for tree in self.roots.values())
         self._places: dict[_Shape, Logic] = {}  # the numbers of places, by shape
 

@@ -18,6 +18,7 @@ from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.frontend import options as front
 from n3ic.exporters.netfpga.graph import size
 from n3ic.exporters.netfpga.graph.choices import Trees
+from n3ic.exporters.netfpga.graph.decode import decode_core
 from n3ic.exporters.netfpga.graph.pipeline import WRITTEN, Pipeline, pipeline
 from n3ic.exporters.netfpga.graph.verilog import class_width, core_text, latency, table_text
 from n3ic.exporters.netfpga.packet import wrapper
@@ -33,6 +34,8 @@ from n3ic.model.passes import unchanged
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.capabilities import VerificationDefaults
+from n3ic.targets.decoded_graphs import compared
+from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Device, Fit, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.operations import unwritten
@@ -126,6 +129,13 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
             )
         done = simulate.as_run(simulation, self.device.clock_mhz, {})
         return shell.run_shell(directory, model, options, words, simulation, done)
+
+    def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
+        """Read the graph, the shunting threshold and the cuts back, and compare them."""
+        decoded = decode_core(directory, model)
+        if options["input-stage"] == "features":
+            decoded = replace(decoded, cuts=decode_cuts(directory, model, options))
+        return (compared(model, decoded),)
 
     def encode(
         self, directory: Path, model: Classifier, options: Options, features: Mapping[str, Any]

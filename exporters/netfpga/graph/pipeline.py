@@ -152,7 +152,10 @@ class Pipeline:
         """Width of a score in two's complement, in bits; a margin fits the same width unsigned."""
         scores = [self.cells[i] for i in self.scores]
         low, high = min(c.low for c in scores), max(c.high for c in scores)
-        return max((-low - 1).bit_length() if low < 0 else 0, high.bit_length()) + 1
+        width = max((-low - 1).bit_length() if low < 0 else 0, high.bit_length()) + 1
+        # A cell may be wider than its value, as it is as wide as what it reads.
+        cells = (c.width + (c.sign != "+-") for c in scores if c.kind != "constant")
+        return max(width, *cells, 0)
 
 
 def pipeline(model: Classifier, graph: Graph) -> Pipeline:

@@ -7,6 +7,10 @@
 #ifndef N3IC_SERVE_H
 #define N3IC_SERVE_H
 
+#ifndef N3IC_SCRATCH_WORDS
+#define N3IC_SCRATCH_WORDS N3IC_MAX_WORDS
+#endif
+
 /* States of a slot. The asking side writes the input first, then one of the two questions. */
 #define N3IC_FREE 0
 #define N3IC_ASK_BITS 1
@@ -33,6 +37,8 @@ __declspec(shared scope(global) export imem) volatile struct n3ic_slot n3ic_box[
 
 #ifdef N3IC_TABLES
 #include "n3ic_tables.h"
+#elif defined(N3IC_GRAPH)
+#include "n3ic_graph.h"
 #else
 #include "n3ic_neuron.h"
 
@@ -75,14 +81,16 @@ static uint32_t n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE
 static void n3ic_serve(uint32_t place) {
     N3IC_STATE uint32_t features[N3IC_MOST_FEATURES];
     N3IC_STATE uint32_t x[N3IC_MAX_WORDS];
-    N3IC_STATE uint32_t y[N3IC_MAX_WORDS];
+    N3IC_STATE uint32_t y[N3IC_SCRATCH_WORDS];
     N3IC_STATE int32_t scores[N3IC_MOST_CLASSES];
     uint32_t question;
     int32_t margin;
     uint32_t i;
 
     for (i = 0; i < N3IC_MAX_WORDS; i++)
-        x[i] = y[i] = 0;
+        x[i] = 0;
+    for (i = 0; i < N3IC_SCRATCH_WORDS; i++)
+        y[i] = 0;
     for (;;) {
         question = n3ic_load(n3ic_box[place].state);
         if (question != N3IC_ASK_BITS && question != N3IC_ASK_FEATURES) {

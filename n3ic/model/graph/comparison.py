@@ -159,3 +159,36 @@ class _Values:
 
 def _feature(graph: Graph, at: int) -> str:
     return graph.input.fields[at].feature
+
+
+class ValuesRead:
+    """Values that are read back one after the other, and whether a graph has them.
+
+    Args:
+        graph: the model's graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._values = _Values()
+        sums: list[_Sum] = []
+        for step in graph.steps:
+            sums.append(self._values._of(step, [sums[i] for i in operands(step)], graph))
+        self._own = [self._values._number(each) for each in sums]
+        self._known = {*self._own}
+        self._read: list[_Sum] = []
+
+    def append(self, step: Operation) -> None:
+        """Add an operation, whose operands are places among those that were added before."""
+        self._read.append(self._sum(step))
+
+    def known(self, step: Operation) -> bool:
+        """Whether an operation on values that were added is a value of the graph."""
+        return self._values._number(self._sum(step)) in self._known
+
+    def same(self, place: int, step: int) -> bool:
+        """Whether a value that was added is that of a step of the graph."""
+        return self._values._number(self._read[place]) == self._own[step]
+
+    def _sum(self, step: Operation) -> _Sum:
+        return self._values._of(step, [self._read[i] for i in operands(step)], self._graph)

@@ -8,6 +8,8 @@
 #ifndef N3IC_TABLES_H
 #define N3IC_TABLES_H
 
+#include "n3ic_cuts.h"
+
 /* Place of the next word of indices; bounded, so that wrong weights overrun no array. */
 __intrinsic uint32_t n3ic_next_index_word(uint32_t word) {
     return word + 1 < N3IC_INDEX_WORDS ? word + 1 : word;
@@ -19,23 +21,6 @@ __intrinsic void n3ic_set_index_bits(uint32_t mark, N3IC_STATE uint32_t *x) {
 
     for (i = 0; i < N3IC_INDEX_WORDS; i++)
         x[i] |= n3ic_words[mark + i];
-}
-
-/* Number of the `count` cuts from `cut` on that a value reaches; cuts increase. */
-__intrinsic uint32_t n3ic_count_reached_cuts(uint32_t cut, uint32_t count, uint32_t value) {
-    uint32_t low = 0;
-    uint32_t half;
-
-    while (count > 0) {
-        half = count / 2;
-        if (value >= n3ic_words[cut + low + half]) {
-            low += half + 1;
-            count -= half + 1;
-        } else {
-            count = half;
-        }
-    }
-    return low;
 }
 
 /* The indices of all tables, packed in `x`, from features: no input bit is made. */

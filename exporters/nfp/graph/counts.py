@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts what one inference of the micro-C reads, from ``n3ic_graph.h``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from n3ic.exporters.nfp.graph.blob import FIELD_WORDS, STEP_WORDS, GraphBlob
+from n3ic.exporters.nfp.graph.program import GraphStep, Kind
+from n3ic.model.bits import word_count
+from n3ic.model.classifier import Classifier
+
+# Values that a step reads, by its kind.
+_OPERANDS = {
+    Kind.CHOOSE: 1, Kind.ADD: 2, Kind.OFFSET: 1, Kind.LOG_ADD: 2,
+    Kind.TIMES: 2, Kind.SCALE: 1, Kind.ROUND: 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """What one inference accesses.
+
+    Attributes:
+        words: maximum number of words read from the memory of the weights.
+        accesses: maximum number of words of the thread's state that are read or written: features,
+            bits, values and scores.
+    """
+
+    words: int
+    accesses: int
+
+
+def from_bits(model: Classifier, built: GraphBlob) -> Accesses:
+    """Count an inference of packed input bits: ``n3ic_run()``."""
+    classes, width = len(model.classes), built.value_words
+    words = 2 + classes  # number of steps, place and slots of the scores
+    accesses = classes * (1 + width)
+    for step in built.program.steps:
+        own = _of_step(step, width)
+        words += STEP_WORDS + width + own.words
+        # The value is written; if the step adds to it, it is also read.
+        accesses += own.accesses + width * (_OPERANDS.get(step.kind, 0) + 1 + step.adds)
+    return Accesses(words, accesses)
+
+
+def from_features(model: Classifier, built: GraphBlob) -> Accesses:
+    """Count an inference of features: ``n3ic_encode()``, then ``n3ic_run()``."""
+    fields, run = model.input.fields, from_bits(model, built)
+    searches = sum(len(field.cuts).bit_length() for field in fields)
+    # Each feature is read once; each word of bits is cleared, and read and written for each field.
+    bits = model.input.n_words + sum(2 * _words(field.width) for field in fields)
+    # Of a field of raw bits, the word of the first cut is not read.
+    read = sum(FIELD_WORDS - (field.kind != "thermometer") for field in fields)
+    return Accesses(run.words + 2 + read + searches, run.accesses + len(fields) + bits)
+
+
+def _of_step(step: GraphStep, width: int) -> Accesses:
+    """Count what a step reads beside itself and the values."""
+    if step.block is not None:  # each node asks a bit
+        comparisons = sum(step.block.depths)
+        return Accesses(comparisons + len(step.block.depths), comparisons)
+    if step.lookup is not None:
+        return Accesses(1 + width, _words(len(step.lookup.table) - 1))
+    # Log-add: size and place of the table, and an entry. Products: the fraction.
+    words = {Kind.LOG_ADD: 3, Kind.TIMES: 1, Kind.ROUND: 1}.get(step.kind, 0)
+    return Accesses(words, int(step.kind == Kind.CHOOSE))
+
+
+def _words(bits: int) -> int:
+    """The most words in which neighbouring bits lie."""
+    return word_count(bits - 1) + 1

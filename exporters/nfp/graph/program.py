@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles a graph to the steps that the micro-C runs, and to blocks of packed trees.
+
+A sum is one value: its operands, trees and look-ups are added to it one after the other. Sums wrap
+at the value's bits, so what is between does not matter, only the result must fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from n3ic.model.graph.operations import (
+    Add,
+    Choose,
+    Constant,
+    Graph,
+    LogAdd,
+    Lookup,
+    Offset,
+    Operation,
+    Round,
+    Scale,
+    Times,
+    operands,
+)
+from n3ic.model.graph.trees import choices_of_constants, roots_of
+
+MAX_SLOTS = 1 << 16  # a step names its operands in 16 bits
+MOST_NODES = 1 << 16  # of a block: a node names the next one in 16 bits
+MOST_BITS = 1 << 15  # input bits that a node can name
+LEAF = 1 << 31  # marks a leaf
+LEAF_HALF = 1 << 30  # leaves are stored plus this number
+
+
+class Kind(IntEnum):
+    """What a step does; ``n3ic_graph.h`` has the same numbers."""
+
+    CONSTANT = 0
+    LOOKUP = 1
+    TREES = 2
+    CHOOSE = 3
+    ADD = 4
+    OFFSET = 5
+    LOG_ADD = 6
+    TIMES = 7
+    SCALE = 8
+    ROUND = 9
+
+
+_KINDS: dict[type[Operation], Kind] = {
+    Constant: Kind.CONSTANT,
+    Lookup: Kind.LOOKUP,
+    Choose: Kind.CHOOSE,
+    Add: Kind.ADD,
+    Offset: Kind.OFFSET,
+    LogAdd: Kind.LOG_ADD,
+    Times: Kind.TIMES,
+    Scale: Kind.SCALE,
+    Round: Kind.ROUND,
+}
+WRITTEN = tuple(_KINDS)
+"""The operations that the micro-C computes."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The nodes of trees whose leaves are added.
+
+    Attributes:
+        words: a word for each node, the trees' roots first. A leaf is marked by bit 31; below are
+            its value plus ``LEAF_HALF``. Others have the input bit that they ask from bit 16 on,
+            and the place in the block of the first of the two nodes that follow.
+        depths: the most choices from each root to a leaf.
+    """
+
+    words: tuple[int, ...]
+    depths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GraphStep:
+    """A step: sets the value of slot ``to``, or adds to it.
+
+    Attributes:
+        kind: what is computed.
+        to: slot of the value.
+        adds: whether the result is added to the value.
+        a, b: slots of the operands; of a choice, those for 0 and 1.
+        by: constant, factor or input bit.
+        lookup: the look-up.
+        block: the trees.
+    """
+
+    kind: Kind
+    to: int
+    adds: bool = False
+    a: int = 0
+    b: int = 0
+    by: int = 0
+    lookup: Lookup | None = None
+    block: Block | None = None
+
+
+@dataclass(frozen=True)
+class GraphProgram:
+    """The steps of a graph.
+
+    Attributes:
+        steps: steps in order.
+        scores: slot of each class's score.
+        slots: number of values that are live at once.
+        wide: whether values have 64 bits instead of 32.
+    """
+
+    steps: tuple[GraphStep, ...]
+    scores: tuple[int, ...]
+    slots: int
+    wide: bool
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks of trees, in order."""
+        return tuple(step.block for step in self.steps if step.block is not None)
+
+
+def compiled(graph: Graph) -> GraphProgram:
+    """Compile a graph to steps; deterministic."""
+    writer = _Writer(graph)
+    for i in range(len(graph.steps)):
+        writer.write(i)
+    scores = tuple(writer.slot[i] for i in graph.scores)
+    return GraphProgram(tuple(writer.steps), scores, writer.slots, _needs_64_bits(graph))
+
+
+def _needs_64_bits(graph: Graph) -> bool:
+    return bool(graph.kinds & {Times, Scale, Round}) or any(
+        low < -(1 << 31) or high >= 1 << 31 for low, high in graph.bounds
+    )
+
+
+class _Writer:
+    """Emits steps; frees a value's slot after its last reader."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.steps: list[GraphStep] = []
+        self.slot: dict[int, int] = {}
+        self.slots = 0
+        self._free: list[int] = []
+        choices = choices_of_constants(graph)
+        roots = roots_of(graph, choices)
+        self._depth = {root: choices[root] for root in roots if _block(graph, [root]) is not None}
+        self._readers = _readers(graph, self._depth)
+        self._within = self._parts_of_sums()
+
+    def _parts_of_sums(self) -> frozenset[int]:
+        """Sums, look-ups and trees that only one sum reads: they need no value of their own."""
+        sums = (
+            step
+            for i, step in enumerate(self.graph.steps)
+            if isinstance(step, Add | Offset) and self._readers[i]
+        )
+        return frozenset(
+            k
+            for step in sums
+            for k in operands(step)
+            if self._readers[k] == 1
+            and k not in self.graph.scores
+            and (k in self._depth or isinstance(self.graph.steps[k], Add | Offset | Lookup))
+        )
+
+    def write(self, index: int) -> None:
+        """Emit the steps of an operation, unless none or only one sum needs its value."""
+        if index in self._within or not self._readers[index]:
+            return
+        step, to = self.graph.steps[index], self._take()
+        self.slot[index] = to
+        read: Sequence[int] = ()
+        if index in self._depth:
+            self._trees([index], to, adds=False)
+        elif isinstance(step, Add | Offset):
+            read = self._sum(index, to)
+        else:
+            read = operands(step)
+            a, b = [*(self.slot[k] for k in read), 0, 0][:2]
+            by = 0
+            if isinstance(step, Constant):
+                by = step.value
+            elif isinstance(step, Scale):
+                by = step.by
+            elif isinstance(step, Choose):
+                by = step.bit
+            lookup = step if isinstance(step, Lookup) else None
+            self.steps.append(GraphStep(_KINDS[type(step)], to, False, a, b, by, lookup))
+        for k in read:
+            self._readers[k] -= 1
+            if not self._readers[k]:
+                self._free.append(self.slot[k])
+
+    def _sum(self, index: int, to: int) -> list[int]:
+        """Emit the steps of a sum; return the values that it reads."""
+        constant, values, trees, lookups = self._terms(index)
+        slots = [self.slot[k] for k in values]
+        first = len(self.steps)
+
+        def added() -> bool:
+            return len(self.steps) > first
+
+        for a, b in zip(slots[::2], slots[1::2], strict=False):
+            self.steps.append(GraphStep(Kind.ADD, to, added(), a, b))
+        if len(slots) % 2:
+            self.steps.append(GraphStep(Kind.OFFSET, to, added(), slots[-1], by=constant))
+        elif constant or not (slots or trees or lookups):
+            self.steps.append(GraphStep(Kind.CONSTANT, to, added(), by=constant))
+        self._trees(trees, to, added())
+        for lookup in lookups:
+            self.steps.append(GraphStep(Kind.LOOKUP, to, added(), lookup=lookup))
+        return values
+
+    def _terms(self, index: int) -> tuple[int, list[int], list[int], list[Lookup]]:
+        """What a sum adds: a constant, values, trees and look-ups that only it reads."""
+        constant = 0
+        values: list[int] = []
+        trees: list[int] = []
+        lookups: list[Lookup] = []
+        waiting = [index]
+        while waiting:
+            at = waiting.pop()
+            step = self.graph.steps[at]
+            if at != index and at not in self._within:
+                values.append(at)
+            elif at in self._depth:
+                trees.append(at)
+            elif isinstance(step, Lookup):
+                lookups.append(step)
+            else:
+                constant += step.by if isinstance(step, Offset) else 0
+                waiting += reversed(operands(step))
+        return constant, values, trees, lookups
+
+    def _trees(self, roots: Sequence[int], to: int, adds: bool) -> None:
+        """Emit a step for as many trees as a block holds, and the next."""
+        if not roots:
+            return
+        nodes = _block(self.graph, roots)
+        if nodes is None:
+            half = len(roots) // 2
+            self._trees(roots[:half], to, adds)
+            self._trees(roots[half:], to, adds=True)
+            return
+        block = Block(nodes, tuple(self._depth[root] for root in roots))
+        self.steps.append(GraphStep(Kind.TREES, to, adds, block=block))
+
+    def _take(self) -> int:
+        """A slot for a value, taken before its operands' slots are free: it is written first."""
+        if self._free:
+            return self._free.pop()
+        self.slots += 1
+        return self.slots - 1
+
+
+def _readers(graph: Graph, roots: Collection[int]) -> list[int]:
+    """Number of steps that read each value; 0 for what is only within trees."""
+    readers = [0] * len(graph.steps)
+    for score in graph.scores:
+        readers[score] += 1  # one more, so that a score's slot is never freed
+    for i in reversed(range(len(graph.steps))):
+        if readers[i] and i not in roots:
+            for k in operands(graph.steps[i]):
+                readers[k] += 1
+    return readers
+
+
+def _block(graph: Graph, roots: Sequence[int]) -> tuple[int, ...] | None:
+    """Place the nodes of trees breadth first; equal pairs of nodes are placed once.
+
+    Returns:
+        Their words; None if there are more of them than places, or one does not fit its word.
+    """
+    at: list[int] = [*roots]  # the step of each place
+    pairs: dict[tuple[int, int], int] = {}
+    words: list[int] = []
+    while len(words) < len(at):
+        if len(at) > MOST_NODES:
+            return None
+        step = graph.steps[at[len(words)]]
+        if isinstance(step, Constant):
+            if not -LEAF_HALF <= step.value < LEAF_HALF:
+                return None
+            words.append(LEAF | step.value + LEAF_HALF)
+        elif isinstance(step, Choose):
+            if step.bit >= MOST_BITS:
+                return None
+            pair = (step.zero, step.one)
+            if pair not in pairs:
+                pairs[pair] = len(at)
+                at += pair
+            words.append(step.bit << 16 | pairs[pair])
+    return tuple(words)

@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs in micro-C: scores, the words of the blob, reads, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.errors import ExportError, VerifyError
+from n3ic.exporters.nfp.exporter import EXPORTER as TARGET
+from n3ic.exporters.nfp.graph import counts
+from n3ic.exporters.nfp.graph.blob import build
+from n3ic.exporters.nfp.graph.decode import decode_words
+from n3ic.exporters.nfp.graph.exporter import EXPORTER
+from n3ic.exporters.nfp.graph.program import Kind, compiled
+from n3ic.families.spn.arithmetic import LinearArithmetic, LogArithmetic
+from n3ic.families.spn.random_models import random_spn
+from n3ic.families.trees.network import TreesModel
+from n3ic.families.trees.random_models import random_trees
+from n3ic.model import passes
+from n3ic.model.classifier import Classifier, margins_of
+from n3ic.model.family import graph_of
+from n3ic.model.graph.builder import GraphBuilder
+from n3ic.model.graph.operations import Add, Graph
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.targets.colocation import CoLocatedNetwork
+from n3ic.targets.decoded_graphs import compared
+from n3ic.targets.directory import export
+from n3ic.targets.verification import verify_artefacts
+from tests.support.random_graphs import GraphModel, codes, graph_family, graph_model
+
+COMPILER = shutil.which("gcc") or shutil.which("clang")
+pytestmark = pytest.mark.usefixtures("quick_micro_c")
+compiles = pytest.mark.skipif(not COMPILER, reason="needs gcc or clang")
+OPTIONS = EXPORTER.parse_options({}, verify=True)
+# Raw bits that cross words, a field wider than two words, a cut at the largest value.
+MIXED = InputSpec(
+    (
+        Field("b", "binary", 5, 20),
+        Field.thermometer("a", (3, 9, 40, 77, 1000)),
+        Field("r", "binary", 32, 2**32 - 1),
+        Field.thermometer("w", range(5, 75)),
+        Field.thermometer("c", (1, 2**32 - 1)),
+    )
+)
+MODELS: dict[str, Classifier] = {
+    "forest": graph_model(1, operations=12, depth=5, classes=2),
+    "three sums": graph_model(2, operations=4, depth=6),
+    "sums below choices": graph_model(3, operations=200),
+    "log": graph_model(4, "log"),
+    "fixed": graph_model(6, "fixed", classes=2),
+    "mixed input": replace(graph_model(7, operations=9, depth=4), input=MIXED),
+    "mixed steps": replace(graph_model(8, operations=60), input=MIXED),
+}
+
+
+@pytest.fixture(autouse=True)
+def installed() -> Iterator[None]:
+    with graph_family():
+        yield
+
+
+@pytest.mark.first_case
+@compiles
+@pytest.mark.parametrize("name", MODELS)
+def test_equal_scores_from_bits_and_features(tmp_path: Path, name: str) -> None:
+    model = MODELS[name]
+    EXPORTER.write(model, OPTIONS, tmp_path)
+    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
+    assert found.ok, found
+    assert found.edges
+
+
+@pytest.mark.slow
+@compiles
+@pytest.mark.parametrize("family", ["trees", "log", "linear"])
+def test_an_export_shunts_and_is_the_same_again(tmp_path: Path, family: str) -> None:
+    rng = np.random.default_rng(9)
+    arithmetic = LogArithmetic.of(6) if family == "log" else LinearArithmetic(12)
+    model: Classifier = (
+        random_trees(rng) if family == "trees" else random_spn(rng, arithmetic=arithmetic)
+    )
+    middle = int(np.median(margins_of(model.scores(codes(model.input, rng, 200)))))
+    model = model.with_shunt(max(1, middle))
+    found = export(model, "nfp", tmp_path / "e")
+    assert found.verification is not None and found.verification.ok, found.verification
+    again = export(model, "nfp", tmp_path / "again")
+    assert (again.path / "weights.bin").read_bytes() == (found.path / "weights.bin").read_bytes()
+    figures = {f.name: f for f in found.report.figures}
+    size = (found.path / "weights.bin").stat().st_size
+    assert figures["memory.blob"].value == size
+    assert sum(figures[f"memory.{part}"].value for part in build(model).sections) == size
+    assert {figures[n].kind for n in ("latency", "features.latency")} == {"estimated"}
+    assert not list(found.path.glob("n3ic_neuron.h"))
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def difference(words: np.ndarray, model: Classifier) -> str:
+    try:
+        compared(model, decode_words("weights.bin", words, model))
+    except VerifyError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_words_are_read_back(name: str) -> None:
+    model = MODELS[name].with_shunt(3)
+    assert difference(build(model).words, model) == ""
+    assert sum(build(model).sections.values()) == build(model).size
+
+
+@pytest.mark.parametrize(
+    "name", ["small", *(pytest.param(n, marks=pytest.mark.slow) for n in ("log", "fixed"))]
+)
+def test_every_flipped_bit_is_found(name: str) -> None:
+    model: Classifier = {
+        "small": replace(graph_model(5, operations=2, depth=2), input=InputSpec(MIXED.fields[:2])),
+        "log": graph_model(4, "log", operations=8, cuts=4),
+        "fixed": graph_model(6, "fixed", operations=8, cuts=4),
+    }[name].with_shunt(3)
+    words = build(model).words
+    for at in range(32 * len(words)):
+        damaged = words.copy()
+        damaged[at // 32] ^= np.uint32(1 << at % 32)
+        assert difference(damaged, model), build(model).explain(at // 32)
+
+
+def test_a_short_file_is_refused() -> None:
+    model = MODELS["mixed steps"]
+    words = build(model).words
+    for length in range(len(words)):
+        assert difference(words[:length], model)
+        shorter = words[:length].copy()
+        if length > 2:
+            shorter[2] = length
+            assert difference(shorter, model)
+
+
+@pytest.mark.parametrize(
+    ("section", "word", "value", "text"),
+    [
+        ("header", 0, 0, "not a graph for the NFP of this version"),
+        ("header", 3, 2**32 - 1, "ends before word"),
+        ("header", 19, 2**32 - 1, "scores: ends before word"),
+        ("header", 18, 3, "does not match the sizes"),
+        ("scores", 0, 99, "value 99 is not set before"),
+        ("trees", 0, 0, "in a circle"),
+        ("trees", 0, 0x7FFF0001, r"reads input bit 32767 of \d+"),
+        ("steps", 2, 2**31 - 1, "ends before word"),
+        ("steps", 2, 2**31, "reads word -2147483648"),
+        ("steps", 1, 0, "adds no tree"),
+        ("steps", 0, 10, "has no second operand"),
+    ],
+)
+def test_hostile_words_are_refused(section: str, word: int, value: int, text: str) -> None:
+    model = MODELS["forest"]
+    built = build(model)
+    assert compiled(graph_of(model)).steps[0].kind == Kind.TREES
+    damaged = built.words.copy()
+    damaged[built.starts[section] + word] = value
+    if section == "steps" and text == "reads input bit":
+        damaged[built.starts["steps"] + 1] = 0
+    assert re.search(text, difference(damaged, model))
+
+
+@compiles
+def test_a_leaf_of_one_file_alone_is_named(tmp_path: Path) -> None:
+    model = MODELS["forest"]
+    EXPORTER.write(model, OPTIONS, tmp_path)
+    built = build(model)
+    words = built.words.copy()
+    leaf = next(w for w in range(built.starts["trees"], len(words)) if words[w] >> 31)
+    words[leaf] ^= 1
+    (tmp_path / "weights.bin").write_bytes(words.astype("<u4").tobytes())
+    with pytest.raises(VerifyError, match=r"weights\.bin: the score of class 1 lacks a choice"):
+        EXPORTER.decode(tmp_path, model, OPTIONS)
+    with pytest.raises(VerifyError, match=r"differs from n3ic_weights\.h .*\(trees, word \d+\)"):
+        EXPORTER.run(tmp_path, model, OPTIONS, codes(model.input, np.random.default_rng(0), 1))
+
+
+@compiles
+def test_a_retrained_forest_of_the_same_shape_is_another_blob_only(tmp_path: Path) -> None:
+    """Other cuts and leaves: the same micro-C and the same sizes, only other words."""
+    rng = np.random.default_rng(3)
+    first = random_trees(rng, trees=5)
+    fields = tuple(
+        Field.thermometer(f.feature, [cut + 1 for cut in f.cuts]) for f in first.input.fields
+    )
+    second = replace(first, input=InputSpec(fields), leaves=first.leaves[::-1].copy())
+    for name, model in (("first", first), ("second", second)):
+        (tmp_path / name).mkdir()
+        EXPORTER.write(model, OPTIONS, tmp_path / name)
+    defined = [
+        re.findall("#define.*", (tmp_path / name / "n3ic_config.h").read_text())
+        for name in ("first", "second")
+    ]
+    assert defined[0] == defined[1]
+    for name in ("weights.bin", "n3ic_weights.h"):
+        shutil.copyfile(tmp_path / "second" / name, tmp_path / "first" / name)
+    words = codes(second.input, rng, 100)
+    done = EXPORTER.run(tmp_path / "first", second, OPTIONS, words)
+    assert (done.inference.scores == second.scores(words)).all()
+    assert (second.scores(words) != first.scores(words)).any()
+
+
+# --- micro-C ------------------------------------------------------------------------------------
+
+
+@compiles
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("forest", "- N3IC_LEAF_HALF", "- N3IC_LEAF_HALF + 1"),
+        pytest.param("mixed steps", "by += values[kind >> 8]", "by += 0", marks=pytest.mark.slow),
+        pytest.param("log", "distance < n3ic_words[20]", "distance < 1", marks=pytest.mark.slow),
+        pytest.param("fixed", "<< (fraction - 1)", "<< (fraction - 2)", marks=pytest.mark.slow),
+        pytest.param("mixed input", "if (value > count)", "if (0)", marks=pytest.mark.slow),
+        pytest.param("mixed steps", "count -= i;", "count -= 32;", marks=pytest.mark.slow),
+    ],
+)
+def test_changed_code_is_found(tmp_path: Path, name: str, old: str, new: str) -> None:
+    model = MODELS[name]
+    EXPORTER.write(model, OPTIONS, tmp_path)
+    text = (tmp_path / "n3ic_graph.h").read_text()
+    assert text.count(old) == 1
+    (tmp_path / "n3ic_graph.h").write_text(text.replace(old, new))
+    try:
+        found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
+    except VerifyError as error:
+        assert "input stage" in str(error)
+    else:
+        assert found.failures
+
+
+@compiles
+@pytest.mark.parametrize("name", ["forest", "mixed steps", "log", "fixed"])
+def test_a_data_plane_reads_at_most_as_many_words_as_the_estimate_says(
+    tmp_path: Path, name: str
+) -> None:
+    """The estimate of the latency counts reads of the blob; so does this program."""
+    model = MODELS[name]
+    EXPORTER.write(model, OPTIONS, tmp_path)
+    (tmp_path / "plane.c").write_text(
+        """
+        #define N3IC_NO_MAIN
+        #include "n3ic_port.h"
+        #include "n3ic_config.h"
+        #include "n3ic_weights.h"
+        static unsigned reads;
+        #define n3ic_words (reads++, n3ic_words)
+        #include "n3ic_app.c"
+        #include <stdio.h>
+        int main(void)
+        {
+            uint32_t features[N3IC_FEATURES], x[N3IC_MAX_WORDS], y[N3IC_SCRATCH_WORDS], row, i;
+            int32_t scores[N3IC_CLASSES], margin;
+            unsigned encoded;
+            for (row = 0; row < 2; row++) {
+                for (i = 0; i < N3IC_FEATURES; i++)
+                    features[i] = row ? 0xffffffffu : 0;
+                reads = 0;
+                n3ic_encode(features, x);
+                encoded = reads;
+                reads = 0;
+                printf("%u ", (unsigned)n3ic_classify(0, x, y, scores, &margin));
+                printf("%d %u %u ", (int)margin, encoded, reads);
+            }
+            return 0;
+        }
+        """
+    )
+    program = str(tmp_path / "plane")
+    command = [str(COMPILER), "-Wall", "-Wextra", "-Werror", "-Wno-unused", "-o", program]
+    subprocess.run([*command, str(tmp_path / "plane.c")], check=True, timeout=600)
+    done = subprocess.run([program], check=True, capture_output=True, timeout=600)
+    got = [int(number) for number in done.stdout.split()]
+    run = counts.from_bits(model, build(model)).words
+    both = counts.from_features(model, build(model)).words
+    comparisons = sum(sum(b.depths) for b in compiled(graph_of(model)).blocks)
+    beyond = 3 * sum(s.kind == Kind.LOG_ADD for s in compiled(graph_of(model)).steps)
+    for at, value in ((0, 0), (4, 2**32 - 1)):
+        row = {f: np.array([value]) for f in model.input.features}
+        own = model.infer(model.input.encode_words(row))
+        assert got[at : at + 2] == [own.classes[0], own.margins[0]]
+        encoded, reads = got[at + 2 : at + 4]
+        # A search may end earlier, as may a tree, and a distance may be beyond the table.
+        assert both - run - len(model.input.fields) <= encoded <= both - run
+        assert run - comparisons - beyond <= reads <= run
+
+
+# --- what fits ----------------------------------------------------------------------------------
+
+
+class _Asked(GraphModel):
+    """A model whose graph a test builds."""
+
+    def ask(self, kind: object) -> Graph:
+        builder = GraphBuilder(self.input)
+        return builder.build([builder.constant(0), self.made(builder)])  # type: ignore[attr-defined]
+
+
+def asked(make: object, spec: InputSpec | None = None) -> GraphModel:
+    base = graph_model(1, classes=2)
+    own = type("_Own", (_Asked,), {"made": staticmethod(make)})
+    found: GraphModel = own(spec or base.input, base.drawn, base.classes)
+    return found
+
+
+@compiles
+def test_a_tree_that_does_not_fit_its_nodes_is_steps(tmp_path: Path) -> None:
+    """A leaf of 32 bits; the trees beside it are packed."""
+
+    def make(builder: GraphBuilder) -> int:
+        far = builder.choose(0, builder.constant(-(2**30) - 1), builder.constant(5))
+        near = builder.choose(1, builder.constant(-(2**30) + 3), builder.constant(2**30 - 6))
+        return builder.add(far, near)
+
+    model = asked(make)
+    kinds = [step.kind for step in compiled(graph_of(model)).steps]
+    assert kinds.count(Kind.CHOOSE) == 1 and kinds.count(Kind.TREES) == 1
+    EXPORTER.write(model, OPTIONS, tmp_path)
+    assert verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 50).ok
+
+
+@compiles
+def test_more_nodes_than_a_block_holds_are_more_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("n3ic.exporters.nfp.graph.program.MOST_NODES", 100)
+    model = graph_model(3, operations=12, depth=5, classes=2)
+    program = compiled(graph_of(model))
+    assert len(program.blocks) > 3 and all(len(block.words) <= 100 for block in program.blocks)
+    assert sum(len(block.depths) for block in program.blocks) == 12
+    EXPORTER.write(model, OPTIONS, tmp_path)
+    assert verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 100).ok
+
+
+@pytest.mark.slow
+@compiles
+def test_input_bits_that_a_node_cannot_name_are_steps(tmp_path: Path) -> None:
+    wide = InputSpec((Field.thermometer("a", range(1, 40_001)),))
+
+    def make(builder: GraphBuilder) -> int:
+        low, high = builder.constant(1), builder.constant(9)
+        return builder.add(builder.choose(39_000, low, high), builder.choose(100, low, high))
+
+    model = asked(make, wide)
+    assert {Kind.CHOOSE, Kind.TREES} <= {step.kind for step in compiled(graph_of(model)).steps}
+    EXPORTER.write(model, OPTIONS, tmp_path)
+    values = np.array([0, 100, 101, 39_000, 39_001, 2**32 - 1])
+    words = wide.encode_words({"a": values})
+    assert (EXPORTER.encode(tmp_path, model, OPTIONS, {"a": values}) == words).all()
+    scores = EXPORTER.run(tmp_path, model, OPTIONS, words).inference.scores
+    assert scores[:, 1].tolist() == [2, 2, 10, 10, 18, 18]
+
+
+def test_a_long_sum_needs_one_value() -> None:
+    program = compiled(graph_of(graph_model(1, operations=50, depth=3, classes=2)))
+    assert [step.kind for step in program.steps] == [Kind.TREES, Kind.CONSTANT]
+    assert program.slots == 2 and len(program.blocks[0].depths) == 50
+
+
+def test_a_chain_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"step \d+, a sum: a chain of threads shares the neuron"):
+        export(MODELS["forest"], "nfp", tmp_path / "e", options={"mode": "model"})
+
+
+def test_an_operation_that_is_not_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("n3ic.exporters.nfp.graph.exporter.WRITTEN", (Add,))
+    model = MODELS["fixed"]
+    texts = [p.message for p in EXPORTER.check(model, OPTIONS).problems]
+    assert any(
+        re.match(r"step \d+, a product, .*: this target writes no product", t) for t in texts
+    )
+
+
+def test_larger_forests_go_to_slower_memories() -> None:
+    small, large = MODELS["forest"], graph_model(3, operations=60, depth=9, classes=2)
+    for model, memory in ((small, "cls"), (large, "ctm")):
+        fit = EXPORTER.check(model, OPTIONS)
+        assert fit.ok
+        held = {p.part: p for p in fit.placements}
+        assert held["trees"].memory == memory
+        assert held["trees"].bytes == build(model).sections["trees"]
+    chosen = EXPORTER.parse_options({"memory": "cls"})
+    (problem,) = EXPORTER.check(large, chosen).problems
+    assert problem.memory == "cls"
+    assert re.match(r"step [\d,]+, a sum: [\d,]+ operations take [\d,]+ bytes", problem.message)
+    placed = sum(p.bytes for p in EXPORTER.check(large, chosen).placements if p.memory == "cls")
+    assert problem.missing_bytes == placed + 16384 - TARGET.device.memory("cls").bytes
+
+
+def test_values_that_do_not_fit_the_threads_state_are_refused() -> None:
+    model = graph_model(3, operations=2000, fields=20)
+    built = build(model)
+    (problem,) = EXPORTER.check(model, EXPORTER.parse_options({"state": "lmem"})).problems
+    arrays = model.input.n_words + 1 + len(model.classes) + len(model.input.features)
+    held = 4 * (arrays + built.value_words * built.program.slots)
+    assert problem.memory == "lmem"
+    assert problem.missing_bytes == 8 * held - 2048
+
+
+def test_the_target_takes_graphs() -> None:
+    assert TARGET.for_family(TreesModel.family) is EXPORTER
+    assert "sum-product-network" in TARGET.families
+
+
+@compiles
+def test_models_share_the_islands(tmp_path: Path) -> None:
+    """Trees of 30 KB take most of the CLS of an island."""
+    model = graph_model(3, operations=29, depth=7, classes=2)
+    options = EXPORTER.parse_options({"threads": 5})
+    fit = EXPORTER.check(model, options)
+    assert fit.ok and fit.placements[0].memory == "cls"
+    EXPORTER.write(model, options, tmp_path)
+    member = CoLocatedNetwork(model, options, fit, EXPORTER.report(model, options, tmp_path))
+    five = EXPORTER.colocate([member] * 5)
+    assert not five.problems
+    assert "1 + 1 + 1 + 1 + 1 networks in 5 islands" in five.way
+    assert five.latency_ns == member.value("latency")
+    assert any("6 networks" in text for text in EXPORTER.colocate([member] * 6).problems)
