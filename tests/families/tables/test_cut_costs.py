@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What cuts cost while tables grow is what the input that is left in the end counts."""
 
 import numpy as np
