@@ -56,22 +56,19 @@ class TreesRounder:
                 high = middle
         return low
 
-    def best_count(self, rows: GroupedRows, most: int) -> int:
+    def best_count(self, rows: GroupedRows) -> int:
         """Choose the number of splits after which a tree is whole and most rows are right.
 
         Args:
             rows: the rows that choose; the least of equals wins.
-            most: largest number of splits, which takes part.
         """
         grown, reached = self.grown, self.grown.reach(rows)
-        values = grown.values[grown.stops(most)]
         scores = np.tile(grown.base, (len(reached), 1))
-        best = (-1.0, most)
-        for tree, end in enumerate(grown.ends()[: grown.trees_of(most)].tolist()):
-            scores[:, grown.of_class[tree]] += values[reached[:, tree]]
-            right = float(rows.counts[np.arange(len(reached)), scores.argmax(axis=1)].sum())
-            best = max(best, (right, min(end, most)), key=lambda each: each[0])
-        return best[1]
+        right = []
+        for tree, of_class in enumerate(grown.of_class.tolist()):
+            scores[:, of_class] += grown.values[reached[:, tree]]
+            right.append(rows.counts[np.arange(len(reached)), scores.argmax(axis=1)].sum())
+        return int(grown.ends()[int(np.argmax(right))]) if right else 0
 
     def rounded(self, splits: int) -> Simplified[TreesModel]:
         """Make a model of the first splits: leaves of few bits, biases fitted to training rows.

@@ -69,7 +69,7 @@ def fit_trees(
 
     Args:
         rows: training rows.
-        validation: rows that choose the size and the number of trees; the first of equals wins.
+        validation: rows that choose the size, and the number of trees if there is no limit.
         spec: the input bits.
         classes: name of each class.
         settings: how trees are grown, and their sizes.
@@ -100,7 +100,7 @@ def fit_trees(
         progress.task("")
         if not fitting:
             return -1
-        rounded = _best_prefix(rounder, judges, fitting, limit)
+        rounded = rounder.rounded(fitting if limit else rounder.best_count(judges))
         best[size] = rounded.model
         return _right(rounded, validation)
 
@@ -109,17 +109,6 @@ def fit_trees(
     if size not in best:
         raise UsageError(f"no tree fits {limit} bytes: take more bytes")
     return best[size]
-
-
-def _best_prefix(
-    rounder: TreesRounder, judges: GroupedRows, fitting: int, limit: int
-) -> Simplified[TreesModel]:
-    """Round the first trees that are right on most rows that judge, and that fit."""
-    splits = rounder.best_count(judges, fitting)
-    rounded = rounder.rounded(splits)
-    if limit and rounded.model.total_bytes > limit:  # fewer trees may have a finer step
-        return rounder.rounded(fitting)
-    return rounded
 
 
 def _right(rounded: Simplified[TreesModel], rows: Rows) -> int:
