@@ -184,7 +184,7 @@ def forest(
 
 
 def selections(
-    builder: Any, rng: np.random.Generator, tables: int, depth: int, most: int, classes: int
+    builder: Any, rng: np.random.Generator, tables: int, depth: int, most: int, sums: int
 ) -> tuple[int, ...]:
     """Ask a builder for sums of look-ups by bits, or of trees of them; each class's score.
 
@@ -194,7 +194,7 @@ def selections(
         tables: number of look-ups or trees of a sum.
         depth: of the trees; 0 for look-ups.
         most: the most bits of a look-up.
-        classes: number of scores.
+        sums: number of scores; of one, the first of two classes scores 0.
     """
     n_bits = builder.input.n_bits
 
@@ -205,13 +205,13 @@ def selections(
         table = rng.integers(-9, 10, 1 << len(bits)) * (rng.random() < 0.9)  # some are constant
         return int(builder.select(bits, table.tolist()))
 
-    sums = []
-    for _ in range(1 if classes == 2 else classes):
+    totals = []
+    for _ in range(sums):
         total = builder.constant(int(rng.integers(-20, 20)))
         for _ in range(tables):
             total = builder.add(grow(depth), total)
-        sums.append(total)
-    return (builder.constant(0), *sums) if classes == 2 else tuple(sums)
+        totals.append(total)
+    return (builder.constant(0), *totals) if sums == 1 else tuple(totals)
 
 
 def interpreted(graph: Graph, bits: Sequence[bool]) -> list[int]:
@@ -286,7 +286,7 @@ class GraphModel(Classifier):
         builder = kind(self.input, list(ARITHMETICS.values())[arithmetic])
         rng, classes = np.random.default_rng(seed), len(self.classes)
         if bits:
-            made = selections(builder, rng, operations, depth, bits[0], classes)
+            made = selections(builder, rng, operations, depth, *bits)
             return builder.build(made)  # type: ignore[no-any-return]
         if depth:
             return builder.build(forest(builder, rng, operations, depth, classes))  # type: ignore[no-any-return]
@@ -358,6 +358,7 @@ def graph_model(
     operations: int = 40,
     depth: int = 0,
     bits: int = 0,
+    sums: int = 0,
     classes: int = 3,
     fields: int = 5,
     cuts: int = 40,
@@ -365,10 +366,11 @@ def graph_model(
     """A random model; with a depth, sums of as many full trees as it has operations.
 
     With bits, the leaves of the trees are look-ups by up to so many bits; without a depth, the
-    trees are look-ups.
+    trees are look-ups; there is a sum a class, or as many as are asked for.
     """
+    more = (bits, sums or (1 if classes == 2 else classes)) if bits else ()
     return GraphModel(
         random_input(np.random.default_rng(seed), fields, cuts),
-        (seed, list(ARITHMETICS).index(arithmetic), operations, depth, *([bits] if bits else [])),
+        (seed, list(ARITHMETICS).index(arithmetic), operations, depth, *more),
         tuple(f"c{i}" for i in range(classes)),
     )

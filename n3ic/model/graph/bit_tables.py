@@ -7,13 +7,17 @@ Targets have a kernel for such graphs, whichever family gives them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from n3ic.model.graph.arithmetic import Integers
+from n3ic.model.graph.builder import GraphBuilder
 from n3ic.model.graph.operations import Add, Constant, Graph, Offset, Select
+from n3ic.model.inputs import InputSpec
 
 MAX_TABLES = 4096
 MAX_ENTRY_BITS = 8
@@ -114,6 +118,35 @@ def bit_tables(graph: Graph) -> BitTables | None:
             left -= Counter([*own])
     tables = tuple(_table(bits, own, len(terms)) for bits, own in columns)
     return BitTables(tables, np.array([bias for _, bias in terms], dtype=np.int64))
+
+
+def added_tables(
+    spec: InputSpec,
+    tables: Iterable[tuple[Sequence[int], NDArray[np.integer]]],
+    bias: ArrayLike,
+) -> Graph:
+    """The graph that adds up look-up tables, in which :func:`bit_tables` finds them again.
+
+    A table has a look-up for each sum to which it adds. One that adds 0 throughout keeps one, for
+    the first sum, and all read all bits: a device may load other entries of that shape.
+
+    Args:
+        spec: the input.
+        tables: the input bits of each table, the least significant first, and its entries of shape
+            ``(2 ** bits, sums)``.
+        bias: what is added to each sum, of shape ``(sums,)``; of one sum, two classes score 0 and
+            that sum.
+
+    Raises:
+        ModelError: a table reads what the input lacks, or a score or a margin exceeds 32 bits.
+    """
+    builder, biases = GraphBuilder(spec), np.asarray(bias).tolist()
+    sums: list[list[int]] = [[] for _ in biases]
+    for bits, entries in tables:
+        for s in np.flatnonzero(entries.any(axis=0)).tolist() or [0]:
+            sums[s].append(builder.select(bits, entries[:, s].tolist(), shaped=True))
+    scores = [builder.offset(builder.total(of), by) for of, by in zip(sums, biases, strict=True)]
+    return builder.build(scores if len(scores) > 1 else [builder.constant(0), *scores])
 
 
 def _table(bits: tuple[int, ...], columns: dict[int, Integers], sums: int) -> BitTable:
