@@ -19,9 +19,9 @@ from n3ic.exporters.p4.shared.decoding import digest_of_numbers
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.builder import GraphBuilder
-from n3ic.model.graph.comparison import graph_difference
 from n3ic.model.graph.operations import Graph
 from n3ic.model.inputs import InputSpec
+from n3ic.targets.decoded_graphs import DecodedGraph, compared
 from n3ic.targets.decoding import Decoded
 
 _PROGRAM = "n3ic.p4"
@@ -225,7 +225,7 @@ def _runtime_entry(entry: Any, name: str, program: ProgramKeys) -> DecodedEntry:
     return DecodedEntry(table, entry["action_name"], tuple(data.values()), *values)
 
 
-def compared(
+def decode_entries(
     artefact: str,
     entries: Sequence[DecodedEntry],
     program: ProgramKeys,
@@ -267,15 +267,9 @@ def compared(
         own = forest_tables(graph_of(model)).graph
     except (ModelError, ExportError) as error:
         raise VerifyError(f"{artefact}: {error}") from error
-    if difference := graph_difference(own, graph):
-        raise VerifyError(f"{artefact}: {difference}")
-    if contents.shunt is not None and contents.shunt != model.shunt:
-        text = f"{artefact}: shunts margins below {contents.shunt}, the model below {model.shunt}"
-        raise VerifyError(text)
     digest = digest_of_numbers(contents.numbers, model)
-    if digest != model.digest:
-        raise VerifyError(f"{artefact}: of model {digest}, the model is {model.digest}")
-    return Decoded(artefact, (), digest=digest, shunt=contents.shunt)
+    decoded = DecodedGraph(artefact, graph, None, contents.shunt or 0, digest)
+    return compared(model, decoded, own)
 
 
 def _graph(

@@ -10,9 +10,9 @@ from typing import ClassVar
 from n3ic.exporters.p4 import exporter as binary
 from n3ic.exporters.p4.decoding import from_commands, from_p4runtime
 from n3ic.exporters.p4.exporter import COMMANDS, P4RUNTIME, TUTORIAL, P4Exporter
-from n3ic.exporters.p4.graph.decoding import compared, from_runtime, program_keys
+from n3ic.exporters.p4.graph.decoding import decode_entries, from_runtime, program_keys
 from n3ic.exporters.p4.graph.pipeline import ForestPipeline, forest_entries, forest_pipeline
-from n3ic.exporters.p4.graph.target import P4GraphTarget
+from n3ic.exporters.p4.graph.target import TREES, P4GraphTarget
 from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefact
@@ -110,7 +110,8 @@ class P4GraphExporter(P4GraphTarget[ForestPipeline]):
         }
         port = packet_layout(model, options).shunt_port
         return tuple(
-            compared(name, entries, program, model, port) for name, entries in entries_of.items()
+            decode_entries(name, entries, program, model, port)
+            for name, entries in entries_of.items()
         )
 
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
@@ -174,6 +175,7 @@ class P4GraphExporter(P4GraphTarget[ForestPipeline]):
         return Report(
             figures,
             (
+                TREES,
                 "bmv2 shows function, not speed: measure latency on the target device.",
                 "The program is for p4c and bmv2; the verification names the executor that ran "
                 "here.",

@@ -17,6 +17,7 @@ from n3ic.options import Options
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.operations import unwritten
 
+TREES = "Look-ups are written as trees; the family look-up tables has look-up tables of its own."
 _LOW, _HIGH = -(1 << 30), 1 << 30  # differences of two scores keep their sign in 32 bits
 
 

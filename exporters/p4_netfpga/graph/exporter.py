@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from n3ic.exporters.p4.graph.target import P4GraphTarget
+from n3ic.exporters.p4.graph.target import TREES, P4GraphTarget
 from n3ic.exporters.p4.graph.trees import forest_tables
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefact
@@ -19,14 +19,15 @@ from n3ic.exporters.p4_netfpga.exporter import (
     scaled_resources,
 )
 from n3ic.exporters.p4_netfpga.graph.decoding import decode_program
-from n3ic.exporters.p4_netfpga.graph.pipeline import WRITTEN, GraphStatements, graph_statements
+from n3ic.exporters.p4_netfpga.graph.pipeline import STATEMENTS, GraphStatements, graph_statements
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
-from n3ic.model.graph.operations import Operation
+from n3ic.model.graph.operations import Graph, Operation
 from n3ic.options import Option, Options
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement
 from n3ic.targets.figures import Figure, Report
+from n3ic.targets.forest import WRITTEN
 from n3ic.targets.packets import PacketLayout
 
 
@@ -47,7 +48,7 @@ class P4NetfpgaGraphExporter(P4GraphTarget[GraphStatements]):
 
     def pipeline(self, model: Classifier, *, shunts: bool = False) -> GraphStatements:
         """Convert a model to statements, level by level."""
-        return graph_statements(model, graph_of(model), shunts=shunts)
+        return graph_statements(model, written_graph(model), shunts=shunts)
 
     def first(self, model: Classifier, trees: int) -> GraphStatements:
         """Convert the first trees of a model."""
@@ -73,7 +74,8 @@ class P4NetfpgaGraphExporter(P4GraphTarget[GraphStatements]):
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode the operations from the program, and compare them with the model's."""
         source = read_artefact(directory / PROGRAM)
-        return (decode_program(source, model, packet_layout(model, options).shunt_port),)
+        port = packet_layout(model, options).shunt_port
+        return (decode_program(source, model, written_graph(model), port),)
 
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report resources and latency, scaled from the paper's figures."""
@@ -107,10 +109,21 @@ class P4NetfpgaGraphExporter(P4GraphTarget[GraphStatements]):
             figures,
             (
                 NOT_COMPILED,
+                TREES,
                 "The paper's figures are of a binary network; synthesis folds choices among "
                 "constants, so expect fewer LUTs.",
             ),
         )
+
+
+def written_graph(model: Classifier) -> Graph:
+    """A model's graph, as sums of trees if it has operations that are no statements.
+
+    Raises:
+        ExportError: it is no sum of trees, or exceeds their limits.
+    """
+    graph = graph_of(model)
+    return graph if graph.kinds <= {*STATEMENTS} else forest_tables(graph).graph
 
 
 EXPORTER = P4NetfpgaGraphExporter()
