@@ -18,6 +18,7 @@ from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.graph import pipeline
 from n3ic.exporters.p4.graph.trees import forest_tables
 from n3ic.exporters.p4.interpreter import P4Error, Switch
+from n3ic.exporters.p4.run import bmv2
 from n3ic.exporters.p4.run.execute import LoadedProgram
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.families.trees.network import TreesModel
@@ -36,6 +37,7 @@ from n3ic.targets.base import Exporter
 from n3ic.targets.directory import export
 from n3ic.targets.packets import PacketResult
 from n3ic.targets.verification import verify_directory
+from tests.support.p4_stand_ins import needs_namespaces
 from tests.support.random_graphs import GraphModel, codes, graph_family, graph_model
 
 TARGETS: dict[str, Exporter[Any]] = {t.name: t.for_family(TreesModel.family) for t in (P4, NETFPGA)}
@@ -368,6 +370,25 @@ def test_a_switch_that_lost_entries_names_no_model(tmp_path: Path) -> None:
     running.load("table_clear t1")
     results = answers(running, program, trees_vectors(model, 4, 0))
     assert {result.model for result in results} == {0}
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_running_switch_holds_the_ternary_entries(tmp_path: Path, stand_ins: Path) -> None:
+    """The switch, its compiler and its command line are stand-ins: their plumbing is real."""
+    model = some_trees(1, trees=3)
+    options = write(model, tmp_path / "e", with_bmv2="yes")
+    words = trees_vectors(model, 20, 0)[:40]
+    found = TARGET.run(tmp_path / "e", model, options, words)
+    assert found.executor.startswith("simple_switch 0.0.0-stand-in")
+    assert first_difference(model, found.inference, words) is None
+    program, log = loaded(tmp_path / "e", model, options), tmp_path / "log"
+    with bmv2.network_namespace() as namespace:
+        compiled = bmv2.compile_program(program.source, tmp_path)
+        with bmv2.running_switch(namespace, compiled, log) as process:
+            # The offsets and both readings of the model's number are default actions.
+            entries = bmv2.load_entries(namespace, program, process, log)
+            assert entries == len(model.leaves) + 3
 
 
 # --- read back ---------------------------------------------------------------------------------

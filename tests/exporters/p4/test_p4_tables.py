@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +33,7 @@ from n3ic.targets.base import Exporter
 from n3ic.targets.directory import export
 from n3ic.targets.packets import PacketResult
 from n3ic.targets.verification import verify_directory
+from tests.support.p4_stand_ins import needs_namespaces
 
 FAMILY = TablesModel.family
 TARGETS: dict[str, Exporter[Any]] = {t.name: t.for_family(FAMILY) for t in (P4, NETFPGA)}
@@ -48,16 +47,6 @@ CASES: dict[str, dict[str, Any]] = {
     "classes": {"classes": 20, "tables": 6},
     "raw bits": {"spec": RAW, "inputs": (2, 7), "classes": 4},
 }
-
-
-def can_make_namespaces() -> bool:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        return False
-    try:
-        with bmv2.network_namespace():
-            return True
-    except VerifyError:
-        return False
 
 
 def some_tables(seed: int = 0, **how: Any) -> TablesModel:
@@ -339,7 +328,7 @@ def test_entries_of_another_program_leave_answers_without_a_model(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not can_make_namespaces(), reason="needs root, ip and network namespaces")
+@needs_namespaces
 def test_entries_of_a_running_switch_are_changed_and_confirmed(
     tmp_path: Path, stand_ins: Path
 ) -> None:
