@@ -16,6 +16,7 @@ import pytest
 from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.graph import pipeline
+from n3ic.exporters.p4.graph.target import P4GraphTarget
 from n3ic.exporters.p4.graph.trees import forest_tables
 from n3ic.exporters.p4.interpreter import P4Error, Switch
 from n3ic.exporters.p4.run import bmv2
@@ -42,6 +43,7 @@ from tests.support.random_graphs import GraphModel, codes, graph_family, graph_m
 
 TARGETS: dict[str, Exporter[Any]] = {t.name: t.for_family(TreesModel.family) for t in (P4, NETFPGA)}
 TARGET, SUME = TARGETS.values()
+KERNEL: P4GraphTarget[Any] = TARGET.of_graphs  # type: ignore[attr-defined]
 BOTH = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 FILES = {"p4": ("commands.txt", "p4runtime.json", "runtime.json"), "p4-netfpga": ("n3ic.p4",)}
 RAW = InputSpec((Field.binary("port", 16), Field("mark", "binary", 3, 5, ())))
@@ -519,7 +521,7 @@ def test_what_does_not_fit_is_refused_by_operation_or_number(monkeypatch: Any) -
     assert text == "1,099,511,627,776 leaves are as many table entries, 65,536 load in minutes"
     deep = some_trees(features=9, cuts=30, trees=30)
     network = pipeline.forest_pipeline(deep)
-    needs = TARGET.needs(network)  # type: ignore[attr-defined]
+    needs = KERNEL.needs(network)
     for what in ("statements", "tables", "entries"):
         limit(monkeypatch, what, needs[what] - 1)
         (text,) = problems(deep)
@@ -533,7 +535,7 @@ def limit(monkeypatch: pytest.MonkeyPatch, what: str, most: float) -> None:
     """Bound one resource of the device; the others are as they are."""
     device = P4.device
     monkeypatch.setitem(
-        TARGET.__dict__, "device", replace(device, limits={**device.limits, what: most})
+        KERNEL.__dict__, "device", replace(device, limits={**device.limits, what: most})
     )
 
 
@@ -571,7 +573,7 @@ def test_reports_count_entries_keys_and_tables(tmp_path: Path) -> None:
     assert figures["key.longest"] == max(len(t.key.bits) for t in network.tables)
     assert figures["table.key_bits"] == network.key_bits
     assert figures["memory.leaves"] == network.leaf_bytes
-    assert figures["tables"] == TARGET.needs(network)["tables"] + 1  # type: ignore[attr-defined]
+    assert figures["tables"] == KERNEL.needs(network)["tables"] + 1
 
 
 @pytest.mark.slow

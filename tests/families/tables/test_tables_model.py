@@ -11,7 +11,7 @@ from safetensors.numpy import load
 
 from n3ic.errors import ModelError
 from n3ic.families.tables.network import Table, TablesModel
-from n3ic.families.tables.operations import index_parts, lookups, packing
+from n3ic.families.tables.operations import index_parts, packing
 from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_coverage, tables_vectors
 from n3ic.model.bits import pack, unpack
@@ -371,13 +371,6 @@ def test_packed_indices_are_found_again(word_bits, field_bits):
         assert how.shift[t] + (field_bits or len(model.tables[t].bits)) <= word_bits
         field = (words[:, how.word[t]] >> np.uint64(how.shift[t])) & np.uint64(how.mask[t])
         assert (field == indices[:, t]).all()
-
-
-def test_lookups_name_the_sums_that_hold_something():
-    three = Table((0,), [[1, 0, 0], [2, 0, -1]], 4)
-    model = TablesModel(InputSpec.raw(2), (three,), [0, 0, 0], ("a", "b", "c"))
-    (only,) = lookups(model)
-    assert (only.bits, only.held, only.entries.tolist()) == ((0,), (0, 2), [[1, 0, 0], [2, 0, -1]])
 
 
 def test_what_changes_no_score_is_removed():
