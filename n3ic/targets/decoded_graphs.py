@@ -84,9 +84,8 @@ def compared(model: Classifier, decoded: DecodedGraph, own: Graph | None = None)
     difference = graph_difference(graph_of(model) if own is None else own, decoded.graph)
     fields = model.input.fields
     if not difference and decoded.cuts is not None:
-        own = [field.cuts for field in fields]
-        if len(decoded.cuts) != len(own):
-            difference = f"{len(decoded.cuts)} input fields, the model has {len(own)}"
+        if len(decoded.cuts) != len(fields):
+            difference = f"{len(decoded.cuts)} input fields, the model has {len(fields)}"
         for field, cuts in zip(fields, decoded.cuts, strict=False):
             if tuple(cuts) != tuple(field.cuts):
                 difference = f"input field {field.feature}: other cuts than the model's"

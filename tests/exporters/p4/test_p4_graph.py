@@ -160,6 +160,15 @@ def scaled(spec: InputSpec) -> Graph:
     return Graph(spec, steps, (len(steps) - 1, total))
 
 
+def unequal(spec: InputSpec) -> Graph:
+    """Trees of scores that ask the same at first; one asks more, in another field."""
+    builder = GraphBuilder(spec)
+    one, two, three, four = (builder.constant(v) for v in (1, 2, 3, 40))
+    more = builder.choose(1, builder.choose(4, one, two), builder.choose(3, three, one))
+    less = builder.choose(1, two, four)
+    return builder.build([more, less, builder.choose(1, builder.choose(0, one, two), one)])
+
+
 def chain(depth: int) -> Any:
     def made(spec: InputSpec) -> Graph:
         builder = GraphBuilder(spec)
@@ -203,7 +212,8 @@ def summed(spec: InputSpec) -> Graph:
 
 BITS = InputSpec(tuple(Field.binary(f"x{i}", 32) for i in range(9)))
 GRAPHS = {
-    0: scaled, 1: chain(256), 2: diamonds(12), 3: constants, 4: far, 5: diamonds(40), 6: summed
+    0: scaled, 1: chain(256), 2: diamonds(12), 3: constants, 4: far, 5: diamonds(40), 6: summed,
+    7: unequal
 }  # fmt: skip
 
 
@@ -213,7 +223,8 @@ def made(number: int, spec: InputSpec, classes: int = 2) -> Made:
 
 @BOTH
 @pytest.mark.parametrize(
-    ("number", "spec", "classes"), [(0, WIDE, 2), (1, BITS, 2), (2, BITS, 2), (3, WIDE, 3)]
+    ("number", "spec", "classes"),
+    [(0, WIDE, 2), (1, BITS, 2), (2, BITS, 2), (3, WIDE, 3), (7, WIDE, 3)],
 )
 def test_any_sum_of_trees_is_written(
     target: Exporter[Any], tmp_path: Path, number: int, spec: InputSpec, classes: int
