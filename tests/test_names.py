@@ -46,7 +46,7 @@ PRIVATE_WORDS = {
     "seen": "trace",
     "starting": "launch",
     "station": "endpoint",
-    "stored": "unsigned_tables",
+    "stored": "stored_tables",
     "survey": "column_profile",
     "telling": "separability",
     "times": "flow_rate",

@@ -50,9 +50,6 @@ class DpdkExporter(Exporter[Any]):
         *(f"{NETWORK}/{name}" for name in HOST.products),
     )
     verification: ClassVar[VerificationDefaults] = HOST.verification
-    other_families: ClassVar[Mapping[str, str]] = {
-        "look-up-tables": "n3ic.exporters.dpdk.exporter:TABLES",
-    }
     graph_exporter: ClassVar[str] = "n3ic.exporters.dpdk.exporter:GRAPH"
 
     @cached_property
@@ -121,7 +118,7 @@ class DpdkExporter(Exporter[Any]):
             if model.meter
             else "The model names no meter: there is no application, but the network's library."
         )
-        return Report(report.figures, (note,))
+        return Report(report.figures, (*report.notes, note))
 
     @property
     def benchmark(self) -> Benchmark:
@@ -150,7 +147,6 @@ class DpdkGraphExporter(DpdkExporter):
     """The application around a graph of integer operations."""
 
     family: ClassVar[str] = ""
-    other_families: ClassVar[Mapping[str, str]] = {}
     graph_exporter: ClassVar[str] = ""
 
     @cached_property
@@ -159,12 +155,4 @@ class DpdkGraphExporter(DpdkExporter):
         return HOST.for_graphs()
 
 
-class DpdkTablesExporter(DpdkExporter):
-    """The application around look-up tables."""
-
-    family: ClassVar[str] = "look-up-tables"
-    other_families: ClassVar[Mapping[str, str]] = {}
-    graph_exporter: ClassVar[str] = ""
-
-
-EXPORTER, GRAPH, TABLES = DpdkExporter(), DpdkGraphExporter(), DpdkTablesExporter()
+EXPORTER, GRAPH = DpdkExporter(), DpdkGraphExporter()

@@ -48,9 +48,6 @@ class HostExporter(Exporter):
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, NEON, portable), with bnn-exec"
     shunts: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (STYLE,)
-    other_families: ClassVar[Mapping[str, str]] = {
-        "look-up-tables": "n3ic.exporters.host.tables:EXPORTER",
-    }
     graph_exporter: ClassVar[str] = "n3ic.exporters.host.graph:EXPORTER"
     # All files that the Makefile builds: they may appear in an export without counting as damage.
     products: ClassVar[tuple[str, ...]] = (

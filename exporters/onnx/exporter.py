@@ -42,9 +42,6 @@ class OnnxExporter(Exporter):
     name: ClassVar[str] = "onnx"
     summary: ClassVar[str] = "ONNX graph of standard operators, for onnxruntime and others"
     shunts: ClassVar[bool] = True
-    other_families: ClassVar[Mapping[str, str]] = {
-        "look-up-tables": "n3ic.exporters.onnx.tables.exporter:EXPORTER",
-    }
     graph_exporter: ClassVar[str] = "n3ic.exporters.onnx.graph.exporter:EXPORTER"
     options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -340,7 +337,7 @@ def session_run(
     return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
 
-def write_readme(folder: Path, out: Path, model: Classifier, **values: bool) -> None:
+def write_readme(folder: Path, out: Path, model: Classifier, **values: bool | str) -> None:
     """Write README.md from a folder's template; ``values`` are additional template values."""
     names = {
         "shape": model.shape_text,

@@ -50,9 +50,6 @@ class P4Exporter(P4Target):
 
     name: ClassVar[str] = "p4"
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), weights in tables changed at run time"
-    other_families: ClassVar[Mapping[str, str]] = {
-        "look-up-tables": "n3ic.exporters.p4.tables.exporter:EXPORTER"
-    }
     graph_exporter: ClassVar[str] = "n3ic.exporters.p4.graph.exporter:EXPORTER"
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,

@@ -48,9 +48,6 @@ class P4NetfpgaExporter(P4Target):
     }
     sharing: ClassVar[str] = "one after the other in one pipeline"
     crossed: ClassVar[int] = INGRESS << 1  # ports are one bit each: the host's interface is next
-    other_families: ClassVar[Mapping[str, str]] = {
-        "look-up-tables": "n3ic.exporters.p4_netfpga.tables.exporter:EXPORTER"
-    }
     graph_exporter: ClassVar[str] = "n3ic.exporters.p4_netfpga.graph.exporter:EXPORTER"
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,

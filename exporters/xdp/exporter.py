@@ -45,11 +45,7 @@ class XdpExporter(Exporter):
         "*/*.o", "daemon/n3icd", "shunted/shunted", "n3icd.tar.gz"
     )  # fmt: skip
     shunts: ClassVar[bool] = True
-    other_families: ClassVar[Mapping[str, str]] = {
-        "look-up-tables": "n3ic.exporters.xdp.tables.exporter:EXPORTER"
-    }
     graph_exporter: ClassVar[str] = "n3ic.exporters.xdp.graph.exporter:EXPORTER"
-    input_limit: ClassVar[str] = "input_bits"  # the device's limit of an inference packet
     simplifies: ClassVar[bool] = False  # `n3ic xdp update` swaps in networks of the trained shape
     options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -79,7 +75,7 @@ class XdpExporter(Exporter):
             else:
                 size = layout(structure).bytes
                 placements.append(Placement(f"{folder} network", "map", size))
-        limit = int(self.device.limits[self.input_limit])
+        limit = int(self.device.limits[self.input_limit(model)])
         if model.input.n_bits > limit:
             text = f"{model.input.n_bits:,} input bits, an inference packet has room for {limit:,}"
             problems.append(Problem(text, layer=0))
@@ -91,6 +87,10 @@ class XdpExporter(Exporter):
                 text = f"{placed.part}: {placed.bytes:,} bytes, a map's value has {memory.bytes:,}"
                 problems.append(Problem(text, memory="map", missing_bytes=missing))
         return Fit(tuple(placements), tuple(problems))
+
+    def input_limit(self, model: Classifier) -> str:
+        """The name of the device's limit of an inference packet's input bits."""
+        return "input_bits"
 
     def write(self, model: Classifier, options: Options, out: Path) -> None:
         """Write the programs' sources, the networks' map values, ``Makefile`` and README."""

@@ -19,6 +19,7 @@ from n3ic.util.display import TextTable
 
 if TYPE_CHECKING:
     from n3ic.kernel.library import KernelNetwork
+    from n3ic.model.graph.operations import Graph
 
 _PRIOR = 30.0  # curvature added to each entry that is learned anew, because further flows are few
 
@@ -45,6 +46,12 @@ class TablesFamily(Family):
         from n3ic.families.tables.kernel import loaded
 
         return loaded(model)
+
+    def graph(self, model: TablesModel) -> Graph:
+        """Write a model's tables as look-ups by bits, and their sums."""
+        from n3ic.families.tables.graph import tables_graph
+
+        return tables_graph(model)
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
         """Make inputs that decide every entry, edges, then random ones."""

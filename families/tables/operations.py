@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What exporters write targets of look-up tables from.
 
-:func:`lookups` lists each table's bits and entries. :func:`index_parts` leads from features to
-indices without input bits: a feature lies in one interval between its cuts, and each interval sets
-some bits of the indices. The indices of all tables are fields of words (:class:`Packing`), so a
-feature takes as many ORs as there are words.
+:func:`index_parts` leads from features to indices without input bits: a feature lies in one
+interval between its cuts, and each interval sets some bits of the indices. The indices of all
+tables are fields of words (:class:`Packing`), so a feature takes as many ORs as there are words.
 """
 
 from __future__ import annotations
@@ -16,21 +15,6 @@ from numpy.typing import NDArray
 
 from n3ic.families.tables.network import TablesModel
 from n3ic.model.inputs import Field
-
-
-@dataclass(frozen=True, eq=False)
-class LookUp:
-    """One table of a model.
-
-    Attributes:
-        bits: input bits that address it; ``bits[j]`` is bit ``j`` of the index.
-        entries: int8 array of shape ``(2 ** len(bits), sums)``.
-        held: the sums to which it adds anything but 0.
-    """
-
-    bits: tuple[int, ...]
-    entries: NDArray[np.int8]
-    held: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +70,6 @@ class Packing:
         for t, (word, shift) in enumerate(zip(self.word, self.shift, strict=True)):
             out[:, word] |= indices[:, t].astype(np.uint64) << np.uint64(shift)
         return out
-
-
-def lookups(model: TablesModel) -> tuple[LookUp, ...]:
-    """List the tables of a model, in its order."""
-    return tuple(
-        LookUp(t.bits, t.entries, tuple(np.flatnonzero(t.held).tolist())) for t in model.tables
-    )
 
 
 def packing(model: TablesModel, word_bits: int = 64, field_bits: int = 0) -> Packing:

@@ -121,7 +121,8 @@ class Family(Plugin):
 
         Returns:
             uint32 array of shape ``(rows, n_words)``. For models with a graph, only inputs that
-            features can have (:meth:`~n3ic.model.inputs.InputSpec.ordered`).
+            features can have (:meth:`~n3ic.model.inputs.InputSpec.ordered`), unless it is a sum of
+            look-ups by bits, whose scores are those of any bits.
         """
         from n3ic.model.verification_vectors import feature_vectors
 

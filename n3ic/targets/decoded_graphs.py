@@ -7,13 +7,19 @@ and families.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from n3ic.errors import VerifyError
+import numpy as np
+from numpy.typing import ArrayLike
+
+from n3ic.errors import ModelError, VerifyError
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
+from n3ic.model.graph.bit_tables import added_tables
 from n3ic.model.graph.comparison import graph_difference
 from n3ic.model.graph.operations import Graph
+from n3ic.model.inputs import InputSpec
 from n3ic.targets.decoding import Decoded
 
 
@@ -37,12 +43,37 @@ class DecodedGraph:
     digest: str | None = None
 
 
-def compared(model: Classifier, decoded: DecodedGraph) -> Decoded:
+def graph_of_tables(
+    artefact: str,
+    spec: InputSpec,
+    tables: Sequence[tuple[Sequence[int], ArrayLike]],
+    bias: ArrayLike,
+) -> Graph:
+    """The graph of look-up tables that an artefact holds.
+
+    Args:
+        artefact: its path, for errors.
+        spec: the model's input.
+        tables: the input bits of each table, the least significant first, and its entries of shape
+            ``(2 ** bits, sums)``.
+        bias: what is added to each sum, of shape ``(sums,)``.
+
+    Raises:
+        VerifyError: a table reads bits that the input lacks, or a score exceeds 32 bits.
+    """
+    try:
+        return added_tables(spec, [(bits, np.asarray(each)) for bits, each in tables], bias)
+    except ModelError as error:
+        raise VerifyError(f"{artefact}: {error}") from error
+
+
+def compared(model: Classifier, decoded: DecodedGraph, own: Graph | None = None) -> Decoded:
     """Compare what an artefact holds with the model.
 
     Args:
         model: a model of a family that gives graphs.
         decoded: what the artefact holds.
+        own: the model's graph in the form that the target writes; None for the model's.
 
     Returns:
         The artefact as :meth:`~n3ic.targets.base.Exporter.decode` reports it.
@@ -50,12 +81,11 @@ def compared(model: Classifier, decoded: DecodedGraph) -> Decoded:
     Raises:
         VerifyError: the artefact differs from the model.
     """
-    difference = graph_difference(graph_of(model), decoded.graph)
+    difference = graph_difference(graph_of(model) if own is None else own, decoded.graph)
     fields = model.input.fields
     if not difference and decoded.cuts is not None:
-        own = [field.cuts for field in fields]
-        if len(decoded.cuts) != len(own):
-            difference = f"{len(decoded.cuts)} input fields, the model has {len(own)}"
+        if len(decoded.cuts) != len(fields):
+            difference = f"{len(decoded.cuts)} input fields, the model has {len(fields)}"
         for field, cuts in zip(fields, decoded.cuts, strict=False):
             if tuple(cuts) != tuple(field.cuts):
                 difference = f"input field {field.feature}: other cuts than the model's"

@@ -3,7 +3,8 @@
 
 A choice between two sums is a sum of choices: what both have in common stands outside, and each of
 the other terms is chosen against a term of the other sum, or against 0. A look-up is a tree that
-searches its bin. Targets whose programs add the leaves of trees are written from this form.
+searches its bin, and a look-up by bits one of choices. Targets whose programs add the leaves of
+trees are written from this form.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from n3ic.model.graph.operations import (
     Offset,
     Operation,
     Scale,
+    Select,
     in_words,
     operands,
 )
 from n3ic.targets.operations import place
 
-WRITTEN: tuple[type[Operation], ...] = (Constant, Lookup, Choose, Add, Offset, Scale)
+WRITTEN: tuple[type[Operation], ...] = (Constant, Lookup, Select, Choose, Add, Offset, Scale)
 MAX_NODES = 1 << 18  # two entries of 8 bytes each: the value of a map of XDP has 4 MiB
 MAX_DEPTH = 256
 MAX_TREES = 1 << 14
@@ -144,6 +146,9 @@ def forest_in(builder: GraphBuilder, graph: Graph) -> Forest:
             sums.append(TreeSum(step.value))
         elif isinstance(step, Lookup):
             sums.append(_of(builder, 0, [], builder.lookup(step.field, step.table)))
+        elif isinstance(step, Select):
+            depth[i] = len(step.bits)
+            sums.append(_of(builder, 0, [], _selected(builder, step)))
         elif isinstance(step, Offset):
             sums.append(TreeSum(sums[step.a].start + step.by, sums[step.a].trees))
         elif isinstance(step, Scale):
@@ -198,6 +203,15 @@ def _chosen(
         made = _of(builder, start, trees, builder.choose(bit, *parts))
         start, trees = made.start, list(made.trees)
     return TreeSum(start, tuple(trees))
+
+
+def _selected(builder: GraphBuilder, step: Select) -> int:
+    """A look-up by bits as choices, the last bit first."""
+    values = [builder.constant(entry) for entry in step.table]
+    for bit in step.bits:
+        pairs = zip(values[::2], values[1::2], strict=True)
+        values = [builder.choose(bit, zero, one) for zero, one in pairs]
+    return values[0]
 
 
 def _single(builder: GraphBuilder, each: TreeSum) -> int | None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from n3ic.model.graph.operations import Choose, Graph, Lookup, Operation, in_words, with_article
+from n3ic.model.graph.operations import (
+    Choose,
+    Graph,
+    Lookup,
+    Operation,
+    Select,
+    in_words,
+    with_article,
+)
 from n3ic.targets.device import Problem
 
 
@@ -28,6 +36,10 @@ def unwritten(graph: Graph, written: Collection[type[Operation]]) -> tuple[Probl
 def place(graph: Graph, index: int) -> str:
     """Where an operation stands in a graph, in words: its index, and what it reads of the input."""
     step = graph.steps[index]
+    if isinstance(step, Select):
+        read = ", ".join(dict.fromkeys(map(graph.input.feature_of, step.bits)))
+        bits = f"{len(step.bits)} bit{'s' if len(step.bits) > 1 else ''}"
+        return f"step {index:,}, a look-up of {bits} by {read}"
     read = ""
     if isinstance(step, Choose):
         read = f" by {graph.input.feature_of(step.bit)}"

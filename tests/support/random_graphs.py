@@ -37,6 +37,7 @@ from n3ic.model.graph.operations import (
     Operation,
     Round,
     Scale,
+    Select,
     Times,
 )
 from n3ic.model.inputs import Field, InputSpec
@@ -68,6 +69,9 @@ class Recorder:
 
     def lookup(self, field: int, table: Sequence[int]) -> int:
         return self._record(Lookup(field, tuple(table)))
+
+    def select(self, bits: Sequence[int], table: Sequence[int]) -> int:
+        return self._record(Select(tuple(bits), tuple(table)))
 
     def choose(self, bit: int, zero: int, one: int) -> int:
         return self._record(Choose(bit, zero, one))
@@ -179,6 +183,37 @@ def forest(
     return (builder.constant(0), *sums) if classes == 2 else tuple(sums)
 
 
+def selections(
+    builder: Any, rng: np.random.Generator, tables: int, depth: int, most: int, sums: int
+) -> tuple[int, ...]:
+    """Ask a builder for sums of look-ups by bits, or of trees of them; each class's score.
+
+    Args:
+        builder: a :class:`GraphBuilder` or a :class:`Recorder`.
+        rng: random generator.
+        tables: number of look-ups or trees of a sum.
+        depth: of the trees; 0 for look-ups.
+        most: the most bits of a look-up.
+        sums: number of scores; of one, the first of two classes scores 0.
+    """
+    n_bits = builder.input.n_bits
+
+    def grow(left: int) -> int:
+        if left:
+            return int(builder.choose(int(rng.integers(n_bits)), grow(left - 1), grow(left - 1)))
+        bits = rng.permutation(n_bits)[: int(rng.integers(1, most + 1))].tolist()
+        table = rng.integers(-9, 10, 1 << len(bits)) * (rng.random() < 0.9)  # some are constant
+        return int(builder.select(bits, table.tolist()))
+
+    totals = []
+    for _ in range(sums):
+        total = builder.constant(int(rng.integers(-20, 20)))
+        for _ in range(tables):
+            total = builder.add(grow(depth), total)
+        totals.append(total)
+    return (builder.constant(0), *totals) if sums == 1 else tuple(totals)
+
+
 def interpreted(graph: Graph, bits: Sequence[bool]) -> list[int]:
     """The scores of one row in Python's integers, operation by operation."""
     return [values_of(graph, bits)[i] for i in graph.scores]
@@ -194,6 +229,8 @@ def values_of(graph: Graph, bits: Sequence[bool]) -> list[int]:
         elif isinstance(step, Lookup):
             first, width = graph.input.offsets[step.field], graph.input.fields[step.field].width
             found.append(step.table[sum(map(int, bits[first : first + width]))])
+        elif isinstance(step, Select):
+            found.append(step.table[sum(int(bits[bit]) << j for j, bit in enumerate(step.bits))])
         elif isinstance(step, Choose):
             found.append(found[step.one] if bits[step.bit] else found[step.zero])
         elif isinstance(step, Add):
@@ -245,9 +282,12 @@ class GraphModel(Classifier):
 
     def ask(self, kind: Callable[..., Any]) -> Graph:
         """The graph, made by a :class:`GraphBuilder` or a :class:`Recorder`."""
-        seed, arithmetic, operations, depth = self.drawn
+        seed, arithmetic, operations, depth, *bits = self.drawn
         builder = kind(self.input, list(ARITHMETICS.values())[arithmetic])
         rng, classes = np.random.default_rng(seed), len(self.classes)
+        if bits:
+            made = selections(builder, rng, operations, depth, *bits)
+            return builder.build(made)  # type: ignore[no-any-return]
         if depth:
             return builder.build(forest(builder, rng, operations, depth, classes))  # type: ignore[no-any-return]
         return builder.build(random_steps(builder, rng, operations, classes))  # type: ignore[no-any-return]
@@ -317,13 +357,20 @@ def graph_model(
     *,
     operations: int = 40,
     depth: int = 0,
+    bits: int = 0,
+    sums: int = 0,
     classes: int = 3,
     fields: int = 5,
     cuts: int = 40,
 ) -> GraphModel:
-    """A random model; with a depth, sums of as many full trees as it has operations."""
+    """A random model; with a depth, sums of as many full trees as it has operations.
+
+    With bits, the leaves of the trees are look-ups by up to so many bits; without a depth, the
+    trees are look-ups; there is a sum a class, or as many as are asked for.
+    """
+    more = (bits, sums or (1 if classes == 2 else classes)) if bits else ()
     return GraphModel(
         random_input(np.random.default_rng(seed), fields, cuts),
-        (seed, list(ARITHMETICS).index(arithmetic), operations, depth),
+        (seed, list(ARITHMETICS).index(arithmetic), operations, depth, *more),
         tuple(f"c{i}" for i in range(classes)),
     )

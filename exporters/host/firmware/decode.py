@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ModelError, VerifyError
 from n3ic.exporters.host.graph.readback import CNode, CProgram, CStep, graph_in
-from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.readback import DecodedTables, compared
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.arithmetic import Arithmetic, FixedPoint, Logarithms
 from n3ic.model.graph.operations import Graph
 from n3ic.model.network import BinaryModel
-from n3ic.targets.decoded_graphs import DecodedGraph
-from n3ic.targets.decoded_graphs import compared as compared_graph
+from n3ic.targets.decoded_graphs import DecodedGraph, compared, graph_of_tables
 from n3ic.targets.decoding import (
     Decoded,
     DecodedField,
@@ -65,11 +62,10 @@ def decode_directory(directory: Path, model: Classifier) -> tuple[Decoded, ...]:
         expected = [(f.feature, f.kind, f.width, f.clamp) for f in model.input.fields]
         if [(f.feature, f.kind, f.width, f.clamp) for f in fields] != expected:
             raise VerifyError(f"{_FILE}: the fields of the input are not the model's")
-    if isinstance(model, TablesModel):
-        return (compared(model, _tables(arrays, cuts, shunt, named[0])),)
     if not isinstance(model, BinaryModel):
-        graph = _graph(text, arrays, model)
-        return (compared_graph(model, DecodedGraph(_FILE, graph, cuts, shunt, named[0])),)
+        tables = "index_bits" in arrays
+        graph = _tables(arrays, model) if tables else _graph(text, arrays, model)
+        return (compared(model, DecodedGraph(_FILE, graph, cuts, shunt, named[0])),)
     return (Decoded(_FILE, _layers(arrays, model), cuts, fields, named[0], shunt),)
 
 
@@ -163,9 +159,7 @@ def _layers(arrays: dict[str, NDArray[np.int64]], model: BinaryModel) -> tuple[D
     return tuple(out)
 
 
-def _tables(
-    arrays: dict[str, NDArray[np.int64]], cuts: _Cuts, shunt: int, digest: str
-) -> DecodedTables:
+def _tables(arrays: dict[str, NDArray[np.int64]], model: Classifier) -> Graph:
     sizes, bias = _array(arrays, "index_bits").tolist(), _array(arrays, "bias")
     if min(sizes) < 1 or max(sizes) > 8:
         raise VerifyError(f"{_FILE}: a table has an index of 1 to 8 bits")
@@ -174,9 +168,13 @@ def _tables(
     ends = [0, *accumulate(len(bias) << size for size in sizes)]
     if starts[-1] != len(read) or ends[-1] != len(stored):
         raise VerifyError(f"{_FILE}: the arrays of tables do not belong together")
-    bits = tuple(tuple(read[a:b]) for a, b in pairwise(starts))
-    entries = tuple(stored[a:b].reshape(-1, len(bias)) for a, b in pairwise(ends))
-    return DecodedTables(_FILE, bits, entries, bias, cuts, shunt, digest)
+    if len(bias) != len(model.classes) and (len(bias), len(model.classes)) != (1, 2):
+        raise VerifyError(f"{_FILE}: {len(bias)} biases for {len(model.classes)} classes")
+    tables = [
+        (read[a:b], stored[c:d].reshape(-1, len(bias)))
+        for (a, b), (c, d) in zip(pairwise(starts), pairwise(ends), strict=True)
+    ]
+    return graph_of_tables(_FILE, model.input, tables, bias)
 
 
 def _graph(text: str, arrays: dict[str, NDArray[np.int64]], model: Classifier) -> Graph:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic.exporters.host.firmware import decode, runner, writer
-from n3ic.families.tables.network import TablesModel
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
@@ -56,7 +55,7 @@ class FirmwareExporter(Exporter[Classifier]):
 
     def check(self, model: Classifier, options: Options) -> Fit:
         """Check the operations, and where the constants lie."""
-        if not isinstance(model, BinaryModel | TablesModel):
+        if not isinstance(model, BinaryModel):
             fit = self._fast.check(model, options)  # the same operations
             if not fit.ok:
                 return fit

@@ -14,11 +14,11 @@ from typing import Any
 from n3ic.errors import ExportError
 from n3ic.exporters.host.graph.program import Instruction, Program, program
 from n3ic.exporters.host.graph.trees import LEAF
-from n3ic.families.tables.network import TablesModel
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.arithmetic import FixedPoint, Logarithms
+from n3ic.model.graph.bit_tables import BitTables, bit_tables
 from n3ic.model.graph.operations import Graph
 from n3ic.model.inputs import InputSpec
 from n3ic.model.network import BinaryModel
@@ -85,8 +85,8 @@ def constants_of(model: Classifier) -> dict[str, Sequence[int]]:
     """The integers of every array of the source, by its name."""
     if isinstance(model, BinaryModel):
         own = _layers(model)
-    elif isinstance(model, TablesModel):
-        own = _tables(model)
+    elif tables := bit_tables(graph_of(model)):
+        own = _tables(tables)
     else:
         own = _steps(graph_of(model))
     return {**_fields(model.input), **own}
@@ -136,12 +136,12 @@ def _layers(model: BinaryModel) -> dict[str, Sequence[int]]:
     return out
 
 
-def _tables(model: TablesModel) -> dict[str, Sequence[int]]:
+def _tables(own: BitTables) -> dict[str, Sequence[int]]:
     return {
-        "index_bits": [len(t.bits) for t in model.tables],
-        "index_bit": [bit for t in model.tables for bit in t.bits],
-        "entries": [e for t in model.tables for e in t.entries.ravel().tolist()],
-        "bias": model.bias.tolist(),
+        "index_bits": [len(t.bits) for t in own.tables],
+        "index_bit": [bit for t in own.tables for bit in t.bits],
+        "entries": [e for t in own.tables for e in t.entries.ravel().tolist()],
+        "bias": own.bias.tolist(),
     }
 
 
@@ -191,10 +191,10 @@ def _kinds(own: Program) -> list[str]:
 
 
 def _network(model: Classifier, constants: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    if isinstance(model, TablesModel):
-        return {"network": "tables.c.j2", **constants}
     if not isinstance(model, BinaryModel):
         graph = graph_of(model)
+        if bit_tables(graph) is not None:
+            return {"network": "tables.c.j2", **constants}
         own = program(graph)
         kinds = _kinds(own)
         fixed = graph.arithmetic if isinstance(graph.arithmetic, FixedPoint) else None

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from n3ic.exporters.host.embedded_model import EmbeddedModelExporter
+from n3ic.exporters.host.graph.bit_tables.kernel import BitTablesKernel
 from n3ic.exporters.host.graph.decode import decode_directory
 from n3ic.exporters.host.graph.program import LEAST_ROWS, WRITTEN, Program, needs_64_bits, program
 from n3ic.exporters.host.sources import compiled_in, readme
@@ -16,6 +17,7 @@ from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.arithmetic import Logarithms
+from n3ic.model.graph.bit_tables import bit_tables
 from n3ic.model.graph.evaluate import scores as graph_scores
 from n3ic.model.graph.operations import Graph, LogAdd, Round, Scale, Times, operands
 from n3ic.model.inputs import InputSpec
@@ -30,40 +32,73 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 MAX_SCRATCH = 1 << 20  # bytes of stack that one call may use
 
 
+class GraphKernel(Protocol):
+    """Code that computes a model's graph.
+
+    Attributes:
+        name: what it computes, in words.
+        compiled: what its constants are, in words.
+    """
+
+    name: ClassVar[str]
+    compiled: ClassVar[str]
+
+    @property
+    def block(self) -> int:
+        """Rows that it computes at a time."""
+
+    @property
+    def values(self) -> str:
+        """What the scores are, in words."""
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What it does not take."""
+
+    def source(self) -> str:
+        """Write its constants, and the code that reads them."""
+
+    def memory(self) -> dict[str, int]:
+        """Count the bytes of the C's constants, by what they hold."""
+
+    def decode(self, directory: Path) -> tuple[Decoded, ...]:
+        """Decode the constants of ``bnn.c``, and compare them with the model's."""
+
+    def figures(self) -> list[Figure]:
+        """What it reports beside the bytes."""
+
+
+def kernel_of(model: Classifier) -> GraphKernel:
+    """The kernel for a model: for look-up tables their own, else the steps of its graph."""
+    tables = bit_tables(graph_of(model))
+    return StepsKernel(model) if tables is None else BitTablesKernel(model, tables)
+
+
 class HostGraphExporter(EmbeddedModelExporter[Classifier]):
     """Self-contained C11 that computes a model's operations, with ``bnn-exec``."""
 
     family: ClassVar[str] = ""
 
     def check(self, model: Classifier, options: Options) -> Fit:
-        """Check that a block's values fit the stack, and place the tables in a memory."""
-        graph = graph_of(model)
-        if refused := (*unwritten(graph, WRITTEN), *_unread_fields(model.input)):
-            return Fit(problems=refused)
-        steps, fit = program(graph), super().check(model, options)
-        fit = replace(fit, problems=(*fit.problems, *_out_of_range(graph)))
-        scratch = steps.scratch_bytes(LEAST_ROWS)
-        if scratch <= MAX_SCRATCH:
-            return fit
-        text = f"{steps.slots:,} values live at once take {scratch:,} bytes of the stack"
-        problem = Problem(f"{text}, {MAX_SCRATCH:,} are allowed", missing_bytes=scratch)
-        return replace(fit, problems=(problem, *fit.problems))
+        """Check what the kernel takes, and place the tables in a memory."""
+        problems = kernel_of(model).problems()
+        return Fit(problems=problems) if problems else super().check(model, options)
 
     def source(self, model: Classifier) -> str:
-        """Write the tables and the steps, and the code that runs them."""
-        return _source(model)
+        """Write the constants, and the kernel that reads them."""
+        return kernel_of(model).source()
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode the constants of ``bnn.c``; see the base class."""
-        return decode_directory(directory, model)
+        return kernel_of(model).decode(directory)
 
     def readme(self, model: Classifier) -> str:
         """Write the README of an export."""
-        return readme(TEMPLATES, model, values=_values_text(graph_of(model)))
+        kernel = kernel_of(model)
+        return readme(TEMPLATES, model, values=kernel.values, compiled=kernel.compiled)
 
     def memory(self, model: Classifier) -> dict[str, int]:
         """Count the bytes of the C's constants, by what they hold."""
-        return _memory(model, program(graph_of(model)))
+        return kernel_of(model).memory()
 
     def references(self, model: Classifier) -> dict[str, Callable[[Words], Any]]:
         """The model's own scores, and those of its graph, in numpy."""
@@ -74,20 +109,79 @@ class HostGraphExporter(EmbeddedModelExporter[Classifier]):
 
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report counted bytes and steps; verification measures the time of a flow."""
-        steps = program(graph_of(model))
-        figures = self.memory_figures(model)
-        figures.append(
-            Figure("operations", len(steps.steps), "step", "measured", "count of the C's steps")
+        kernel = kernel_of(model)
+        note = (
+            f"The kernel computes {kernel.name}, {kernel.block} rows at a time; a row alone takes "
+            "longer. `n3ic verify` measures the time on one core, from packed bits to classes, "
+            "margins and scores."
         )
+        return Report((*self.memory_figures(model), *kernel.figures()), (note,))
+
+
+@dataclass(frozen=True, eq=False)
+class StepsKernel:
+    """C that follows the steps of a graph.
+
+    Attributes:
+        model: the model.
+    """
+
+    name: ClassVar[str] = "the steps of a graph"
+    compiled: ClassVar[str] = "tables"
+    model: Classifier
+
+    @property
+    def _graph(self) -> Graph:
+        return graph_of(self.model)
+
+    @property
+    def _program(self) -> Program:
+        return program(self._graph)
+
+    @property
+    def block(self) -> int:
+        """Rows that it computes at a time."""
+        return self._program.block
+
+    @property
+    def values(self) -> str:
+        """What the scores are, in words."""
+        return "integers" if self._graph.arithmetic is None else self._graph.arithmetic.text
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What it does not take: operations, fields, operands, or a block beyond the stack."""
+        graph = self._graph
+        if refused := (*unwritten(graph, WRITTEN), *_unread_fields(graph.input)):
+            return refused
+        steps = self._program
+        scratch = steps.scratch_bytes(LEAST_ROWS)
+        text = f"{steps.slots:,} values live at once take {scratch:,} bytes of the stack"
+        problem = Problem(f"{text}, {MAX_SCRATCH:,} are allowed", missing_bytes=scratch)
+        return (*([problem] if scratch > MAX_SCRATCH else []), *_out_of_range(graph))
+
+    def source(self) -> str:
+        """Write the tables and the steps, and the code that runs them."""
+        return _source(self.model)
+
+    def memory(self) -> dict[str, int]:
+        """Count the bytes of the C's constants, by what they hold."""
+        return _memory(self.model, self._program)
+
+    def decode(self, directory: Path) -> tuple[Decoded, ...]:
+        """Decode the constants of ``bnn.c``, and compare them with the model's."""
+        return decode_directory(directory, self.model)
+
+    def figures(self) -> list[Figure]:
+        """Count the steps, and the trees whose leaves are constants."""
+        steps = self._program
+        counts = [
+            Figure("operations", len(steps.steps), "step", "measured", "count of the C's steps")
+        ]
         if steps.trees:
             leaves = "trees whose leaves are constants, several rows at a time"
-            figures.append(Figure("trees", len(steps.trees), "tree", "measured", leaves))
-            figures.append(Figure("nodes", len(steps.nodes), "node", "measured", "of those trees"))
-        note = (
-            f"Rows are computed {steps.block} at a time; a row alone takes longer. `n3ic verify` "
-            "measures the time on one core, from packed bits to classes, margins and scores."
-        )
-        return Report(tuple(figures), (note,))
+            counts.append(Figure("trees", len(steps.trees), "tree", "measured", leaves))
+            counts.append(Figure("nodes", len(steps.nodes), "node", "measured", "of those trees"))
+        return counts
 
 
 def _unread_fields(spec: InputSpec) -> tuple[Problem, ...]:
@@ -120,11 +214,6 @@ def _out_of_range(graph: Graph) -> tuple[Problem, ...]:
                     f"{place(graph, i)}: operands that differ by {span:,} exceed 32 bits"
                 )
     return tuple(map(Problem, problems[:1]))
-
-
-def _values_text(graph: Graph) -> str:
-    """What scores stand for, in words."""
-    return "integers" if graph.arithmetic is None else graph.arithmetic.text
 
 
 def _memory(model: Classifier, steps: Program) -> dict[str, int]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from n3ic.errors import ModelError, VerifyError
 from n3ic.exporters.onnx import model_proto
 from n3ic.exporters.onnx.decode import cuts_of, shunt_of
+from n3ic.exporters.onnx.graph.tables_decode import holds_tables, tables_in
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.arithmetic import Arithmetic, FixedPoint, Logarithms
@@ -73,10 +74,14 @@ def decode(path: Path, model: Classifier) -> DecodedGraph:
     for name, values in (_FIXED | (_FIXED_OF_FEATURES if features else {})).items():
         if name not in tensors or tensors[name].reshape(-1).tolist() != values:
             raise VerifyError(f"{path.name}: constant {name!r} is not {values}")
-    texts = {model_proto.node_text(node) for node in proto.graph.node}
+    texts = [model_proto.node_text(node) for node in proto.graph.node]
     if missing := [text for text in _DECISION if text not in texts]:
         raise VerifyError(f"{path.name}: no node {missing[0]!r}")
-    graph = _Reader(path.name, tensors, model).graph(proto.graph.node)
+    graph = (
+        tables_in(path.name, texts, tensors, model.input)
+        if holds_tables(tensors)
+        else _Reader(path.name, tensors, model).graph(proto.graph.node)
+    )
     digests = [pair.value for pair in proto.metadata_props if pair.key == "n3ic.digest"]
     if len(digests) != 1:
         raise VerifyError(f"{path.name}: expected the name of one model")

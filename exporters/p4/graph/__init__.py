@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs of integer operations as ternary match-action tables, one or more trees each."""
+"""Graphs of integer operations on v1model: look-up tables, and trees as ternary tables."""

@@ -19,9 +19,9 @@ from n3ic.exporters.p4.shared.decoding import digest_of_numbers
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.builder import GraphBuilder
-from n3ic.model.graph.comparison import graph_difference
-from n3ic.model.graph.operations import Graph
+from n3ic.model.graph.operations import Choose, Constant, Graph
 from n3ic.model.inputs import InputSpec
+from n3ic.targets.decoded_graphs import DecodedGraph, compared
 from n3ic.targets.decoding import Decoded
 
 _PROGRAM = "n3ic.p4"
@@ -225,7 +225,7 @@ def _runtime_entry(entry: Any, name: str, program: ProgramKeys) -> DecodedEntry:
     return DecodedEntry(table, entry["action_name"], tuple(data.values()), *values)
 
 
-def compared(
+def decode_entries(
     artefact: str,
     entries: Sequence[DecodedEntry],
     program: ProgramKeys,
@@ -267,15 +267,9 @@ def compared(
         own = forest_tables(graph_of(model)).graph
     except (ModelError, ExportError) as error:
         raise VerifyError(f"{artefact}: {error}") from error
-    if difference := graph_difference(own, graph):
-        raise VerifyError(f"{artefact}: {difference}")
-    if contents.shunt is not None and contents.shunt != model.shunt:
-        text = f"{artefact}: shunts margins below {contents.shunt}, the model below {model.shunt}"
-        raise VerifyError(text)
     digest = digest_of_numbers(contents.numbers, model)
-    if digest != model.digest:
-        raise VerifyError(f"{artefact}: of model {digest}, the model is {model.digest}")
-    return Decoded(artefact, (), digest=digest, shunt=contents.shunt)
+    decoded = DecodedGraph(artefact, graph, None, contents.shunt or 0, digest)
+    return compared(model, decoded, own)
 
 
 def _graph(
@@ -315,17 +309,41 @@ def _data(artefact: str, entry: DecodedEntry, table: KeyedTable) -> tuple[int, .
 def _value(
     where: str, builder: GraphBuilder, bits: Sequence[int], rows: Sequence[tuple[int, int, int]]
 ) -> int:
-    """The tree whose leaves are ternary entries, in order; a table if it asks a single field."""
+    """The tree whose leaves are ternary entries, in order; a look-up if it asks a single field.
+
+    A table that adds to several scores may ask more than the tree of one of them.
+    """
     root = _tree(where, builder, bits, rows, (0, 0))
+    asked = _asked(builder, root)
     spec = builder.input
     for at, (start, field) in enumerate(zip(spec.offsets, spec.fields, strict=True)):
-        if field.kind == "thermometer" and all(start <= b < start + field.width for b in bits):
-            table = []
-            for reached in range(field.width + 1):
-                code = sum((b < start + reached) << j for j, b in enumerate(bits))
-                table.append(next(leaf for value, mask, leaf in rows if code & mask == value))
-            return builder.lookup(at, table)
+        if field.kind == "thermometer" and asked <= {*range(start, start + field.width)}:
+            bins = range(start, start + field.width + 1)
+            return builder.lookup(at, [_leaf(builder, root, reached) for reached in bins])
     return root
+
+
+def _asked(builder: GraphBuilder, root: int) -> set[int]:
+    """The input bits of the choices of a tree."""
+    bits: set[int] = set()
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        step = builder.steps[at := waiting.pop()]
+        if isinstance(step, Choose) and at not in seen:
+            seen.add(at)
+            bits.add(step.bit)
+            waiting += [step.zero, step.one]
+    return bits
+
+
+def _leaf(builder: GraphBuilder, root: int, end: int) -> int:
+    """The leaf of a tree where the input bits before ``end`` are set."""
+    step = builder.steps[root]
+    while isinstance(step, Choose):
+        step = builder.steps[step.one if step.bit < end else step.zero]
+    assert isinstance(step, Constant)  # noqa: S101 - entries are numbers
+    return step.value
 
 
 def _tree(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from n3ic.exporters.p4.graph.trees import ForestTables, JointTree, forest_tables
 from n3ic.exporters.p4.shared.pipeline import MODEL_BITS
+from n3ic.exporters.p4.shared.stored_tables import Level, Total, levels_of
 from n3ic.exporters.p4.table_entries import (
     ActionParameter,
     DefaultEntry,
@@ -22,7 +23,6 @@ from n3ic.exporters.p4.table_entries import (
     model_entries,
     shunting_entries,
 )
-from n3ic.families.tables.unsigned_tables import Level, Total, levels_of
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.targets.packets import SCORE_BITS

@@ -1,23 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of both P4 targets of graphs."""
+"""The base classes of both P4 targets of graphs."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
-from typing import ClassVar
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
 
 from n3ic.errors import ExportError
+from n3ic.exporters.p4.graph.bit_tables.pipeline import added_tables_of
+from n3ic.exporters.p4.graph.bit_tables.target import P4TablesTarget
 from n3ic.exporters.p4.graph.trees import forest_tables
 from n3ic.exporters.p4.shared.sums import NetworkT, P4SumsTarget
+from n3ic.exporters.p4.shared.target import P4Program
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.operations import Graph, Operation
 from n3ic.options import Options
-from n3ic.targets.device import Fit, Problem
+from n3ic.targets.decoding import Decoded
+from n3ic.targets.device import Device, Fit, Problem
+from n3ic.targets.figures import Report
 from n3ic.targets.operations import unwritten
+from n3ic.targets.packets import PacketLayout
 
 _LOW, _HIGH = -(1 << 30), 1 << 30  # differences of two scores keep their sign in 32 bits
+
+
+class P4KernelsTarget(P4Program[Classifier]):
+    """A P4 target of graphs, which has a form of its own for sums of look-up tables.
+
+    Attributes:
+        of_tables: writes sums of look-up tables.
+        of_graphs: writes other graphs.
+    """
+
+    family: ClassVar[str] = ""
+    of_tables: ClassVar[P4TablesTarget]
+    of_graphs: ClassVar[P4GraphTarget[Any]]
+
+    @cached_property
+    def device(self) -> Device:
+        """The device of binary networks."""
+        return self.of_graphs.device
+
+    def kernel(self, model: Classifier) -> P4SumsTarget[Classifier, Any]:
+        """What writes a model."""
+        return self.of_graphs if added_tables_of(model) is None else self.of_tables
+
+    def artefacts(self, model: Classifier, packets: PacketLayout) -> dict[str, str]:
+        """Render the texts of the artefacts by file name."""
+        return self.kernel(model).artefacts(model, packets)
+
+    def commands(self, directory: Path) -> str:
+        """Table entries as commands, if there are any."""
+        return self.of_graphs.commands(directory)
+
+    def check(self, model: Classifier, options: Options) -> Fit:
+        """Check the model as what writes it does."""
+        return self.kernel(model).check(model, options)
+
+    def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
+        """Decode the graph from each artefact, and compare it with the model's."""
+        return self.kernel(model).decode(directory, model, options)
+
+    def report(self, model: Classifier, options: Options, directory: Path) -> Report:
+        """Report what the model takes."""
+        return self.kernel(model).report(model, options, directory)
 
 
 class P4GraphTarget(P4SumsTarget[Classifier, NetworkT]):

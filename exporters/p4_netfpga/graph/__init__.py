@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs of integer operations for SimpleSumeSwitch, a statement for each operation."""
+"""Graphs of integer operations for SimpleSumeSwitch: look-up tables, and statements."""

@@ -12,10 +12,9 @@ from n3ic.errors import ModelError, VerifyError
 from n3ic.exporters.p4.shared.decoding import digest_of_numbers
 from n3ic.exporters.p4_netfpga.decoding import model_numbers, shunting_of
 from n3ic.model.classifier import Classifier
-from n3ic.model.family import graph_of
-from n3ic.model.graph.comparison import graph_difference
 from n3ic.model.graph.operations import Add, Choose, Constant, Graph, Lookup, Offset, Operation
 from n3ic.model.inputs import InputSpec
+from n3ic.targets.decoded_graphs import DecodedGraph, compared
 from n3ic.targets.decoding import Decoded
 
 _NAME = "n3ic.p4"
@@ -42,12 +41,15 @@ _ACTION = re.compile(r"^    action (make_masks|compute\d{1,5}|take_scores)\(\) \
 _APPLIED = re.compile(r"^            (make_masks|compute\d{1,5}|take_scores)\(\);$")
 
 
-def decode_program(source: str, model: Classifier, shunt_port: int | None = None) -> Decoded:
+def decode_program(
+    source: str, model: Classifier, own: Graph, shunt_port: int | None = None
+) -> Decoded:
     """Decode the graph in a program's statements, and compare it with the model's.
 
     Args:
         source: P4 source.
         model: the model.
+        own: its graph in the form that is written.
         shunt_port: port for shunted packets; None if they leave like all others.
 
     Raises:
@@ -58,15 +60,9 @@ def decode_program(source: str, model: Classifier, shunt_port: int | None = None
         graph = _Reader(model.input).graph(source)
     except ModelError as error:
         raise VerifyError(f"{_NAME}: {error}") from error
-    if difference := graph_difference(graph_of(model), graph):
-        raise VerifyError(f"{_NAME}: {difference}")
     shunt = shunting_of(source, shunt_port)
-    if shunt is not None and shunt != model.shunt:
-        raise VerifyError(f"{_NAME}: shunts margins below {shunt}, the model below {model.shunt}")
     digest = digest_of_numbers(model_numbers(source), model)
-    if digest != model.digest:
-        raise VerifyError(f"{_NAME}: of model {digest}, the model is {model.digest}")
-    return Decoded(_NAME, (), digest=digest, shunt=shunt)
+    return compared(model, DecodedGraph(_NAME, graph, None, shunt or 0, digest), own)
 
 
 @dataclass(eq=False)

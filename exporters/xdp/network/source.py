@@ -161,7 +161,7 @@ def _parts(plan: LayerPlan, words: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _table_steps(structure: Structure) -> Iterator[RowAddition]:
     """Yield the additions of the entries that the look-ups read."""
-    from n3ic.exporters.xdp.tables.arrange import index_places
+    from n3ic.exporters.xdp.graph.bit_tables.arrange import index_places
 
     row, stride = 0, 1 if structure.classes == 2 else 8 * structure.layers[-1].words
     sizes = [sum(joint) for joint in structure.tables]

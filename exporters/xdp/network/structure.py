@@ -8,12 +8,13 @@ over its networks, rounded up where that costs nothing. Rows that a network does
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
 from n3ic.errors import ExportError
 from n3ic.exporters.xdp.network.sums import (
+    GRAPHS,
     MAX_INPUTS,
     TABLES,
     HiddenSums,
@@ -21,6 +22,7 @@ from n3ic.exporters.xdp.network.sums import (
     Structure,
     as_bits,
     hidden_sums,
+    kernel_of,
     layer_groups,
     outline_of,
     score_offset,
@@ -29,16 +31,13 @@ from n3ic.exporters.xdp.network.sums import (
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 
-if TYPE_CHECKING:
-    from n3ic.families.tables.network import TablesModel
-
 
 def structure_of(models: Sequence[Classifier], *, bits: bool = False) -> Structure:
     """Compute the structure that several networks share.
 
     Args:
-        models: one or more networks of one family: binary networks with the same number of layers;
-            look-up tables, or models whose family gives graphs, with the same number of classes.
+        models: one or more networks of one family: binary networks with the same number of layers,
+            or models whose family gives graphs, with the same number of classes.
         bits: whether the features are the packed input bits.
 
     Raises:
@@ -51,14 +50,17 @@ def structure_of(models: Sequence[Classifier], *, bits: bool = False) -> Structu
         raise ExportError(
             f"networks of one program must be of one family, these are of {' and '.join(families)}"
         )
-    if families[0] not in (BinaryModel.family, TABLES):
+    kernels = sorted({kernel_of(model) for model in models})
+    if len(kernels) > 1:
+        raise ExportError(f"a program computes either {kernels[0]} or {kernels[1]}")
+    if kernels == [GRAPHS]:
         from n3ic.exporters.xdp.graph.structure import graph_structure
 
         return graph_structure(models, bits=bits)
-    if families == [TABLES]:
-        from n3ic.exporters.xdp.tables.structure import tables_structure
+    if kernels == [TABLES]:
+        from n3ic.exporters.xdp.graph.bit_tables.structure import tables_structure
 
-        return tables_structure(cast("Sequence[TablesModel]", models), bits=bits)
+        return tables_structure(models, bits=bits)
     return _binary_structure(cast("Sequence[BinaryModel]", models), bits)
 
 

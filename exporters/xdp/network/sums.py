@@ -26,14 +26,16 @@ from n3ic.exporters.xdp.network.groups import (
 )
 from n3ic.model.bits import Bits
 from n3ic.model.classifier import Classifier
+from n3ic.model.family import graph_of
+from n3ic.model.graph.bit_tables import bit_tables
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 
 Form = Literal["table", "lanes16", "lanes32", "cuts", "bits", "search"]
 ModelT = TypeVar("ModelT", bound=Classifier)
-TABLES = "look-up-tables"
-GRAPHS = "graphs of integer operations"  # of every family without a kernel of its own
+TABLES = "sums of look-up tables"  # of every family whose graphs add up look-ups by bits
+GRAPHS = "graphs of integer operations"  # of every other family but binary networks
 BLOCK = 4  # 64-bit words of a row that are summed at once, as BPF has only ten registers
 MAX_INPUTS = (1 << 15) - 1  # inputs of a hidden layer, because its sums have 15 bits
 MAX_INSTRUCTIONS = 30_000  # below the reach of a BPF jump, 32,767
@@ -156,8 +158,8 @@ class Structure:
     counted: tuple[tuple[int, int], ...] = ()
 
     @property
-    def family(self) -> str:
-        """The family of the structure's networks, or :data:`GRAPHS`."""
+    def kernel(self) -> str:
+        """What it computes: binary networks, :data:`TABLES` or :data:`GRAPHS`."""
         return GRAPHS if self.walks else TABLES if self.tables else BinaryModel.family
 
     @cached_property
@@ -232,8 +234,13 @@ class Structure:
 
 
 def kernel_of(model: Classifier) -> str:
-    """Return the family whose programs compute a model: its own, or :data:`GRAPHS`."""
-    return model.family if model.family in (BinaryModel.family, TABLES) else GRAPHS
+    """Return what programs compute a model: those of binary networks, of look-up tables or others.
+
+    The result is the binary networks' family, :data:`TABLES` or :data:`GRAPHS`.
+    """
+    if model.family == BinaryModel.family:
+        return model.family
+    return GRAPHS if bit_tables(graph_of(model)) is None else TABLES
 
 
 def outline_of(inputs: Sequence[InputSpec], bits: bool, *, searched: bool = False) -> Structure:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,6 @@ from n3ic.exporters.xdp.network.sums import (
 )
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
-
-if TYPE_CHECKING:
-    from n3ic.families.tables.network import TablesModel
 
 _NEVER = (1 << 32) - 1  # stands for a cut, less 1, that no 32-bit value reaches
 _SIZES = {"__u8": 1, "__u32": 4, "__u64": 8}
@@ -191,9 +188,9 @@ def value_bytes(structure: Structure, model: Classifier) -> bytes:
     Raises:
         ExportError: the network does not fit the structure; the error says where.
     """
-    if kernel_of(model) != structure.family:
+    if kernel_of(model) != structure.kernel:
         raise ExportError(
-            f"{model.name!r} is of family {model.family}, the program is for {structure.family}"
+            f"{model.name!r} is of family {model.family}, the program is for {structure.kernel}"
         )
     where = layout(structure)
     parts: dict[str, list[bytes]] = {m.name: [] for m in where.members}
@@ -210,16 +207,16 @@ def value_bytes(structure: Structure, model: Classifier) -> bytes:
         if member:
             # A feature that the network does not read selects row 0, and all its rows are 0.
             parts[member].append(_selector_bytes(s, group, size))
-    source = as_bits(model) if structure.bits and not structure.walks else model
     if structure.walks:
         from n3ic.exporters.xdp.graph.values import graph_parts
 
         own_parts = graph_parts(structure, model)
     elif structure.tables:
-        from n3ic.exporters.xdp.tables.values import table_parts
+        from n3ic.exporters.xdp.graph.bit_tables.values import table_parts
 
-        own_parts = table_parts(structure, cast("TablesModel", source))
+        own_parts = table_parts(structure, model)
     else:
+        source = as_bits(model) if structure.bits else model
         own_parts = _layer_parts(structure, cast("BinaryModel", source))
     out = []
     for array in where.members:

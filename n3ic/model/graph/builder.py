@@ -3,6 +3,7 @@
 
 - Operations on constants are constants, and those that depend on one field are a table over its
   bins.
+- A look-up by bits has only bits that change an entry, unless its shape is kept.
 - Equal operations are made once; operations that no score needs are left out.
 - A choice whose branches are equal is its branch. A branch leaves out the choices that the choices
   above it decide: those of the same bit, and of cuts of the same field below or above it.
@@ -28,10 +29,12 @@ from n3ic.model.graph.operations import (
     Operation,
     Round,
     Scale,
+    Select,
     Times,
     applied,
     bounds_of,
     check_reads,
+    deciding,
     moved,
     operands,
 )
@@ -81,6 +84,26 @@ class GraphBuilder:
         if min(entries) == max(entries):
             return self.constant(entries[0])
         return self._make(Lookup(int(field), entries))
+
+    def select(self, bits: Sequence[int], table: Sequence[int], *, shaped: bool = False) -> int:
+        """The entry of a table for the number that some input bits make.
+
+        Args:
+            bits: 1 to ``MAX_SELECT_BITS`` different input bits, the least significant first.
+            table: an entry for each number.
+            shaped: whether a look-up of its own is made by all these bits, even if fewer decide the
+                entry or an equal one was made: a device may load other entries of this shape.
+
+        Raises:
+            ModelError: the input has no such bits, or the table has another size.
+        """
+        step = Select(tuple(int(bit) for bit in bits), tuple(int(entry) for entry in table))
+        check_reads(self.input, step)
+        if shaped:
+            self._made.pop(step, None)
+            return self._make(step)
+        step = deciding(step)
+        return self._make(step) if step.bits else self.constant(step.table[0])
 
     def choose(self, bit: int, zero: int, one: int) -> int:
         """The value ``one`` where an input bit is 1, else the value ``zero``.

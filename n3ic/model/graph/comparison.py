@@ -2,14 +2,19 @@
 """Compares two graphs by the structure of their values, whatever the order of their operations.
 
 Sums, offsets and scalings become one form, in which equal sums are equal: a constant, one table of
-each field whose first entry is 0, and other values with their factors. Other operations are equal
-if their operands are, in any order where order has no effect.
+each field and of each set of input bits, whose first entry is 0, and other values with their
+factors. A table by bits has them in ascending order, and only those that change an entry; sums that
+are equal only if tables of different bits are added up are different. Other operations are equal if
+their operands are, in any order where order has no effect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import add
+
+import numpy as np
 
 from n3ic.model.graph.operations import (
     Add,
@@ -21,12 +26,16 @@ from n3ic.model.graph.operations import (
     Offset,
     Operation,
     Scale,
+    Select,
     Times,
+    deciding,
     operands,
     with_article,
 )
 
 _Entries = tuple[int, ...]
+_Read = tuple[bool, tuple[int, ...]]
+"""What a table reads: whether it is input bits, and these; otherwise a field."""
 
 
 def graph_difference(own: Graph, other: Graph) -> str:
@@ -53,18 +62,19 @@ def graph_difference(own: Graph, other: Graph) -> str:
 
 @dataclass(frozen=True)
 class _Sum:
-    """The sum of a constant, a table of each field and other values times their factors."""
+    """A constant, a table of each field and set of bits, and other values times their factors."""
 
     constant: int = 0
-    tables: Mapping[int, _Entries] = field(default_factory=dict)
+    tables: Mapping[_Read, _Entries] = field(default_factory=dict)
     terms: Mapping[int, int] = field(default_factory=dict)
 
     def plus(self, other: _Sum) -> _Sum:
         """The sum of two sums."""
         tables, terms = dict(self.tables), dict(self.terms)
         for at, entries in other.tables.items():
-            mine = tables.pop(at, (0,) * len(entries))
-            if any(added := tuple(a + b for a, b in zip(mine, entries, strict=True))):
+            mine = tables.pop(at, None)
+            added = entries if mine is None else tuple(map(add, mine, entries))
+            if any(added):
                 tables[at] = added
         for value, factor in other.terms.items():
             if added_factor := terms.pop(value, 0) + factor:
@@ -117,13 +127,13 @@ class _Values:
         if isinstance(step, Constant):
             return _Sum(step.value)
         if isinstance(step, Lookup):
-            first, entries = step.table[0], tuple(entry - step.table[0] for entry in step.table)
-            if not any(entries):
-                return _Sum(first)
-            # A number of its own, so that a difference names the table.
-            text = f"a look-up of {len(entries):,} entries by {_feature(graph, step.field)}"
-            self._operation(("table", step.field, entries), (), text)
-            return _Sum(first, {step.field: entries})
+            text = f"a look-up of {len(step.table):,} entries by {_feature(graph, step.field)}"
+            return self._table((False, (step.field,)), step.table, text)
+        if isinstance(step, Select):
+            own = _ascending(deciding(step))
+            names = ", ".join(dict.fromkeys(map(graph.input.feature_of, step.bits)))
+            text = f"a look-up by the bits {', '.join(map(str, own.bits))}, of {names}"
+            return self._table((True, own.bits), own.table, text)
         if isinstance(step, Add):
             return read[0].plus(read[1])
         if isinstance(step, Offset):
@@ -140,6 +150,14 @@ class _Values:
         bit = step.bit if isinstance(step, Choose) else 0
         return _Sum(terms={self._operation((type(step), bit, *parts), tuple(parts), text): 1})
 
+    def _table(self, read: _Read, table: _Entries, text: str) -> _Sum:
+        first, entries = table[0], tuple(entry - table[0] for entry in table)
+        if not any(entries):
+            return _Sum(first)
+        # A number of its own, so that a difference names the table.
+        self._operation(("table", read, entries), (), text)
+        return _Sum(first, {read: entries})
+
     def _number(self, value: _Sum) -> int:
         tables, terms = sorted(value.tables.items()), sorted(value.terms.items())
         read = [self._numbers.get(("table", at, entries)) for at, entries in tables]
@@ -155,6 +173,15 @@ class _Values:
         number = self._numbers.setdefault(key, len(self._numbers))
         self._parts.setdefault(number, parts)
         return number
+
+
+def _ascending(step: Select) -> Select:
+    """The same look-up by its bits in ascending order."""
+    order = sorted(range(len(step.bits)), key=step.bits.__getitem__)
+    number = np.arange(len(step.table))
+    own = sum((number >> j & 1) << place for j, place in enumerate(order))
+    table = np.array(step.table, dtype=object)[own] if order else step.table
+    return Select(tuple(step.bits[place] for place in order), tuple(table))
 
 
 def _feature(graph: Graph, at: int) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,6 +21,7 @@ from n3ic.model.graph.operations import (
     Offset,
     Operation,
     Scale,
+    Select,
     applied,
     operands,
 )
@@ -67,6 +68,8 @@ class _Plan:
         drops: for each step, the most choices on a path down from it, itself included.
         whole: choices that lead to constants only.
         constant: the value of each constant; 0 for other steps.
+        selected: for each group of look-ups by bits, under its first step, their bits of shape
+            ``(steps, bits)``, and where the entries of each begin, and all entries.
     """
 
     columns: int
@@ -77,6 +80,7 @@ class _Plan:
     drops: tuple[int, ...]
     whole: frozenset[int]
     constant: NDArray[np.int64]
+    selected: Mapping[int, tuple[Integers, Integers, Integers]]
 
     @classmethod
     def of(cls, graph: Graph) -> _Plan:
@@ -110,9 +114,21 @@ class _Plan:
                 continue
             column[i] = count
             count += 1
-            groups[level[i], isinstance(step, Choose), f"{type(step)} {i in whole}"].append(i)
+            kind = f"{type(step)} {len(step.bits) if isinstance(step, Select) else i in whole}"
+            groups[level[i], isinstance(step, Choose), kind].append(i)
         ordered = tuple(tuple(groups[key]) for key in sorted(groups))
-        return cls(count, column, ordered, bit, child, tuple(drops), frozenset(whole), constant)
+        selected = {g[0]: _joined([s for s in (graph.steps[i] for i in g) if isinstance(s, Select)])
+                    for g in ordered if isinstance(graph.steps[g[0]], Select)}  # fmt: skip
+        return cls(
+            count, column, ordered, bit, child, tuple(drops), frozenset(whole), constant, selected
+        )
+
+
+def _joined(steps: Sequence[Select]) -> tuple[Integers, Integers, Integers]:
+    """The bits, the starts and the entries of look-ups of equally many bits."""
+    bits = np.array([step.bits for step in steps], dtype=np.int64)
+    entries = np.array([step.table for step in steps], dtype=np.int64)
+    return bits, np.arange(len(steps)) << bits.shape[1], entries.reshape(-1)
 
 
 @lru_cache(maxsize=4)  # rows often come one at a time
@@ -128,6 +144,8 @@ def _values(graph: Graph, plan: _Plan, words: NDArray[np.uint32]) -> Integers:
         steps = [graph.steps[i] for i in group]
         if isinstance(steps[0], Choose):
             values = _chosen(plan, group, bits, out)
+        elif isinstance(steps[0], Select):
+            values = _selected(*plan.selected[group[0]], bits)
         elif isinstance(steps[0], Constant | Lookup):
             values = _leaves(graph, steps, bits)
         else:
@@ -148,6 +166,15 @@ def _chosen(
     if group[0] in plan.whole:
         return plan.constant.take(at)
     return np.asarray(values[plan.column[at], rows])
+
+
+def _selected(
+    of: Integers, starts: Integers, entries: Integers, bits: NDArray[np.bool_]
+) -> Integers:
+    index = np.zeros((len(of), bits.shape[1]), dtype=np.uint8)
+    for j in range(of.shape[1]):
+        index |= bits.view(np.uint8)[of[:, j]] << np.uint8(j)
+    return entries.take(starts[:, None] + index)
 
 
 def _leaves(graph: Graph, steps: Sequence[Operation], bits: NDArray[np.bool_]) -> Integers:

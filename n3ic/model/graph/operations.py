@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
+import numpy as np
+
 from n3ic.errors import ModelError
 from n3ic.model.graph.arithmetic import Arithmetic, FixedPoint, Integers, Logarithms
 from n3ic.model.inputs import InputSpec
@@ -33,6 +35,19 @@ class Lookup:
     """
 
     field: int
+    table: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Select:
+    """The entry of a table for the number that some input bits make.
+
+    Attributes:
+        bits: 1 to ``MAX_SELECT_BITS`` different input bits; ``bits[j]`` is bit ``j`` of the number.
+        table: ``2 ** len(bits)`` entries.
+    """
+
+    bits: tuple[int, ...]
     table: tuple[int, ...]
 
 
@@ -97,11 +112,14 @@ class Round:
     a: int
 
 
-Operation = Constant | Lookup | Choose | Add | Offset | LogAdd | Times | Scale | Round
+Operation = Constant | Lookup | Select | Choose | Add | Offset | LogAdd | Times | Scale | Round
 OperationT = TypeVar("OperationT", bound=Operation)
+MAX_SELECT_BITS = 8
+"""The most input bits of a look-up by bits."""
 _NAMES: dict[type[Operation], str] = {
     Constant: "constant",
     Lookup: "look-up",
+    Select: "look-up by bits",
     Choose: "choice",
     Add: "sum",
     Offset: "offset",
@@ -115,7 +133,7 @@ _INT32, _INT64 = 1 << 31, 1 << 63
 
 def operands(operation: Operation) -> tuple[int, ...]:
     """Indices of the steps that an operation reads."""
-    if isinstance(operation, Constant | Lookup):
+    if isinstance(operation, Constant | Lookup | Select):
         return ()
     if isinstance(operation, Offset | Scale | Round):
         return (operation.a,)
@@ -126,13 +144,24 @@ def operands(operation: Operation) -> tuple[int, ...]:
 
 def moved(step: Operation, place: Callable[[int], int]) -> Operation:
     """The operation whose operands lie at other places."""
-    if isinstance(step, Constant | Lookup):
+    if isinstance(step, Constant | Lookup | Select):
         return step
     if isinstance(step, Choose):
         return Choose(step.bit, place(step.zero), place(step.one))
     if isinstance(step, Offset | Scale | Round):
         return replace(step, a=place(step.a))
     return replace(step, a=place(step.a), b=place(step.b))
+
+
+def deciding(step: Select) -> Select:
+    """The same look-up by only those bits that change an entry, maybe by none."""
+    bits, entries = list(step.bits), np.array(step.table, dtype=object)
+    for j in reversed(range(len(bits))):
+        halves = entries.reshape(-1, 2, 1 << j)  # axis 1 is bit j: C order has the last bit first
+        if (halves[:, 0] == halves[:, 1]).all():
+            entries = halves[:, 0].reshape(-1)
+            del bits[j]
+    return step if len(bits) == len(step.bits) else Select(tuple(bits), tuple(entries.tolist()))
 
 
 def in_words(kind: type[Operation]) -> str:
@@ -200,7 +229,7 @@ def _exact_bounds(
     """Bounds of an operation's result before rounding, in unbounded integers."""
     if isinstance(step, Constant):
         return step.value, step.value
-    if isinstance(step, Lookup):
+    if isinstance(step, Lookup | Select):
         return min(step.table), max(step.table)
     if isinstance(step, Choose):
         return min(lo for lo, _ in read), max(hi for _, hi in read)
@@ -238,7 +267,7 @@ class Graph:
     """Integer scores of input bits, as a list of operations in the order of computation.
 
     Inputs are bits that features can have: a bit of a thermometer field is set only if those below
-    it are. For others, targets may give any scores.
+    it are. For others, targets may give any scores, unless the graph adds up look-ups by bits only.
 
     Attributes:
         input: how integer features become the input bits.
@@ -327,6 +356,8 @@ def check_reads(spec: InputSpec, step: Operation) -> None:
     """
     if isinstance(step, Choose) and not 0 <= step.bit < spec.n_bits:
         raise ModelError(f"a choice reads input bit {step.bit} of {spec.n_bits}")
+    if isinstance(step, Select):
+        _check_select(spec, step)
     if isinstance(step, Lookup):
         if not 0 <= step.field < len(spec.fields):
             raise ModelError(f"a look-up reads field {step.field} of {len(spec.fields)}")
@@ -336,3 +367,18 @@ def check_reads(spec: InputSpec, step: Operation) -> None:
                 f"a look-up of {len(step.table)} entries reads {field.feature!r}: expected a "
                 f"field of {len(step.table) - 1} cuts, not a {field.kind} one of {field.width} bits"
             )
+
+
+def _check_select(spec: InputSpec, step: Select) -> None:
+    count = len(step.bits)
+    if not 1 <= count <= MAX_SELECT_BITS or len({*step.bits}) != count:
+        raise ModelError(
+            f"a look-up reads 1 to {MAX_SELECT_BITS} different input bits, "
+            f"not {list(step.bits[: MAX_SELECT_BITS + 1])}"
+        )
+    if wrong := [bit for bit in step.bits if not 0 <= bit < spec.n_bits]:
+        raise ModelError(f"a look-up reads input bit {wrong[0]} of {spec.n_bits}")
+    if len(step.table) != 1 << count:
+        raise ModelError(
+            f"a look-up of {count} bits has {len(step.table)} entries, not {1 << count}"
+        )

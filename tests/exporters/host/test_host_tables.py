@@ -13,23 +13,25 @@ import pytest
 from n3ic.errors import N3icWarning, VerifyError
 from n3ic.exporters.host import runner
 from n3ic.exporters.host.constants import Constants
-from n3ic.exporters.host.tables import EXPORTER
-from n3ic.exporters.host.tables.decode import (
+from n3ic.exporters.host.graph import EXPORTER
+from n3ic.exporters.host.graph.bit_tables.decode import (
     _check_octets,
     _check_spans,
     decode_source,
 )
-from n3ic.exporters.host.tables.exporter import BLOCK, MOST_INPUTS
-from n3ic.exporters.host.tables.planes import ordered, plane_of
+from n3ic.exporters.host.graph.bit_tables.kernel import BLOCK, MOST_INPUTS
+from n3ic.exporters.host.graph.bit_tables.planes import ordered, plane_of
 from n3ic.families.tables.network import Table, TablesModel
 from n3ic.families.tables.random_models import random_tables
-from n3ic.families.tables.readback import tables_difference
 from n3ic.families.tables.vectors import tables_vectors
 from n3ic.kernel import build
 from n3ic.meter.standard import standard_spec
 from n3ic.model import passes
 from n3ic.model.classifier import margins_of
+from n3ic.model.family import graph_of
+from n3ic.model.graph.bit_tables import BitTable, bit_tables
 from n3ic.model.inputs import Field, InputSpec
+from n3ic.targets.decoded_graphs import compared
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
 
@@ -162,7 +164,8 @@ NAME = r"""a"\?{},é"""
 
 def decoded(text: str, model: TablesModel) -> str:
     try:
-        return tables_difference(model, decode_source(text, model))
+        compared(model, decode_source(text, model))
+        return ""
     except VerifyError as error:
         return str(error)
 
@@ -336,25 +339,30 @@ def test_a_number_that_is_wrong_is_found(compiler: build.CCompiler, tmp_path: Pa
     assert "bnn.c is not what n3ic writes" in str(verify_directory(directory))
     with pytest.warns(N3icWarning, match="not what n3ic writes"):
         found = verify_directory(directory, run_changed=True)
-    assert any("bnn.c, table 0: entry 0 of sum 0 is" in text for text in found.failures), found
+    bits = ", ".join(map(str, sorted(model.tables[0].bits)))
+    lacking = f"bnn.c: the score of class 1 lacks a look-up by the bits {bits}, of "
+    assert any(lacking in text for text in found.failures), found
 
 
 def test_index_bits_are_ordered_for_few_planes() -> None:
     rng = np.random.default_rng(11)
     model = random_tables(rng, features=40, cuts=6, tables=52, inputs=(1, 8))
-    tables = ordered(model.tables)
-    again = replace(model, tables=tables)
+    own = bit_tables(graph_of(model))
+    assert own is not None
+    tables = ordered(own.tables)
+    again = replace(model, tables=tuple(Table(t.bits, t.entries, 8) for t in tables))
     words = tables_vectors(model, 500)
     assert (again.scores(words) == model.scores(words)).all()
 
-    def planes(of: tuple[Table, ...]) -> set[tuple[int, int]]:
+    def planes(of: tuple[BitTable, ...]) -> set[tuple[int, int]]:
         return {plane_of(bit, place) for t in of for place, bit in enumerate(t.bits)}
 
-    assert len(planes(tables)) < 0.7 * len(planes(model.tables))
+    assert len(planes(tables)) < 0.7 * len(planes(own.tables))
     for octet, shift in planes(tables):
         assert 0 <= octet < 4 * model.input.n_words and -7 <= shift <= 7
-    many = random_tables(rng, spec=model.input, tables=600, inputs=(5, 5)).tables
-    assert ordered(many) == many  # it would take long
+    many = bit_tables(graph_of(random_tables(rng, spec=model.input, tables=600, inputs=(5, 5))))
+    assert many is not None
+    assert ordered(many.tables) == many.tables  # it would take long
 
 
 def test_memory_counts_the_arrays_of_the_c(compiler: build.CCompiler, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import verification_vectors
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory
+from tests.support.p4_stand_ins import can_make_namespaces, needs_namespaces
 
 ALL_TOOLS = ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI")
 
@@ -34,21 +35,6 @@ def namespaces() -> list[str]:
         for line in listed.stdout.splitlines()
         if line.startswith(f"n3ic-{os.getpid()}-")
     ]
-
-
-def can_make_namespaces() -> bool:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        return False
-    try:
-        with bmv2.network_namespace():
-            return True
-    except VerifyError:
-        return False
-
-
-needs_namespaces = pytest.mark.skipif(
-    not can_make_namespaces(), reason="needs root, ip (iproute2) and network namespaces with veth"
-)
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +33,7 @@ from n3ic.targets.base import Exporter
 from n3ic.targets.directory import export
 from n3ic.targets.packets import PacketResult
 from n3ic.targets.verification import verify_directory
+from tests.support.p4_stand_ins import needs_namespaces
 
 FAMILY = TablesModel.family
 TARGETS: dict[str, Exporter[Any]] = {t.name: t.for_family(FAMILY) for t in (P4, NETFPGA)}
@@ -48,16 +47,6 @@ CASES: dict[str, dict[str, Any]] = {
     "classes": {"classes": 20, "tables": 6},
     "raw bits": {"spec": RAW, "inputs": (2, 7), "classes": 4},
 }
-
-
-def can_make_namespaces() -> bool:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        return False
-    try:
-        with bmv2.network_namespace():
-            return True
-    except VerifyError:
-        return False
 
 
 def some_tables(seed: int = 0, **how: Any) -> TablesModel:
@@ -339,7 +328,7 @@ def test_entries_of_another_program_leave_answers_without_a_model(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not can_make_namespaces(), reason="needs root, ip and network namespaces")
+@needs_namespaces
 def test_entries_of_a_running_switch_are_changed_and_confirmed(
     tmp_path: Path, stand_ins: Path
 ) -> None:
@@ -387,14 +376,17 @@ def test_any_other_model_is_told_from_what_was_written(
         for place in np.ndindex(table.entries.shape):
             entries = table.entries.copy()
             entries[place] ^= 1
-            others.append((f"table {t}: entry {place[0]}", t, replace(table, entries=entries)))
+            others.append((place[1], t, replace(table, entries=entries)))
         bits = [(b + 1) % model.input.n_bits for b in table.bits]
-        others.append((f"table {t}: reads the bits", t, replace(table, bits=tuple(bits))))
-    for said, t, changed in others:
+        others.append((0, t, replace(table, bits=tuple(bits))))
+    for c, t, changed in others:
         tables = (*model.tables[:t], changed, *model.tables[t + 1 :])
-        assert said in told(target, replace(model, tables=tables), tmp_path, options)
+        text = told(target, replace(model, tables=tables), tmp_path, options)
+        assert f"the score of class {c} " in text
     bias = model.bias + np.array([0, 0, 1], dtype=np.int32)
-    assert "biases" in told(target, replace(model, bias=bias), tmp_path, options)
+    assert "the score of class 2 adds other values" in told(
+        target, replace(model, bias=bias), tmp_path, options
+    )
     assert "of model" in told(target, replace(model, name="another"), tmp_path, options)
 
 
@@ -609,7 +601,8 @@ def test_reports_count_entries_phv_and_stages(target: Exporter[Any], tmp_path: P
         # The entries, the offsets, and both readings of the model's number.
         assert figures["table.entries"] == entries + 3
         assert figures["memory.entries"] == 3 * entries  # a byte a sum
-        assert figures["tables"] == TARGETS["p4"].needs(_pipeline(model))["tables"] + 1  # type: ignore[attr-defined]
+        kernel = TARGETS["p4"].kernel(model)  # type: ignore[attr-defined]
+        assert figures["tables"] == kernel.needs(kernel.pipeline(model))["tables"] + 1
     else:
         assert figures["memory.entries"] == -(-3 * 3 * entries // 8) + 3 * 4
         assert figures["resources.lut"] > 49_400
@@ -620,12 +613,6 @@ def test_reports_count_entries_phv_and_stages(target: Exporter[Any], tmp_path: P
     for name in ("phv", "tables"):
         assert sources[name].source.startswith("counted in n3ic's reading of the program")
     assert {sources[name].kind for name in ("phv", "tables", "stages.sum")} == {"estimated"}
-
-
-def _pipeline(model: TablesModel) -> Any:
-    from n3ic.exporters.p4.tables.pipeline import tables_pipeline
-
-    return tables_pipeline(model)
 
 
 @BOTH

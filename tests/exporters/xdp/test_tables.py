@@ -15,6 +15,8 @@ import n3ic
 from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.exporters.xdp import bench
 from n3ic.exporters.xdp.exporter import EXPORTER
+from n3ic.exporters.xdp.graph.bit_tables.decode import NETWORK, decode_directory
+from n3ic.exporters.xdp.graph.exporter import XdpGraphExporter
 from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
 from n3ic.exporters.xdp.network.rows import bits_of
@@ -23,8 +25,6 @@ from n3ic.exporters.xdp.network.sums import as_bits
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.packing import repack, unpack
 from n3ic.exporters.xdp.plan import Choices
-from n3ic.exporters.xdp.tables.decode import NETWORK, decode_directory
-from n3ic.exporters.xdp.tables.exporter import XdpTablesExporter
 from n3ic.families.spn.random_models import random_spn
 from n3ic.families.tables.network import Table, TablesModel
 from n3ic.families.tables.random_models import random_tables
@@ -199,7 +199,9 @@ def test_what_does_not_fit_a_program_is_refused(shaped):
     with pytest.raises(ExportError, match="scores are too large: the program's have 16 bits"):
         value_bytes(structure, wide)
     binary = random_model((shaped.input.n_bits, 8, 3), rng)
-    with pytest.raises(ExportError, match="binary-network, the program is for look-up-tables"):
+    with pytest.raises(
+        ExportError, match="binary-network, the program is for sums of look-up tables"
+    ):
         value_bytes(structure, binary)
     with pytest.raises(ExportError, match="look-up-tables, the program is for binary-network"):
         value_bytes(structure_of([binary]), shaped)
@@ -214,7 +216,7 @@ def test_models_without_a_common_program_are_refused(shaped):
         structure_of([shaped, binary])
     with pytest.raises(ExportError, match="of 2 and 3 classes cannot share"):
         structure_of([shaped, random_tables(rng)])
-    with pytest.raises(ExportError, match="a log-add: XDP programs have no log-add"):
+    with pytest.raises(ExportError, match="a log-add: trees have no log-add"):
         structure_of([random_spn(rng)])
 
 
@@ -274,7 +276,7 @@ def test_indices_of_several_words_are_read_back(tmp_path, classes):
     where = layout(structure)
     for name, said in (
         ("rows0", "from input 0 on are not sums over them"),
-        ("rows1", r"does not give a sum of its tables' entries|, table \d+: entry \d+ of sum 0 is"),
+        ("rows1", r"does not give a sum of its tables' entries|lacks a look-up by the bits"),
     ):
         damaged = bytearray(data)
         damaged[where.offset(name)] ^= 1
@@ -340,7 +342,7 @@ def test_rows_that_are_sums_of_other_bits_are_refused(tmp_path):
         assert f"input {first} addresses no table" in told(
             lambda s, place=place: moved(s, first, place)
         )
-    assert "table" in told(lambda single: single[first].fill(0))
+    assert "lacks a look-up by the bits" in told(lambda single: single[first].fill(0))
 
 
 # --- in the kernel -------------------------------------------------------------------------------
@@ -462,10 +464,10 @@ def test_a_daemon_tells_the_models_scores_and_takes_retrained_tables(
 def test_the_verb_hands_tables_to_the_benchmark_of_their_family(tmp_path, monkeypatch):
     model = random_tables(np.random.default_rng(3))
     model.save(tmp_path / "m.n3ic")
-    own = XdpTablesExporter().benchmark
+    own = XdpGraphExporter().benchmark
     assert own is not None
     stand_in = replace(own, run=lambda *given: given)
-    monkeypatch.setattr(XdpTablesExporter, "benchmark", stand_in)
+    monkeypatch.setattr(XdpGraphExporter, "benchmark", stand_in)
     given: Any = n3ic.bench("xdp", tmp_path / "m.n3ic")
     assert given[0].digest == model.digest
     with pytest.raises(UsageError, match="no benchmark"):

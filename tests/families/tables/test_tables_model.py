@@ -11,12 +11,13 @@ from safetensors.numpy import load
 
 from n3ic.errors import ModelError
 from n3ic.families.tables.network import Table, TablesModel
-from n3ic.families.tables.operations import index_parts, lookups, packing
+from n3ic.families.tables.operations import index_parts, packing
 from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_coverage, tables_vectors
 from n3ic.model.bits import pack, unpack
 from n3ic.model.family import family
 from n3ic.model.file import pack_file, unpack_file
+from n3ic.model.graph.evaluate import scores as graph_scores
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.load import load_model
 from n3ic.model.passes import simplify
@@ -52,6 +53,23 @@ def test_scores_are_sums_of_addressed_entries(classes, seed):
     low, high = model.score_bounds
     assert low <= wanted.min() and wanted.max() <= high
     assert found.margins.max() <= model.largest_margin
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_graph_gives_the_scores(classes, seed):
+    model = some_model(seed, classes=classes, tables=30)
+    raw = some_model(seed, classes=classes, spec=InputSpec.raw(45), inputs=(1, 8))
+    for own in (model, raw):
+        graph = family(own.family).graph(own)
+        n = own.input.n_bits
+        ends = [np.zeros((1, n), bool), np.ones((1, n), bool), np.eye(n, dtype=bool)]
+        words = np.concatenate([tables_vectors(own, 500, seed), pack(np.concatenate(ends))])
+        assert (graph_scores(graph, words) == own.scores(words)).all()
+        low, high = own.score_bounds
+        assert min(graph.bounds[i][0] for i in graph.scores) == low
+        assert max(graph.bounds[i][1] for i in graph.scores) == high
+        assert graph.largest_margin >= own.largest_margin
 
 
 def test_rows_beyond_a_chunk_are_scored_alike():
@@ -353,13 +371,6 @@ def test_packed_indices_are_found_again(word_bits, field_bits):
         assert how.shift[t] + (field_bits or len(model.tables[t].bits)) <= word_bits
         field = (words[:, how.word[t]] >> np.uint64(how.shift[t])) & np.uint64(how.mask[t])
         assert (field == indices[:, t]).all()
-
-
-def test_lookups_name_the_sums_that_hold_something():
-    three = Table((0,), [[1, 0, 0], [2, 0, -1]], 4)
-    model = TablesModel(InputSpec.raw(2), (three,), [0, 0, 0], ("a", "b", "c"))
-    (only,) = lookups(model)
-    assert (only.bits, only.held, only.entries.tolist()) == ((0,), (0, 2), [[1, 0, 0], [2, 0, -1]])
 
 
 def test_what_changes_no_score_is_removed():

@@ -24,6 +24,7 @@ from n3ic.model.graph.operations import (
     Offset,
     Operation,
     Scale,
+    Select,
     Times,
     moved,
     operands,
@@ -40,8 +41,11 @@ def installed() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=[*ARITHMETICS, "forest"])
+@pytest.fixture(params=[*ARITHMETICS, "forest", "look-ups", "trees of look-ups"])
 def graph(request: pytest.FixtureRequest) -> Graph:
+    if "look-ups" in request.param:
+        depth = 2 * request.param.startswith("trees")
+        return graph_of(graph_model(3, operations=5, depth=depth, bits=4))
     if request.param == "forest":
         return graph_of(graph_model(1, operations=6, depth=4))
     return graph_of(graph_model(2, request.param))
@@ -62,10 +66,22 @@ def reordered(graph: Graph, seed: int) -> Graph:
         step = moved(graph.steps[i], place.__getitem__)
         if isinstance(step, Add | LogAdd | Times) and rng.random() < 0.5:
             step = replace(step, a=step.b, b=step.a)
+        if isinstance(step, Select):
+            step = by_other_bits(step, rng)
         place[i] = len(steps)
         steps.append(step)
     scores = [place[i] for i in graph.scores]
     return Graph(graph.input, tuple(steps), tuple(scores), graph.arithmetic)
+
+
+def by_other_bits(step: Select, rng: np.random.Generator) -> Select:
+    """The same look-up by its bits in another order."""
+    order = rng.permutation(len(step.bits)).tolist()
+    table = [
+        step.table[sum((number >> j & 1) << old for j, old in enumerate(order))]
+        for number in range(len(step.table))
+    ]
+    return Select(tuple(step.bits[old] for old in order), tuple(table))
 
 
 def others(graph: Graph) -> Iterator[tuple[Any, Graph]]:
@@ -83,6 +99,13 @@ def others(graph: Graph) -> Iterator[tuple[Any, Graph]]:
             for k in range(len(step.table)):
                 entries = tuple(e + (j == k) for j, e in enumerate(step.table))
                 changed.append(Lookup(step.field, entries))
+        elif isinstance(step, Select):
+            for k in range(len(step.table)):
+                entries = tuple(e + (j == k) for j, e in enumerate(step.table))
+                changed.append(Select(step.bits, entries))
+            stray = next(b for b in range(graph.input.n_bits) if b not in step.bits)
+            changed += [Select((*step.bits[:j], stray, *step.bits[j + 1 :]), step.table)
+                        for j in range(len(step.bits))]  # fmt: skip
         for other in changed:
             yield other, replace(graph, steps=(*graph.steps[:i], other, *graph.steps[i + 1 :]))
     yield "scores", replace(graph, scores=graph.scores[::-1])
@@ -137,3 +160,24 @@ def test_a_difference_names_the_operation() -> None:
     shifted = replace(own, steps=(*own.steps, Offset(own.scores[1], 1)))
     other = replace(shifted, scores=(own.scores[0], len(own.steps)))
     assert graph_difference(own, other) == "the score of class 1 adds other values"
+
+
+def test_constants_of_look_ups_by_bits_and_bits_that_decide_nothing_make_no_difference() -> None:
+    def made(*tables: tuple[tuple[int, ...], tuple[int, ...]], start: int) -> Graph:
+        b = GraphBuilder(SPEC)
+        total = b.total([b.select(bits, table, shaped=True) for bits, table in tables])
+        return b.build([b.constant(0), b.offset(total, start)])
+
+    own = made(((0, 2), (1, 5, 2, 9)), ((1,), (3, -4)), start=10)
+    wide = made(((2, 1, 0), (0, 1, 0, 1, 4, 8, 4, 8)), ((1,), (0, -7)), start=14)
+    assert graph_difference(own, wide) == ""
+    # Tables of the same bits are added up.
+    parts = made(((0, 2), (1, 0, 2, 0)), ((2, 0), (0, 0, 5, 9)), ((1,), (3, -4)), start=10)
+    assert graph_difference(own, parts) == ""
+    other = made(((0, 2), (1, 5, 2, 8)), ((1,), (3, -4)), start=10)
+    assert graph_difference(own, other) == (
+        "the score of class 1 lacks a look-up by the bits 0, 2, of a, b"
+    )
+    assert graph_difference(own, made(((0, 2), (1, 5, 2, 9)), ((1,), (3, -4)), start=11)) == (
+        "the score of class 1 adds other values"
+    )

@@ -20,6 +20,7 @@ from n3ic.model.graph.operations import (
     Offset,
     Round,
     Scale,
+    Select,
     Times,
     operands,
 )
@@ -54,6 +55,35 @@ def test_both_forms_give_the_scores_of_the_interpreter_within_their_bounds(arith
                 assert low <= value <= high
     again = model.ask(GraphBuilder)
     assert (again.steps, again.scores) == (made.steps, made.scores)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_look_ups_by_bits_give_the_scores_of_the_interpreter_within_their_bounds(seed):
+    model = graph_model(seed, operations=9, depth=seed % 2, bits=6, classes=2 + seed % 3)
+    asked, made = model.ask(Recorder), model.ask(GraphBuilder)
+    bits = np.random.default_rng(seed).random((150, model.input.n_bits)) < 0.5
+    if seed % 2:  # choices that are decided above are left out
+        bits = model.input.ordered(bits)
+    wanted = np.array([interpreted(asked, row) for row in bits.tolist()])
+    for graph in (asked, made):
+        assert graph.count(Select) > 5
+        assert (scores(graph, pack(bits)) == wanted).all()
+        for row in bits[:50].tolist():
+            for value, (low, high) in zip(values_of(graph, row), graph.bounds, strict=True):
+                assert low <= value <= high
+
+
+def test_the_normal_form_of_a_look_up_by_bits():
+    builder = GraphBuilder(MIXED)
+    wide = builder.select((4, 0, 2), (1, 1, 5, 5, 1, 1, 5, 5))
+    assert builder.steps[wide] == Select((0,), (1, 5))
+    assert builder.select((0,), (1, 5)) == wide
+    assert builder.steps[builder.select((3, 1), (7, 7, 7, 7))] == Constant(7)
+    shaped = builder.select((3, 1), (7, 7, 7, 7), shaped=True)
+    assert builder.steps[shaped] == Select((3, 1), (7, 7, 7, 7))
+    assert builder.select((3, 1), (7, 7, 7, 7), shaped=True) != shaped
+    with pytest.raises(ModelError, match="bit 5 of 5"):
+        builder.select((1, 5), (1, 2, 3, 4))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -163,6 +193,11 @@ def test_what_cannot_be_computed_is_refused():
     refused(Constant(0), Lookup(2, (1, 2)), wanted="a look-up reads field 2 of 2")
     refused(Constant(0), Lookup(0, (1, 2)), wanted="of 2 entries reads 'a': expected a field of 1")
     refused(Constant(0), Lookup(1, (1, 2, 3, 4)), wanted="not a binary one of 3 bits")
+    refused(Constant(0), Select((0, 5), (1, 2, 3, 4)), wanted="a look-up reads input bit 5 of 5")
+    refused(Constant(0), Select((-1,), (1, 2)), wanted="a look-up reads input bit -1 of 5")
+    refused(Constant(0), Select((1, 1), (1, 2, 3, 4)), wanted=r"different input bits, not \[1, 1\]")
+    refused(Constant(0), Select((), (1,)), wanted="1 to 8 different input bits")
+    refused(Constant(0), Select((1,), (1, 2, 3)), wanted="of 1 bits has 3 entries, not 2")
     refused(Constant(0), Constant(1), read=(0,), wanted="two scores or more")
     refused(Constant(0), Constant(1), read=(0, 2), wanted="two scores or more")
 

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads look-up tables back from the nodes and constants of a graph."""
+"""Reads look-up tables back from the nodes and constants of an ONNX graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.onnx import model_proto
-from n3ic.exporters.onnx.decode import cuts_of, shunt_of
-from n3ic.families.tables.readback import DecodedTables
+from n3ic.model.graph.operations import Graph
 from n3ic.model.inputs import InputSpec
+from n3ic.targets.decoded_graphs import graph_of_tables
 
 # All nodes from the bits to the sums, as text: operator, inputs, output, attributes.
 _NODES = {
@@ -32,21 +30,26 @@ _ONE_SUM = {"Add total bias -> sums", "Mul sums classes -> scores"}
 _MORE_SUMS = {"Add total bias -> scores"}
 
 
-def decode(path: Path, spec: InputSpec) -> DecodedTables:
-    """Decode the bits, entries, biases and cuts of a graph that n3ic wrote.
+def holds_tables(tensors: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether constants are those of look-up tables."""
+    return {"read", "place", "entries"} <= {*tensors}
+
+
+def tables_in(
+    name: str, node_texts: Sequence[str], tensors: Mapping[str, NDArray[Any]], spec: InputSpec
+) -> Graph:
+    """Decode the look-up tables of an ONNX graph that n3ic wrote.
 
     Args:
-        path: path of the ONNX file.
-        spec: fields of the input, if the graph encodes features itself.
+        name: the file's name, for errors.
+        node_texts: its nodes as text.
+        tensors: its constants.
+        spec: the model's input.
 
     Raises:
-        VerifyError: the file is not such a graph; the error names the node or constant.
+        VerifyError: it is not such a graph; the error names the node or constant.
     """
-    model = model_proto.read(path)
-    to_array = model_proto.require("onnx").numpy_helper.to_array
-    tensors = {t.name: to_array(t) for t in model.graph.initializer}
-    bias = _integers(tensors, "bias", path.name)
-    node_texts = [model_proto.node_text(node) for node in model.graph.node]
+    bias = _integers(tensors, "bias", name)
     expected = _NODES | (_ONE_SUM if len(bias) == 1 else _MORE_SUMS)
     fixed_outputs = {name for text in expected for name in text.split(" -> ")[1].split()[:1]}
     # Each of these tensors has exactly one node, because ONNX refuses a tensor with two.
@@ -54,17 +57,15 @@ def decode(path: Path, spec: InputSpec) -> DecodedTables:
         text for text in node_texts if text.split(" -> ")[1].split()[0] in fixed_outputs
     } ^ expected
     if stray:
-        raise VerifyError(f"{path.name}: node {sorted(stray)[0]!r} is not as n3ic writes it")
-    for name, values in (("over_bits", [2]), ("over_tables", [1]), ("classes", [0, 1])):
-        used = name != "classes" or len(bias) == 1
-        if used and _integers(tensors, name, path.name).tolist() != values:
-            raise VerifyError(f"{path.name}: constant {name!r} is not {values}")
-    bits, entries = _tables(tensors, path.name)
+        raise VerifyError(f"{name}: node {sorted(stray)[0]!r} is not as n3ic writes it")
+    for constant, values in (("over_bits", [2]), ("over_tables", [1]), ("classes", [0, 1])):
+        used = constant != "classes" or len(bias) == 1
+        if used and _integers(tensors, constant, name).tolist() != values:
+            raise VerifyError(f"{name}: constant {constant!r} is not {values}")
+    bits, entries = _tables(tensors, name)
     if any(each.shape[1] != len(bias) for each in entries):
-        raise VerifyError(f"{path.name}: {len(bias)} biases do not match the sums of the entries")
-    features = bool(model.graph.input) and model.graph.input[0].name == "features"
-    cuts = cuts_of(tensors, spec) if features else None
-    return DecodedTables(path.name, bits, entries, bias, cuts, shunt_of(model, tensors))
+        raise VerifyError(f"{name}: {len(bias)} biases do not match the sums of the entries")
+    return graph_of_tables(name, spec, [*zip(bits, entries, strict=True)], bias)
 
 
 def _tables(

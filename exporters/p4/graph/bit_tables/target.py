@@ -5,21 +5,38 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from n3ic.errors import ExportError
+from n3ic.exporters.p4.graph.bit_tables.pipeline import (
+    TablesPipeline,
+    added_tables_of,
+    tables_pipeline,
+)
 from n3ic.exporters.p4.interpreter import Switch
 from n3ic.exporters.p4.shared.sums import P4SumsTarget
-from n3ic.exporters.p4.tables.pipeline import TablesPipeline, tables_pipeline
-from n3ic.families.tables.network import TablesModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.graph.bit_tables import BitTables
 from n3ic.targets.figures import Figure
 
 
-class P4TablesTarget(P4SumsTarget[TablesModel, TablesPipeline]):
-    """A P4 target of look-up tables."""
+class P4TablesTarget(P4SumsTarget[Classifier, TablesPipeline]):
+    """A P4 target of graphs that add up look-up tables."""
 
-    family: ClassVar[str] = TablesModel.family
+    family: ClassVar[str] = ""
 
-    def pipeline(self, model: TablesModel, *, shunts: bool = False) -> TablesPipeline:
+    def pipeline(self, model: Classifier, *, shunts: bool = False) -> TablesPipeline:
         """Convert a model to tables, levels of additions and offsets."""
-        return tables_pipeline(model, shunts=shunts)
+        return tables_pipeline(model, self.tables(model), shunts=shunts)
+
+    def tables(self, model: Classifier) -> BitTables:
+        """The look-up tables of a model.
+
+        Raises:
+            ExportError: its graph is no sum of them.
+        """
+        tables = added_tables_of(model)
+        if tables is None:
+            raise ExportError("the model is no sum of look-up tables")
+        return tables
 
 
 def tables_figures(network: TablesPipeline, source: str, switch: Switch) -> tuple[Figure, ...]:

@@ -23,22 +23,22 @@ from itertools import zip_longest
 import numpy as np
 
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.network.sums import (
-    LayerPlan,
-    Structure,
-    as_bits,
-    outline_of,
-    score_offset,
-    within_reach,
-)
-from n3ic.exporters.xdp.tables.arrange import (
+from n3ic.exporters.xdp.graph.bit_tables.arrange import (
     WORD,
+    ProgramTables,
     arranged,
     by_size,
     index_places,
     touched_words,
 )
-from n3ic.families.tables.network import TablesModel
+from n3ic.exporters.xdp.network.sums import (
+    LayerPlan,
+    Structure,
+    outline_of,
+    score_offset,
+    within_reach,
+)
+from n3ic.model.classifier import Classifier
 
 MAX_BYTE = 255
 BLOCK = 5  # index words that are summed at once; no registers are needed for scores meanwhile
@@ -46,8 +46,8 @@ MAX_SCORE_WORDS = 4  # more sums would not fit BPF's registers beside the indice
 MAX_JOINT_BYTES = 1024  # table bytes per look-up: 52 tables of 5 bits then stay in 32 KiB
 
 
-def tables_structure(models: Sequence[TablesModel], *, bits: bool = False) -> Structure:
-    """Compute the structure that several models of look-up tables share.
+def tables_structure(models: Sequence[Classifier], *, bits: bool = False) -> Structure:
+    """Compute the structure that several models whose graphs add up look-up tables share.
 
     Args:
         models: one or more models with the same number of classes.
@@ -61,17 +61,17 @@ def tables_structure(models: Sequence[TablesModel], *, bits: bool = False) -> St
         raise ExportError(
             f"look-up tables of {counts[0]} and {counts[1]} classes cannot share a program"
         )
-    models = [as_bits(model) for model in models] if bits else models
-    outline = outline_of([model.input for model in models], bits)
-    ordered = [[m.tables[t] for t in by_size(m)] for m in models]
+    own = [ProgramTables.of(model, bits=bits) for model in models]
+    outline = outline_of([each.input for each in own], bits)
+    ordered = [[each.tables[t] for t in by_size(each)] for each in own]
     sizes, widths = (
         [max(each) for each in zip_longest(*of_models, fillvalue=0)]
         for of_models in (
             [[len(t.bits) for t in tables] for tables in ordered],
-            [[t.width for t in tables] for tables in ordered],
+            [[each.width] * len(each.tables) for each in own],
         )
     )
-    lane = next((lane for lane in (16, 32) if all(fits_lane(m, lane) for m in models)), 32)
+    lane = next((lane for lane in (16, 32) if all(fits_lane(each, lane) for each in own)), 32)
     scores = LayerPlan(counts[0], lane if counts[0] > 2 else 32)
     if scores.words > MAX_SCORE_WORDS:
         most = MAX_SCORE_WORDS * WORD // lane
@@ -83,7 +83,9 @@ def tables_structure(models: Sequence[TablesModel], *, bits: bool = False) -> St
     words = index_places([sum(joint) for joint in tables])[-1][0] + 1
     layers = (LayerPlan(8 * words, 8, block=BLOCK), scores)
     structure = Structure(outline.features, outline.selectors, layers, bits, tables)
-    touched = np.any([touched_words(structure, m, arranged(structure, m)) for m in models], axis=0)
+    touched = np.any(
+        [touched_words(structure, each, arranged(structure, each)) for each in own], axis=0
+    )
     return within_reach(
         replace(structure, touched=tuple(tuple(np.flatnonzero(row).tolist()) for row in touched))
     )
@@ -113,7 +115,6 @@ def _joined(
     return tuple(out)
 
 
-def fits_lane(model: TablesModel, lane: int) -> bool:
+def fits_lane(own: ProgramTables, lane: int) -> bool:
     """Return whether lanes of ``lane`` bits hold all scores and their partial sums."""
-    low, high = model.score_bounds
-    return max(high, -low) < score_offset(lane)
+    return own.largest < score_offset(lane)

@@ -4,83 +4,89 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.exporters.host.embedded_model import EmbeddedModelExporter
-from n3ic.exporters.host.sources import compiled_in, readme
-from n3ic.exporters.host.tables.decode import decode_directory
-from n3ic.exporters.host.tables.planes import Plane, ordered, plane_of
-from n3ic.families.tables.network import Table, TablesModel
+from n3ic.exporters.host.graph.bit_tables.decode import decode_directory
+from n3ic.exporters.host.graph.bit_tables.planes import Plane, ordered, plane_of
+from n3ic.exporters.host.sources import compiled_in
+from n3ic.model.classifier import Classifier
+from n3ic.model.graph.bit_tables import BitTable, BitTables
 from n3ic.model.inputs import UINT32_MAX
-from n3ic.options import Options
 from n3ic.targets.decoding import Decoded
-from n3ic.targets.device import Fit, Problem
-from n3ic.targets.figures import Figure, Report
+from n3ic.targets.device import Problem
+from n3ic.targets.figures import Figure
 from n3ic.targets.identifiers import c_string
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-CODE = ("tables_portable.c", "tables_avx2.c", "tables.c")
+CODE = ("tables_portable.c", "tables_avx2.c", "tables.c.j2")
 BLOCK = 32  # rows at a time, as in the C
 REGISTER = 32  # bytes that AVX2 loads at once
 MOST_INPUTS = 1 << 15  # a block's masks are on the stack: 32 bytes for each input bit
 
 
-class HostTablesExporter(EmbeddedModelExporter[TablesModel]):
-    """Self-contained C11 that computes look-up tables, with ``bnn-exec``."""
+@dataclass(frozen=True, eq=False)
+class BitTablesKernel:
+    """C that adds up look-up tables.
 
-    family: ClassVar[str] = TablesModel.family
+    Attributes:
+        model: the model.
+        tables: the tables that its graph adds up.
+    """
 
-    def source(self, model: TablesModel) -> str:
+    name: ClassVar[str] = "look-up tables"
+    compiled: ClassVar[str] = "look-up tables"
+    block: ClassVar[int] = BLOCK
+    model: Classifier
+    tables: BitTables
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What it does not take."""
+        n_bits, beyond = self.model.input.n_bits, self.tables.beyond
+        problems = [Problem(beyond)] if beyond else []
+        if n_bits > MOST_INPUTS:
+            problems.append(Problem(f"{n_bits:,} input bits, {MOST_INPUTS:,} are allowed"))
+        return tuple(problems)
+
+    def source(self) -> str:
         """Write the tables, and the code that adds up their entries."""
-        return compiled_in(TEMPLATES, "tables_constants.c.j2", _values(model), *CODE)
+        values = _values(self.model, self.tables)
+        return compiled_in(TEMPLATES, "tables_constants.c.j2", values, *CODE)
 
-    def readme(self, model: TablesModel) -> str:
-        """Write the README of an export."""
-        return readme(TEMPLATES, model)
+    @property
+    def values(self) -> str:
+        """What the scores are, in words."""
+        first = " (the first of two classes scores 0)" if len(self.tables.bias) == 1 else ""
+        return f"sums of table entries, as integers{first}"
 
-    def memory(self, model: TablesModel) -> dict[str, int]:
+    def memory(self) -> dict[str, int]:
         """Count the bytes of the C's constants, by what they hold."""
-        read = sum(len(t.bits) for t in model.tables)
-        places = 2 * _room(model.tables) * max(len(t.bits) for t in model.tables)
+        tables = self.tables.tables
+        read = sum(len(t.bits) for t in tables)
+        places = 2 * _room(tables) * max(len(t.bits) for t in tables)
         return {
-            "entries": sum(t.entries.size for t in model.tables) + 16,
-            "index_bits": 5 * len(model.tables) + 2 * read + places,
-            "planes": 3 * len({*_planes(ordered(model.tables))}) + 2 * read,
-            "spans": 2 * len(_spans(model)),
-            "cuts": 2 * 4 * 32 * model.input.n_words,
+            "entries": sum(t.entries.size for t in tables) + 16,
+            "index_bits": 5 * len(tables) + 2 * read + places,
+            "planes": 3 * len({*_planes(ordered(tables))}) + 2 * read,
+            "spans": 2 * len(_spans(self.tables)),
+            "cuts": 2 * 4 * 32 * self.model.input.n_words,
         }
 
-    def check(self, model: TablesModel, options: Options) -> Fit:
-        """Check that a block's masks fit the stack, and where the constants lie."""
-        fit = super().check(model, options)
-        if model.input.n_bits <= MOST_INPUTS:
-            return fit
-        text = f"{model.input.n_bits:,} input bits, {MOST_INPUTS:,} are allowed"
-        return replace(fit, problems=(Problem(text), *fit.problems))
+    def decode(self, directory: Path) -> tuple[Decoded, ...]:
+        """Decode the constants of ``bnn.c``, and compare them with the model's."""
+        return decode_directory(directory, self.model)
 
-    def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
-        """Decode the constants of ``bnn.c``; see the base class."""
-        return decode_directory(directory, model)
-
-    def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
-        """Report counted bytes and look-ups; verification measures the time of a flow."""
-        figures = self.memory_figures(model)
-        figures.append(
-            Figure("lookups", len(model.tables), "look-up", "measured", "count of the tables")
-        )
-        note = (
-            f"Rows are computed {BLOCK} at a time; a row alone takes longer. `n3ic verify` "
-            "measures the time on one core, from packed bits to classes, margins and scores."
-        )
-        return Report(tuple(figures), (note,))
+    def figures(self) -> list[Figure]:
+        """Count the look-ups."""
+        count = len(self.tables.tables)
+        return [Figure("lookups", count, "look-up", "measured", "count of the tables")]
 
 
-def _values(model: TablesModel) -> dict[str, Any]:
+def _values(model: Classifier, own: BitTables) -> dict[str, Any]:
     """Values for the template of the constants."""
     spec = model.input
     place = {name: i for i, name in enumerate(spec.features)}
@@ -94,8 +100,8 @@ def _values(model: TablesModel) -> dict[str, Any]:
         compared += [0 if raw else place[field.feature]] * field.width
         cuts += [UINT32_MAX] * field.width if raw else field.cuts
     beyond = 32 * spec.n_words - len(cuts)
-    sizes = [len(t.bits) for t in model.tables]
-    tables = ordered(model.tables)
+    sizes = [len(t.bits) for t in own.tables]
+    tables = ordered(own.tables)
     octets, octet_bits = _octets(tables, spec.n_bits)
     planes = _planes(tables)
     different = sorted({*planes})
@@ -118,29 +124,29 @@ def _values(model: TablesModel) -> dict[str, Any]:
         "plane_shifts": [shift for _, shift in different],
         "planes": [different.index(plane) for plane in planes],
         "entries": [e for t in tables for e in t.entries.T.ravel().tolist()] + [0] * 16,
-        "starts": np.cumsum([0, *(t.entries.size for t in model.tables)])[:-1].tolist(),
-        "spans": _spans(model),
-        "bias": model.bias.tolist(),
+        "starts": np.cumsum([0, *(t.entries.size for t in tables)])[:-1].tolist(),
+        "spans": _spans(own),
+        "bias": own.bias.tolist(),
         "octets": octets.tolist(),
         "octet_bits": octet_bits.tolist(),
     }
 
 
-def _planes(tables: Sequence[Table]) -> list[Plane]:
+def _planes(tables: Sequence[BitTable]) -> list[Plane]:
     """Return the plane of each index bit, table by table."""
     return [plane_of(bit, place) for t in tables for place, bit in enumerate(t.bits)]
 
 
-def _room(tables: Sequence[Table]) -> int:
+def _room(tables: Sequence[BitTable]) -> int:
     """Number of tables, rounded up to whole registers with one byte per table."""
     return REGISTER * -(-len(tables) // REGISTER)
 
 
-def _spans(model: TablesModel) -> list[int]:
+def _spans(own: BitTables) -> list[int]:
     """Lengths of consecutive runs of tables whose sums all fit a signed byte."""
     out = [0]
-    sums = np.zeros((2, len(model.bias)), dtype=np.int64)
-    for table in model.tables:
+    sums = np.zeros((2, len(own.bias)), dtype=np.int64)
+    for table in own.tables:
         ends = np.array([table.entries.min(axis=0), table.entries.max(axis=0)], dtype=np.int64)
         if ((sums + ends < -128) | (sums + ends > 127)).any():
             out.append(0)
@@ -150,7 +156,7 @@ def _spans(model: TablesModel) -> list[int]:
     return out
 
 
-def _octets(tables: Sequence[Table], n_bits: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def _octets(tables: Sequence[BitTable], n_bits: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """For each index bit, the byte of the packed input that holds it, and its mask in that byte.
 
     Args:

@@ -10,17 +10,17 @@ from typing import ClassVar
 from n3ic.exporters.p4 import exporter as binary
 from n3ic.exporters.p4.decoding import from_commands, from_p4runtime
 from n3ic.exporters.p4.exporter import COMMANDS, P4RUNTIME, P4Exporter
+from n3ic.exporters.p4.graph.bit_tables.decoding import decode_entries, program_wiring
+from n3ic.exporters.p4.graph.bit_tables.pipeline import TablesPipeline, tables_entries
+from n3ic.exporters.p4.graph.bit_tables.target import P4TablesTarget, tables_figures
 from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefact
 from n3ic.exporters.p4.table_entries import cli_commands, ids_of, p4runtime_requests
-from n3ic.exporters.p4.tables.decoding import decode_entries, program_wiring
-from n3ic.exporters.p4.tables.pipeline import TablesPipeline, tables_entries, tables_pipeline
-from n3ic.exporters.p4.tables.target import P4TablesTarget, tables_figures
-from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.readback import compared
+from n3ic.model.classifier import Classifier
 from n3ic.options import Option, Options
 from n3ic.targets.capabilities import VerificationDefaults
+from n3ic.targets.decoded_graphs import compared
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement
 from n3ic.targets.figures import Figure, Report
@@ -67,7 +67,7 @@ class P4TablesExporter(P4TablesTarget):
         return Placement("entries and offsets", "table entries", size)
 
     def texts(
-        self, model: TablesModel, network: TablesPipeline, packets: PacketLayout
+        self, model: Classifier, network: TablesPipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """Render the program, its entries (P4Runtime's to load and to change), and the README."""
         entries = tables_entries(network, packets.shunt_port)
@@ -84,7 +84,7 @@ class P4TablesExporter(P4TablesTarget):
         """Read the entries in the format of ``simple_switch_CLI``."""
         return read_artefact(directory / COMMANDS)
 
-    def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
+    def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode the indices from the program, and the entries from each of the three files."""
         source = read_artefact(directory / PROGRAM)
         wiring = program_wiring(source, "meta")
@@ -98,14 +98,15 @@ class P4TablesExporter(P4TablesTarget):
                 if name == COMMANDS
                 else from_p4runtime(text, name, source, update=name == P4RUNTIME_UPDATE)
             )
-            decoded.append(compared(model, decode_entries(name, entries, wiring, model, port)))
+            read = decode_entries(name, entries, wiring, model, len(self.tables(model).bias), port)
+            decoded.append(compared(model, read))
         return tuple(decoded)
 
-    def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
+    def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report entries, operations, PHV bits, stages and tables."""
         source = read_artefact(directory / PROGRAM)
         program = compile_switch(source, model)
-        network = tables_pipeline(model, shunts=packet_layout(model, options).shunts)
+        network = self.pipeline(model, shunts=packet_layout(model, options).shunts)
         memory = {"entries": 0, "offsets": 0}
         count = 0
         filled = set[str]()  # tables already counted: those of the model's number are set twice
@@ -134,6 +135,7 @@ class P4TablesExporter(P4TablesTarget):
         return Report(
             figures,
             (
+                "Scores are sums of look-up tables, an exact match-action table each.",
                 "bmv2 shows function, not speed: measure latency on the target device.",
                 "The program is for p4c and bmv2; the verification names the executor that ran "
                 "here.",

@@ -2,7 +2,7 @@
 """Decodes a program's map value to the bits, entries and biases of look-up tables.
 
 The bits come from what each row of the first sum adds to each index, and entries and biases from
-the members for scores. Entries are stored less the smallest of their table, which the model gives.
+the members for scores.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp.decode import NETWORK, read_value
-from n3ic.exporters.xdp.network.sums import Structure, as_bits
-from n3ic.exporters.xdp.tables.arrange import arranged
-from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.readback import DecodedTables, compared
+from n3ic.exporters.xdp.network.sums import Structure
+from n3ic.model.classifier import Classifier
+from n3ic.targets.decoded_graphs import DecodedGraph, compared, graph_of_tables
 from n3ic.targets.decoding import Decoded
 
 _WORD = 64
 
 
-def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]:
+def decode_directory(directory: Path, model: Classifier) -> tuple[Decoded, ...]:
     """Decode the tables in ``answer/network.bin``, and compare them with the model's.
 
     Raises:
         VerifyError: the file cannot be read, has the wrong size, or holds other tables.
     """
     structure, value = read_value(directory, model)
-    read = _bits(value["rows0"], structure, model.input.n_bits)
-    sums = len(model.bias)
-    joined, start = _sums(value, structure, sums)
-    stored = _parted(joined, structure)
-    places = {t: place for place, t in enumerate(arranged(structure, as_bits(model)))}
-    least = [table.entries.min(axis=0).astype(np.int64) for table in model.tables]
-    decoded = DecodedTables(
-        NETWORK,
-        tuple(read[places[t]] for t in range(len(least))),
-        tuple(stored[places[t]] + low for t, low in enumerate(least)),
-        start - np.sum(least, axis=0),
-        shunt=int.from_bytes(value["shunt"], "little"),
-        digest=value["model"].hex(),
-    )
-    return (compared(model, decoded),)
+    bits = _bits(value["rows0"], structure, model.input.n_bits)
+    joined, start = _sums(value, structure, 1 if structure.classes == 2 else structure.classes)
+    tables = []
+    for read, entries in zip(bits, _parted(joined, structure), strict=True):
+        # An index bit that no input sets is always 0.
+        used = [place for place, bit in enumerate(read) if bit >= 0]
+        fixed = sum(1 << place for place, bit in enumerate(read) if bit < 0)
+        own = entries[(np.arange(len(entries)) & fixed) == 0]
+        if used:
+            tables.append((tuple(read[place] for place in used), own))
+        else:
+            start = start + own[0]
+    graph = graph_of_tables(NETWORK, model.input, tables, start)
+    shunt = int.from_bytes(value["shunt"], "little")
+    digest = value["model"].hex()
+    return (compared(model, DecodedGraph(NETWORK, graph, None, shunt, digest)),)
 
 
 def _bits(data: bytes, structure: Structure, n_bits: int) -> list[tuple[int, ...]]:

@@ -14,17 +14,18 @@ import numpy as np
 
 from n3ic.exporters.onnx import model_proto
 from n3ic.exporters.onnx.exporter import OPSET, decision, in_order, input_stage, outputs_of
-from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.operations import lookups
+from n3ic.model.classifier import Classifier
+from n3ic.model.graph.bit_tables import BitTables
 
 INT32 = 6  # TensorProto data type
 
 
-def build(model: TablesModel, *, features: bool) -> Any:
-    """Build the graph of a model, as a ModelProto.
+def build_tables(model: Classifier, own: BitTables, *, features: bool) -> Any:
+    """Build the ONNX graph of a model, as a ModelProto.
 
     Args:
-        model: the look-up tables.
+        model: the model.
+        own: the tables that its graph adds up.
         features: whether the graph takes integer features and encodes them itself; otherwise it
             takes input bits.
     """
@@ -32,8 +33,8 @@ def build(model: TablesModel, *, features: bool) -> Any:
     b.tensor("bits", model.input.n_bits, np.float32)
     if features:
         input_stage(b, model.input)
-    tables = lookups(model)
-    count, sums = len(tables), len(model.bias)
+    tables = own.tables
+    count, sums = len(tables), len(own.bias)
     longest = max(len(t.bits) for t in tables)
     # A shorter index also reads bit 0, and multiplies it by 0.
     read = np.zeros((count, longest), np.int64)
@@ -46,8 +47,8 @@ def build(model: TablesModel, *, features: bool) -> Any:
     b.constant("place", place.reshape(-1))
     b.constant("by_table", np.array([0, count, longest], np.int64))  # 0 keeps the number of rows
     b.constant("start", (ends - [len(t.entries) for t in tables]).astype(np.int32))
-    b.constant("entries", np.concatenate([t.entries for t in tables]))
-    b.constant("bias", model.bias)
+    b.constant("entries", np.concatenate([t.entries for t in tables]).astype(np.int8))
+    b.constant("bias", own.bias.astype(np.int32))
     b.constant("over_bits", np.array([2], np.int64))
     b.constant("over_tables", np.array([1], np.int64))
     b.tensor("whole", model.input.n_bits, np.int32)

@@ -27,7 +27,7 @@ from n3ic.model.graph.operations import (
 from n3ic.targets.operations import place
 from n3ic.targets.packets import SCORE_BITS
 
-WRITTEN: tuple[type[Operation], ...] = (Constant, Lookup, Choose, Add, Offset)
+STATEMENTS: tuple[type[Operation], ...] = (Constant, Lookup, Choose, Add, Offset)
 _LIMIT = 1 << 30  # of values: an offset, the difference of two, fits 32 bits
 
 

@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass
 
 from n3ic.exporters.p4.shared.pipeline import MODEL_BITS
+from n3ic.exporters.p4.shared.stored_tables import StoredTables, stored
 from n3ic.exporters.p4.table_entries import (
     ActionParameter,
     DefaultEntry,
@@ -21,7 +22,9 @@ from n3ic.exporters.p4.table_entries import (
     shunting_entries,
 )
 from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.unsigned_tables import StoredTables, stored
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import graph_of
+from n3ic.model.graph.bit_tables import BitTables, bit_tables
 from n3ic.targets.packets import SCORE_BITS
 
 
@@ -70,24 +73,46 @@ class TablesPipeline(StoredTables):
         return sum(len(t.inputs) for t in self.tables) + self.additions
 
 
-def tables_pipeline(model: TablesModel, *, shunts: bool = False) -> TablesPipeline:
+def added_tables_of(model: Classifier) -> BitTables | None:
+    """The look-up tables that a model's graph adds up; None if it does not, or they are large."""
+    tables = bit_tables(graph_of(model))
+    return None if tables is None or tables.beyond else tables
+
+
+def tables_pipeline(
+    model: Classifier, tables: BitTables, *, shunts: bool = False
+) -> TablesPipeline:
     """Convert a model to a pipeline.
 
     Args:
-        model: the look-up tables.
+        model: the model, for what all models share.
+        tables: the look-up tables that its graph adds up.
         shunts: whether to include a threshold even if the model's is 0.
     """
     n = model.input.n_bits
+    classes = len(model.classes)
     return TablesPipeline(
-        **vars(stored(model)),
+        **vars(stored(tables, _widths(model, tables), classes)),
         input_bits=n,
         pad_bits=-n % 8,
-        classes=len(model.classes),
+        classes=classes,
         # 0 in an answer means that no model answered, so the id must not be 0.
         model_id=int(model.digest[: MODEL_BITS // 4], 16) or 1,
         shunts=shunts or model.shunt > 0,
         shunt=model.shunt,
     )
+
+
+def _widths(model: Classifier, tables: BitTables) -> list[int]:
+    """The bits of an entry of each table.
+
+    A family of look-up tables states them, so that a switch may load other entries of that width.
+    """
+    if isinstance(model, TablesModel) and [t.bits for t in model.tables] == [
+        table.bits for table in tables.tables
+    ]:
+        return [table.width for table in model.tables]
+    return [table.width for table in tables.tables]
 
 
 def tables_entries(network: TablesPipeline, shunt_port: int | None = None) -> Steps:

@@ -2,22 +2,74 @@
 """Arranges look-up tables among a program's index words, so that each feature touches few words.
 
 A feature's row is added to each word that holds the index of a table that reads the feature. Two
-tables of the same size and width may swap places. The search swaps pairs of tables as long as a
+tables of the same size may swap places. The search swaps pairs of tables as long as a
 swap lowers a price, which at last is the number of words that the features touch.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ExportError
 from n3ic.exporters.xdp.network.sums import Structure, layer_groups
-from n3ic.families.tables.network import Table, TablesModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import graph_of
+from n3ic.model.graph.arithmetic import Integers
+from n3ic.model.graph.bit_tables import BitTable, bit_tables
+from n3ic.model.inputs import InputSpec
 
 WORD = 64
 _LEAST_GAIN = 1e-9  # a smaller gain of a swap is rounding error
 _MOST = 512  # maximum number of tables to arrange, because a pass of the search is quadratic
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramTables:
+    """The look-up tables that a program adds up.
+
+    Attributes:
+        input: the input that the program computes, maybe the packed bits themselves.
+        classes: number of classes.
+        tables: the tables.
+        bias: what is added to each sum, int64 array.
+        width: bits that hold each entry.
+        largest: the largest sum, without regard to its sign.
+    """
+
+    input: InputSpec
+    classes: int
+    tables: tuple[BitTable, ...]
+    bias: Integers
+    width: int
+    largest: int
+
+    @classmethod
+    def of(cls, model: Classifier, *, bits: bool) -> ProgramTables:
+        """The tables that a model's graph adds up.
+
+        Args:
+            model: the model.
+            bits: whether the program computes it from the packed bits.
+
+        Raises:
+            ExportError: a program does not add them up; the error says why.
+        """
+        own = bit_tables(graph_of(model))
+        if own is None:
+            raise ExportError(f"{model.name!r} adds up no look-up tables")
+        if own.beyond:
+            raise ExportError(own.beyond)
+        if len(model.classes) == len(own.bias) == 2:
+            raise ExportError(
+                "the first of two classes is a sum of look-up tables: XDP programs compute one sum "
+                "for two classes, and the first scores 0"
+            )
+        spec = InputSpec.raw(model.input.n_bits) if bits else model.input
+        largest = int(np.abs(own.sum_bounds).max())
+        return cls(spec, len(model.classes), own.tables, own.bias, own.width, largest)
 
 
 def index_places(sizes: list[int]) -> list[tuple[int, int]]:
@@ -41,19 +93,19 @@ def words_of_tables(structure: Structure) -> list[int]:
     return [word for joint, (word, _) in zip(structure.tables, places, strict=True) for _ in joint]
 
 
-def by_size(model: TablesModel) -> list[int]:
+def by_size(model: ProgramTables) -> list[int]:
     """Return the numbers of the tables, by decreasing size and then in the model's order."""
     return sorted(range(len(model.tables)), key=lambda t: -len(model.tables[t].bits))
 
 
-def arranged(structure: Structure, model: TablesModel) -> list[int]:
+def arranged(structure: Structure, model: ProgramTables) -> list[int]:
     """Return the number of the table in each place of a program.
 
     The result depends only on the tables' index bits and sizes.
 
     Args:
         structure: structure with at least as many places as the model has tables.
-        model: the model, over packed bits if the structure is.
+        model: the tables, over packed bits if the structure is.
 
     Raises:
         ExportError: the structure reads other features.
@@ -64,8 +116,7 @@ def arranged(structure: Structure, model: TablesModel) -> list[int]:
     word = np.array(words_of_tables(structure)[: len(order)])
     reads = _reads(structure, model, order)
     count = _by_word(structure, reads)
-    kinds = [(len(model.tables[t].bits), model.tables[t].width) for t in order]
-    kind = np.array([kinds.index(each) for each in kinds])
+    kind = np.array([len(model.tables[t].bits) for t in order])
     # Many swaps do not remove a word from a row, but leave fewer tables that need it. So the price
     # of a word at first grows with the number of those tables; in the end it is 1 for any number.
     numbers = np.arange(reads.sum(axis=1).max() + 2)
@@ -103,7 +154,9 @@ def _best_swap(
     return b, float(gains[b])
 
 
-def touched_words(structure: Structure, model: TablesModel, order: list[int]) -> NDArray[np.bool_]:
+def touched_words(
+    structure: Structure, model: ProgramTables, order: list[int]
+) -> NDArray[np.bool_]:
     """Find the words that hold indices of the tables that read each selector's bits.
 
     Returns:
@@ -112,15 +165,15 @@ def touched_words(structure: Structure, model: TablesModel, order: list[int]) ->
     return np.asarray(_by_word(structure, _reads(structure, model, order)) > 0)
 
 
-def placed(structure: Structure, model: TablesModel) -> list[Table | None]:
+def placed(structure: Structure, model: ProgramTables) -> list[BitTable | None]:
     """Return the table in each place of a program, None for an empty place.
 
     Raises:
         ExportError: the model has another number of classes, more or larger tables, or tables
             that read features for which the program adds no such word.
     """
-    if len(model.classes) != structure.classes:
-        raise ExportError(f"{len(model.classes)} classes, the program has {structure.classes}")
+    if model.classes != structure.classes:
+        raise ExportError(f"{model.classes} classes, the program has {structure.classes}")
     room = [bits for joint in structure.tables for bits in joint]
     if len(model.tables) > len(room):
         raise ExportError(f"{len(model.tables)} tables, the program has room for {len(room)}")
@@ -145,7 +198,7 @@ def placed(structure: Structure, model: TablesModel) -> list[Table | None]:
     return [*(model.tables[t] for t in order), *[None] * (len(room) - len(order))]
 
 
-def _reads(structure: Structure, model: TablesModel, order: list[int]) -> NDArray[np.int64]:
+def _reads(structure: Structure, model: ProgramTables, order: list[int]) -> NDArray[np.int64]:
     """Mark by 1 the tables that read each selector: shape ``(selectors, tables)``, in ``order``."""
     owner = np.zeros(model.input.n_bits, dtype=np.int64)
     for i, (bits, _) in enumerate(layer_groups(structure, None, model.input)):

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from n3ic.exporters.p4.graph.bit_tables.pipeline import TablesPipeline
+from n3ic.exporters.p4.graph.bit_tables.target import P4TablesTarget, tables_figures
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefact
-from n3ic.exporters.p4.tables.pipeline import TablesPipeline, tables_pipeline
-from n3ic.exporters.p4.tables.target import P4TablesTarget, tables_figures
 from n3ic.exporters.p4_netfpga import exporter as binary
 from n3ic.exporters.p4_netfpga.exporter import (
     NOT_COMPILED,
@@ -18,10 +18,10 @@ from n3ic.exporters.p4_netfpga.exporter import (
     resource_figures,
     scaled_resources,
 )
-from n3ic.exporters.p4_netfpga.tables.decoding import decode_program
-from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.readback import compared
+from n3ic.exporters.p4_netfpga.graph.bit_tables.decoding import decode_program
+from n3ic.model.classifier import Classifier
 from n3ic.options import Option, Options
+from n3ic.targets.decoded_graphs import compared
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement
 from n3ic.targets.figures import Figure, Report
@@ -51,7 +51,7 @@ class P4NetfpgaTablesExporter(P4TablesTarget):
         return Placement("entries and offsets", "constants", _constant_bytes(network))
 
     def texts(
-        self, model: TablesModel, network: TablesPipeline, packets: PacketLayout
+        self, model: Classifier, network: TablesPipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """Render the program and the README."""
         return {
@@ -59,15 +59,16 @@ class P4NetfpgaTablesExporter(P4TablesTarget):
             "README.md": self.render("README_sume.md.j2", model, network, packets),
         }
 
-    def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
+    def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode the tables from the program's constants, and compare them with the model's."""
         source = read_artefact(directory / PROGRAM)
         port = packet_layout(model, options).shunt_port
-        return (compared(model, decode_program(source, model, port)),)
+        sums = len(self.tables(model).bias)
+        return (compared(model, decode_program(source, model, sums, port)),)
 
-    def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
+    def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report resources and latency, scaled from the paper's figures."""
-        network = tables_pipeline(model, shunts=packet_layout(model, options).shunts)
+        network = self.pipeline(model, shunts=packet_layout(model, options).shunts)
         source = read_artefact(directory / PROGRAM)
         memory = "constants in the code without a memory of their own"
         figures = (
@@ -80,6 +81,7 @@ class P4NetfpgaTablesExporter(P4TablesTarget):
             figures,
             (
                 NOT_COMPILED,
+                "Scores are sums of look-up tables, whose entries are constants.",
                 "The paper's figures are of a binary network; synthesis folds selections among "
                 "constants, so expect fewer LUTs.",
             ),

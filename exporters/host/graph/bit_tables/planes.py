@@ -16,7 +16,7 @@ from math import perm
 
 import numpy as np
 
-from n3ic.families.tables.network import Table
+from n3ic.model.graph.bit_tables import BitTable
 
 LOW = 4  # index bits by which a shuffle selects
 SIGN = 7  # place of all further index bits: the sign of a byte, by which it blends
@@ -32,7 +32,7 @@ def plane_of(bit: int, place: int) -> Plane:
     return bit // 8, bit % 8 - (place if place < LOW else SIGN)
 
 
-def ordered(tables: Sequence[Table]) -> tuple[Table, ...]:
+def ordered(tables: Sequence[BitTable]) -> tuple[BitTable, ...]:
     """Order the index bits of each table so that all tables together use few planes.
 
     The search is greedy, one table after the other, in a few rounds.
@@ -70,7 +70,7 @@ def _price(bits: tuple[int, ...], used: Counter[Plane]) -> float:
     return sum(0.5 ** used[plane] for plane in {*_planes(bits)})
 
 
-def _with_bits(table: Table, bits: tuple[int, ...]) -> Table:
+def _with_bits(table: BitTable, bits: tuple[int, ...]) -> BitTable:
     """The same table, addressed by its bits in another order."""
     index = np.arange(len(table.entries))
     source_index = np.zeros_like(index)

@@ -22,12 +22,12 @@ from n3ic.exporters.host.constants import (
     text_of,
     wrong,
 )
-from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.readback import DecodedTables, compared
+from n3ic.model.classifier import Classifier
+from n3ic.targets.decoded_graphs import DecodedGraph, compared, graph_of_tables
 from n3ic.targets.decoding import Decoded, read_artefact
 
 
-def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]:
+def decode_directory(directory: Path, model: Classifier) -> tuple[Decoded, ...]:
     """Decode the tables in ``bnn.c``, and compare them with the model's.
 
     Raises:
@@ -37,7 +37,7 @@ def decode_directory(directory: Path, model: TablesModel) -> tuple[Decoded, ...]
     return (compared(model, decode_source(text, model)),)
 
 
-def decode_source(text: str, model: TablesModel) -> DecodedTables:
+def decode_source(text: str, model: Classifier) -> DecodedGraph:
     """Decode the tables in the text of ``bnn.c``; see :func:`decode_directory`."""
     constants = Constants(text)
     sizes = constants.numbers("sizes", constants.size("TABLES"))
@@ -51,7 +51,6 @@ def decode_source(text: str, model: TablesModel) -> DecodedTables:
         ("FIELDS", len(spec.features)),
         ("CODES", len(spec.fields)),
         ("CLASSES", len(model.classes)),
-        ("SUMS", 1 if classes == 2 else classes),
         ("MOST", max(sizes)),
         ("EVEN", sizes[0] if len(set(sizes)) == 1 else 0),
         ("RAW", int(any(field.kind == "binary" for field in spec.fields))),
@@ -59,6 +58,8 @@ def decode_source(text: str, model: TablesModel) -> DecodedTables:
     ):
         if constants.size(name) != value:
             raise wrong(f"{name} is {constants.size(name)}, expected {value}")
+    if (sums, classes) != (1, 2) and sums != classes:
+        raise wrong(f"{sums} sums of {classes} classes")
     if constants.strings("class_names") != [c_text(name) for name in model.classes]:
         raise wrong("the names of classes differ from the model's")
     bits = _parted(constants.numbers("bits", sum(sizes)), sizes)
@@ -76,22 +77,17 @@ def decode_source(text: str, model: TablesModel) -> DecodedTables:
     _check_spans(constants.numbers("spans"), entries)
     _check_octets(constants, bits, max(sizes))
     _check_planes(constants, bits)
-    model_bits = [table.bits for table in model.tables]
-    if len(model_bits) == len(bits):
-        entries = tuple(map(_in_order, entries, bits, model_bits))
-        bits = tuple(b if {*a} == {*b} else a for a, b in zip(bits, model_bits, strict=True))
-    return DecodedTables(
+    bias = constants.numbers("bias", sums)
+    return DecodedGraph(
         FILE,
-        bits,
-        entries,
-        np.array(constants.numbers("bias", sums), dtype=np.int64),
+        graph_of_tables(FILE, spec, [*zip(bits, entries, strict=True)], bias),
         _cuts(constants, model),
         constants.size("SHUNT"),
         constants.defined("DIGEST"),
     )
 
 
-def _cuts(constants: Constants, model: TablesModel) -> tuple[tuple[int, ...], ...]:
+def _cuts(constants: Constants, model: Classifier) -> tuple[tuple[int, ...], ...]:
     """Return the cuts of each field, after a check of the fields' other constants."""
     features, fields = model.input.features, model.input.fields
     scales = {field.feature: field.scale for field in fields}
@@ -160,19 +156,6 @@ def _check_planes(constants: Constants, bits: tuple[tuple[int, ...], ...]) -> No
     for plane, bit, place in zip(planes, flat, places, strict=True):
         if (octets[plane], shifts[plane]) != (bit >> 3, (bit & 7) - place):
             raise wrong(f"plane {plane} does not have bit {bit} at place {place}")
-
-
-def _in_order(
-    entries: NDArray[np.int64], bits: tuple[int, ...], order: tuple[int, ...]
-) -> NDArray[np.int64]:
-    """Permute a table's entries to another order of its index bits."""
-    if sorted(bits) != sorted(order):
-        return entries
-    at = np.arange(len(entries))
-    index = np.zeros_like(at)
-    for place, bit in enumerate(bits):
-        index |= (at >> order.index(bit) & 1) << place
-    return np.asarray(entries[index])
 
 
 def _parted(values: list[int], sizes: list[int]) -> tuple[tuple[int, ...], ...]:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.decoding import DecodedEntry, loaded
 from n3ic.exporters.p4.shared.decoding import digest_of_numbers
-from n3ic.families.tables.network import MAX_INDEX_BITS, TablesModel
-from n3ic.families.tables.readback import DecodedTables
+from n3ic.model.classifier import Classifier
+from n3ic.model.graph.operations import MAX_SELECT_BITS
+from n3ic.targets.decoded_graphs import DecodedGraph, graph_of_tables
 
 _PROGRAM = "n3ic.p4"
 _INDEX = r"^ +{meta}\.t(\d{{1,5}})_index = (.*);$"
@@ -104,7 +105,7 @@ def _matches(pattern: str, meta: str, source: str) -> list[tuple[str, ...]]:
 def _index(terms: str, meta: str, table: int) -> tuple[int, ...]:
     """Read the input bits of an index from its terms."""
     parts = terms.split(" | ")
-    if len(parts) > MAX_INDEX_BITS:
+    if len(parts) > MAX_SELECT_BITS:
         raise VerifyError(f"{_PROGRAM}: the index of table {table} has {len(parts)} bits")
     bits = []
     for j, part in enumerate(parts):
@@ -170,16 +171,18 @@ def decode_entries(
     artefact: str,
     entries: Sequence[DecodedEntry],
     program: ProgramWiring,
-    model: TablesModel,
+    model: Classifier,
+    sums: int,
     shunt_port: int | None = None,
-) -> DecodedTables:
+) -> DecodedGraph:
     """Decode the look-up tables that a file of entries loads into the program.
 
     Args:
         artefact: name of the file, for errors.
         entries: entries of the file, in order.
         program: the properties of the program's tables.
-        model: the model, which gives the number of classes and the model's number.
+        model: the model, which gives input and classes and the model's number.
+        sums: number of sums.
         shunt_port: port for shunted packets; None if they leave like all others.
 
     Raises:
@@ -203,15 +206,12 @@ def decode_entries(
             raise VerifyError(f"{artefact}: {entry.table} has two entries of index {entry.key}")
         else:
             values[int(place[1]), entry.key] = entry.data
-    table_entries, excess = _entries(artefact, program, values, len(model.bias))
-    return DecodedTables(
-        artefact,
-        program.wiring.bits,
-        table_entries,
-        biases(artefact, program.wiring, offsets, excess, model),
-        shunt=contents.shunt,
-        digest=digest_of_numbers(contents.numbers, model),
-    )
+    table_entries, excess = _entries(artefact, program, values, sums)
+    bias = biases(artefact, program.wiring, offsets, excess, model, sums)
+    tables = list(zip(program.wiring.bits, table_entries, strict=True))
+    graph = graph_of_tables(artefact, model.input, tables, bias)
+    digest = digest_of_numbers(contents.numbers, model)
+    return DecodedGraph(artefact, graph, None, contents.shunt or 0, digest)
 
 
 def _entries(
@@ -246,7 +246,8 @@ def biases(
     wiring: Wiring,
     offsets: Mapping[str, int],
     excess: Mapping[str, int],
-    model: TablesModel,
+    model: Classifier,
+    sums: int,
 ) -> NDArray[np.int64]:
     """Compute the biases of the sums from their offsets.
 
@@ -256,11 +257,11 @@ def biases(
         offsets: 32-bit offsets, by their names in the program.
         excess: amount that makes the entries of each field non-negative.
         model: the model, which gives the number of classes.
+        sums: number of sums.
 
     Raises:
         VerifyError: a score lacks an offset, or does not add exactly the entries of its own sum.
     """
-    sums = len(model.bias)
     first = len(model.classes) - sums
     if first and (wiring.added.get(0), wiring.offsets.get(0)) != (frozenset(), "0"):
         raise VerifyError(f"{artefact}: the score of the first of two classes is not 0")

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.operations import LookUp, lookups
+from n3ic.model.graph.bit_tables import BitTable, BitTables
 
 
 @dataclass(frozen=True)
@@ -109,21 +108,26 @@ class StoredTables:
         return sum(len(t.columns) for t in self.tables)
 
 
-def stored(model: TablesModel) -> StoredTables:
-    """Convert a model to stored tables."""
-    tables = tuple(
-        _table(i, table, model.tables[i].width) for i, table in enumerate(lookups(model))
-    )
+def stored(added: BitTables, widths: Sequence[int], classes: int) -> StoredTables:
+    """Convert look-up tables to stored tables.
+
+    Args:
+        added: the tables and biases.
+        widths: bits of an entry of each table.
+        classes: number of classes.
+    """
+    pairs = zip(added.tables, widths, strict=True)
+    tables = tuple(_table(i, table, width) for i, (table, width) in enumerate(pairs))
     members = [
         [t.index for t in tables if any(c.sum == s for c in t.columns)]
-        for s in range(len(model.bias))
+        for s in range(len(added.bias))
     ]
-    first = len(model.classes) - len(model.bias)  # two classes have one sum, that of class 1
+    first = classes - len(added.bias)  # two classes have one sum, that of class 1
     totals = tuple(
         Total(
             first + s,
             of[0] if of else None,
-            int(model.bias[s]) - sum(1 << (tables[t].width - 1) for t in of),
+            int(added.bias[s]) - sum(1 << (tables[t].width - 1) for t in of),
         )
         for s, of in enumerate(members)
     )
@@ -131,7 +135,7 @@ def stored(model: TablesModel) -> StoredTables:
     return StoredTables(tables, levels_of(members), totals, most.bit_length())
 
 
-def _table(index: int, table: LookUp, width: int) -> StoredTable:
+def _table(index: int, table: BitTable, width: int) -> StoredTable:
     entries = table.entries.astype(int) + (1 << (width - 1))
     # A table that adds 0 throughout keeps one column, so that other entries can be loaded.
     columns = tuple(Column(s, tuple(entries[:, s].tolist())) for s in table.held or (0,))

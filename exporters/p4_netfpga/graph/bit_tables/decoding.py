@@ -10,11 +10,11 @@ import re
 import numpy as np
 
 from n3ic.errors import VerifyError
+from n3ic.exporters.p4.graph.bit_tables.decoding import biases, wiring_of
 from n3ic.exporters.p4.shared.decoding import digest_of_numbers
-from n3ic.exporters.p4.tables.decoding import biases, wiring_of
 from n3ic.exporters.p4_netfpga.decoding import model_numbers, shunting_of
-from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.readback import DecodedTables
+from n3ic.model.classifier import Classifier
+from n3ic.targets.decoded_graphs import DecodedGraph, graph_of_tables
 
 _NAME = "n3ic.p4"
 _WORDS = re.compile(
@@ -39,19 +39,21 @@ _TAKE = re.compile(
 _OFFSET = re.compile(r"32w0x[0-9a-f]{8}")
 
 
-def decode_program(source: str, model: TablesModel, shunt_port: int | None = None) -> DecodedTables:
+def decode_program(
+    source: str, model: Classifier, sums: int, shunt_port: int | None = None
+) -> DecodedGraph:
     """Decode the look-up tables in a program's constants.
 
     Args:
         source: P4 source.
-        model: the model, which gives the number of classes and the model's number.
+        model: the model, which gives input and classes and the model's number.
+        sums: number of sums.
         shunt_port: port for shunted packets; None if they leave like all others.
 
     Raises:
         VerifyError: a constant is missing, duplicated, or selected by another table's index.
     """
     wiring = wiring_of(source, "user_metadata")
-    sums = len(model.bias)
     words: dict[tuple[int, int], tuple[int, int, int]] = {}
     selected: dict[str, list[tuple[str, ...]]] = {}
     for table, s, width, low, mask, other, high in _WORDS.findall(source):
@@ -99,11 +101,8 @@ def decode_program(source: str, model: TablesModel, shunt_port: int | None = Non
         for text in wiring.offsets.values()
         if _OFFSET.fullmatch(text)
     }
-    return DecodedTables(
-        _NAME,
-        wiring.bits,
-        tuple(entries),
-        biases(_NAME, wiring, offsets, excess, model),
-        shunt=shunting_of(source, shunt_port),
-        digest=digest_of_numbers(model_numbers(source), model),
-    )
+    bias = biases(_NAME, wiring, offsets, excess, model, sums)
+    graph = graph_of_tables(_NAME, model.input, list(zip(wiring.bits, entries, strict=True)), bias)
+    shunt = shunting_of(source, shunt_port)
+    digest = digest_of_numbers(model_numbers(source), model)
+    return DecodedGraph(_NAME, graph, None, shunt or 0, digest)

@@ -7,18 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ExportError
+from n3ic.exporters.xdp.graph.bit_tables.arrange import ProgramTables, index_places, placed
+from n3ic.exporters.xdp.graph.bit_tables.structure import MAX_BYTE, fits_lane
 from n3ic.exporters.xdp.network.sums import (
     LayerPlan,
     Structure,
     layer_groups,
     score_offset,
 )
-from n3ic.exporters.xdp.tables.arrange import index_places, placed
-from n3ic.exporters.xdp.tables.structure import MAX_BYTE, fits_lane
-from n3ic.families.tables.network import Table, TablesModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.graph.bit_tables import BitTable
 
 
-def table_parts(structure: Structure, model: TablesModel) -> dict[str, bytes]:
+def table_parts(structure: Structure, model: Classifier) -> dict[str, bytes]:
     """Compute the members of the map value that hold the tables.
 
     The smallest entry of each table and sum is subtracted from the entries and added to the start
@@ -26,29 +27,30 @@ def table_parts(structure: Structure, model: TablesModel) -> dict[str, bytes]:
 
     Args:
         structure: structure that the program was compiled for.
-        model: the model, over packed bits if the structure is.
+        model: the model.
 
     Raises:
         ExportError: the model does not fit the structure; the error says where.
     """
-    tables = placed(structure, model)
+    own = ProgramTables.of(model, bits=structure.bits)
+    tables = placed(structure, own)
     plan = structure.layers[-1]
-    if structure.classes > 2 and not fits_lane(model, plan.lane):
+    if structure.classes > 2 and not fits_lane(own, plan.lane):
         raise ExportError(f"the scores are too large: the program's have {plan.lane} bits")
-    start = model.bias.astype(np.int64)
+    start = own.bias
     rows = []
     remaining_tables = iter(tables)
     for joint in structure.tables:
-        sums = np.zeros((1, len(model.bias)), dtype=np.int64)
+        sums = np.zeros((1, len(own.bias)), dtype=np.int64)
         for bits, table in zip(joint, remaining_tables, strict=False):
-            each = np.zeros((1 << bits, len(model.bias)), dtype=np.int64)
+            each = np.zeros((1 << bits, len(own.bias)), dtype=np.int64)
             if table is not None:
-                least = table.entries.min(axis=0).astype(np.int64)
+                least = table.entries.min(axis=0)
                 each[: len(table.entries)] = table.entries - least
                 start = start + least
-            sums = (each[:, None] + sums[None]).reshape(-1, len(model.bias))
+            sums = (each[:, None] + sums[None]).reshape(-1, len(own.bias))
         rows.append(sums)
-    entries, indices = np.concatenate(rows), _index_rows(structure, model, tables)
+    entries, indices = np.concatenate(rows), _index_rows(structure, own, tables)
     if structure.classes > 2:
         first, rows_bytes = (
             _lanes(start[None] + score_offset(plan.lane), plan),
@@ -61,9 +63,9 @@ def table_parts(structure: Structure, model: TablesModel) -> dict[str, bytes]:
     return {"start1": first, "rows1": rows_bytes, "rows0": indices}
 
 
-def _index_rows(structure: Structure, model: TablesModel, tables: list[Table | None]) -> bytes:
+def _index_rows(structure: Structure, own: ProgramTables, tables: list[BitTable | None]) -> bytes:
     """Return the rows of all selectors: what each row adds to the index words."""
-    marks = np.zeros((model.input.n_bits, structure.layers[0].words), dtype=np.uint64)
+    marks = np.zeros((own.input.n_bits, structure.layers[0].words), dtype=np.uint64)
     remaining_tables = iter(tables)
     places = index_places([sum(joint) for joint in structure.tables])
     for joint, (word, shift) in zip(structure.tables, places, strict=True):
@@ -74,7 +76,7 @@ def _index_rows(structure: Structure, model: TablesModel, tables: list[Table | N
     rows = [
         patterns.astype(np.uint64) @ marks[np.ix_(bits, words)]
         for (bits, patterns), words in zip(
-            layer_groups(structure, None, model.input), structure.touched, strict=True
+            layer_groups(structure, None, own.input), structure.touched, strict=True
         )
     ]
     return b"".join(each.astype("<u8").tobytes() for each in rows)
