@@ -67,6 +67,7 @@ from n3ic.targets.decoded_graphs import DecodedGraph
 
 CORE = "rtl/n3ic_core.v"
 TABLE = "rtl/n3ic_log_table.v"
+_MOST_INDEX = 20  # bits of a table's index
 _MOST_MEANINGS = 16  # values of the model that the same bits may stand for
 _BLOCKS = Path(__file__).resolve().parent / "rtl"
 _BLOCK_OF = {
@@ -489,7 +490,9 @@ class _Reader:
         reads = [self._resolved(part) for part in joined(s.parts["a"], self._where)]
         nodes, width = [self._node(read) for read in reads], len(reads)
         clock = self._clock(*reads)
-        values = self._tree(nodes, width, range(1 << min(width, 62)), set())
+        table = range(1 << min(width, 62))  # the number is the value
+        values = self._same_trees(nodes, width, table, set())
+        values = values or (self._nearest_tree(nodes, table, 1 << width),)
         self._new(s, _Signal(s.parts["name"], width, clock, values=values))
 
     def _read_mux(self, s: Statement) -> None:
@@ -594,26 +597,37 @@ class _Reader:
         index = sum(read.width for read in reads)
         places = [self._field(read) for read in reads]
         fields = [place for place in places if place is not None]
-        by_bits = all(read.width == 1 for read in reads)
-        if len(fields) == len(reads) and not (by_bits and self._asked(reads)):
-            return self._by_bins(reads, fields, table, other, width)
-        if index > 24:
+        counted = len(fields) == len(reads)
+        asked = all(read.width == 1 for read in reads) and self._asked(reads)
+        found: tuple[int, ...] = ()
+        if counted:  # a bit may be a bin, too: then it may be both
+            found = self._by_bins(reads, fields, table, other, width, exact=asked)
+        if counted and not asked:
+            return found
+        if index > _MOST_INDEX:
             raise self._wrong(f"a table of {index} index bits")
         listed = [table.get(at, other) for at in range(1 << index)]
         reached: set[int] = set()
         nodes = [self._node(read) for read in reads]
-        values = self._tree(nodes, width, listed, reached)
-        for at in sorted({*range(1 << index)} - reached):
+        trees = self._same_trees(nodes, width, listed, reached)
+        if not trees and found:
+            return found
+        trees = trees or (self._nearest_tree(nodes, listed, 1 << width),)
+        for at in sorted({*range(1 << index)} - reached if reached else ()):
             if listed[at] != listed[-1]:
                 raise self._wrong(f"entry {at} is {listed[at]}, but no way of the tree leads there")
-        return values
+        return (*found, *trees)
 
     def _asked(self, reads: Sequence[_Read]) -> bool:
         """Whether the model has a tree that asks the bits that are read."""
+        return self._mask([self._node(read) for read in reads]) in self._trees
+
+    def _mask(self, nodes: Sequence[int]) -> int:
+        """The input bits that nodes depend on."""
         mask = 0
-        for read in reads:
-            mask |= self._network.support[self._node(read)]
-        return mask in self._trees
+        for node in nodes:
+            mask |= self._network.support[node]
+        return mask
 
     def _field(self, read: _Read) -> int | None:
         """The thermometer field whose set bits a signal counts."""
@@ -631,13 +645,21 @@ class _Reader:
         table: dict[int, int],
         other: int,
         width: int,
+        *,
+        exact: bool,
     ) -> tuple[int, ...]:
-        """A look-up by one field, or what joins those by two; the second one's bin is lowest."""
+        """A look-up by one field, or what joins those by two; the second one's bin is lowest.
+
+        If ``exact``, nothing is found where the model has no equal one.
+        """
         widths = [self._spec.fields[field].width for field in fields]
         if len(fields) == 1:
             bins = range(widths[0] + 1)
             self._same_beyond({at: widths[0] for at in table if at not in bins}, table, other)
-            return self._single(fields[0], [table.get(at, other) for at in bins], width)
+            residues = [table.get(at, other) for at in bins]
+            return self._single(fields[0], residues, width, exact=exact)
+        if len(fields) > 2 and exact:
+            return ()
         if len(fields) != 2:
             raise self._wrong(f"reads the bins of {len(fields)} fields")
         low_bits = reads[0].width
@@ -651,7 +673,7 @@ class _Reader:
             if at >> low_bits > widths[1] or at & ((1 << low_bits) - 1) > widths[0]
         }
         self._same_beyond(beyond, table, other)
-        return self._pair(fields[1], fields[0], rows, width)
+        return self._pair(fields[1], fields[0], rows, width, exact=exact)
 
     def _same_beyond(self, beyond: dict[int, int], table: dict[int, int], other: int) -> None:
         """Check entries that no bin reaches: they repeat one that is reached."""
@@ -659,13 +681,17 @@ class _Reader:
             if table[at] != table.get(like, other):
                 raise self._wrong(f"entry {at} is {table[at]}, but no input reaches it")
 
-    def _single(self, field: int, residues: Sequence[int], width: int) -> tuple[int, ...]:
+    def _single(
+        self, field: int, residues: Sequence[int], width: int, *, exact: bool
+    ) -> tuple[int, ...]:
         """A look-up of the model whose entries have these bits; if there is none, the nearest."""
         size = 1 << width
         own = [s.table for _, s in self.own.places(Lookup) if s.field == field]
         same = [t for t in own if [entry % size for entry in t] == [*residues]]
         if same:
             return self._kept(Lookup(field, t) for t in same)
+        if exact:
+            return ()
         near = max(own, key=lambda t: _equal(t, residues, size), default=(0,) * len(residues))
         made = tuple(
             entry + (number - entry + size // 2) % size - size // 2
@@ -684,7 +710,7 @@ class _Reader:
         self._strange = self._strange or f"{self._where}: {text}"
 
     def _pair(
-        self, first: int, second: int, rows: Sequence[Sequence[int]], width: int
+        self, first: int, second: int, rows: Sequence[Sequence[int]], width: int, *, exact: bool
     ) -> tuple[int, ...]:
         """A sum or a product of two look-ups of the model."""
         size = 1 << width
@@ -709,21 +735,17 @@ class _Reader:
                 at, to = other[0]
                 text = f"the entry for bins {at} and {to} is {read[at, to]}, the model has "
                 nearest = read.size - len(other), f"{text}{wanted[at, to] % size}"
-        if not candidates:
+        if not candidates and not exact:
             raise self._wrong(nearest[1])
-        return self._kept(candidates)
+        return self._kept(candidates) if candidates else ()
 
     # --- trees ----------------------------------------------------------------------------------
 
-    def _tree(
+    def _same_trees(
         self, nodes: Sequence[int], width: int, table: Sequence[int], reached: set[int]
     ) -> tuple[int, ...]:
         """The trees of the model that a number computes, with the values that it has there."""
-        mask = 0
-        for node in nodes:
-            mask |= self._network.support[node]
-        size = 1 << width
-        own = self.own
+        mask, size, own = self._mask(nodes), 1 << width, self.own
 
         def same(leaf: int, number: int) -> bool:
             step = own.steps[leaf]
@@ -740,14 +762,11 @@ class _Reader:
             found.append(self._choices(root, tuple(nodes), {}))
             if len(found) == _MOST_MEANINGS:
                 break
-        if found:
-            return tuple(dict.fromkeys(found))
-        return (self._nearest_tree(self._trees.get(mask, []), nodes, table, size),)
+        return tuple(dict.fromkeys(found))
 
-    def _nearest_tree(
-        self, roots: Sequence[int], nodes: Sequence[int], table: Sequence[int], size: int
-    ) -> int:
+    def _nearest_tree(self, nodes: Sequence[int], table: Sequence[int], size: int) -> int:
         """The tree of which the fewest leaves have other values, with these values."""
+        roots = self._trees.get(self._mask(nodes), [])
         best: tuple[int, int, dict[State, int]] | None = None
         text = "it asks the bits of no tree of the model"
         for root in roots:
