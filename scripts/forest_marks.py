@@ -276,7 +276,8 @@ def _switch_tables(model: Classifier, forest: Any, folder: Path) -> list[str]:
     ]  # fmt: skip
     try:
         report = n3ic.export(model, "p4", folder / "p4").report
-        figures = {figure.name: str(figure.value) for figure in report.figures}
+        figures = {figure.name: f"{figure.value:,.0f}" for figure in report.figures}
+        print("\n".join(f"p4: {name} {value}" for name, value in figures.items()))
         lines.append(["n3ic, `p4`", figures.get("tables", "?"), figures.get("entries", "?")])
     except N3icError as error:
         lines.append(["n3ic, `p4`", "refused", str(error)])

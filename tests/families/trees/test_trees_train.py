@@ -241,7 +241,7 @@ def test_sizes_are_those_given_or_several_that_fit() -> None:
     given = TreesTraining(boosted_leaves=6, boosting_rate=0.5, boosted_bytes=400)
     (size,) = first_sizes(given, 1)
     assert size[:2] == (6, 0.5)
-    assert {s.leaves for s in first_sizes(TreesTraining(boosted_bytes=300), 1)} == {31, 63, 200}
+    assert {s.leaves for s in first_sizes(TreesTraining(boosted_bytes=300), 1)} == {31, 63, 4096}
     assert {s.leaves for s in first_sizes(TreesTraining(), 1)} == {8, 31}
     large = first_sizes(TreesTraining(boosted_bytes=50_000), 1)
     assert {s.leaves for s in large} == {31, 63, 127} and all(s.rate < 0.5 for s in large)
