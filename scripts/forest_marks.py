@@ -46,7 +46,7 @@ from n3ic.util.markdown import table
 
 ROWS = Path(__file__).with_name("forest_rows")
 FLAGS = ("-O2", "-fPIC", "-shared")
-PASSES = 15
+PASSES = 40
 LEAVES = 16
 Classes = NDArray[np.uint32]
 
@@ -276,8 +276,9 @@ def _switch_tables(model: Classifier, forest: Any, folder: Path) -> list[str]:
     ]  # fmt: skip
     try:
         report = n3ic.export(model, "p4", folder / "p4").report
-        figures = {figure.name: str(figure.value) for figure in report.figures}
-        lines.append(["n3ic, `p4`", figures.get("tables", "?"), figures.get("entries", "?")])
+        figures = {figure.name: f"{figure.value:,.0f}" for figure in report.figures}
+        own = [figures[name] for name in ("tables", "table.entries")]
+        lines.append(["n3ic, `p4`", *own])
     except N3icError as error:
         lines.append(["n3ic, `p4`", "refused", str(error)])
     return table(["P4", "tables", "entries"], lines)

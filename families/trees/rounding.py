@@ -84,16 +84,18 @@ class TreesRounder:
         stops = grown.stops(splits)
         reached = stops[grown.reached[:, : len(of_class)]]
         half = 1 << self.leaf_bits - 1
-        step = float(np.quantile(np.abs(grown.values[np.unique(reached)]), _QUANTILE)) / half or 1.0
+        values, base = grown.values, grown.base
+        if len(of_class) == self._sums == 1:  # the sign of a single tree's leaf is its class
+            values, base = values + base[1], np.zeros(2)
+        step = float(np.quantile(np.abs(values[np.unique(reached)]), _QUANTILE)) / half or 1.0
         # An integer stands for the middle of its interval, so that no value rounds to neither sign.
-        integers = np.clip(np.floor(grown.values[stops] / step), -half, half - 1).astype(np.int64)
+        integers = np.clip(np.floor(values[stops] / step), -half, half - 1).astype(np.int64)
         sums = np.zeros((len(reached), len(self.classes)), dtype=np.int64)
         for tree, each in enumerate(of_class.tolist()):
             sums[:, each] += integers[reached[:, tree]]
         trees = np.bincount(of_class, minlength=len(self.classes))
-        offset = self._fitted_offset(
-            step * sums, np.asarray(grown.base + step / 2 * trees, dtype=np.float64)
-        )
+        scores: Floats = step * sums.astype(np.float64)
+        offset = self._fitted_offset(scores, base + step / 2 * trees.astype(np.float64))
         present = np.isfinite(offset)
         bias = np.zeros(len(self.classes), dtype=np.int64)
         bias[present] = np.rint(offset[present] / step)

@@ -26,10 +26,13 @@ PRICE_SHARES = (0.009, 0.02)
 UNSW-NB15, deployable columns: a price of 0.009 instead of 0 saves a third of the cuts."""
 LEAF_BITS = (5, 4, 3)
 """Bits of a leaf that are tried within a budget."""
-SINGLE_LEAF_BITS = (1, 2, 4)
+SINGLE_PRICE_SHARES = (0.003, 0.009, 0.001)
+"""The same for a single tree, which a higher price would end before its bytes are used."""
+SINGLE_LEAF_BITS = (1, 2)
 """Bits of a leaf that are tried for a single tree."""
 UNLIMITED_LEAF_BITS = 8
 _SINGLE_TREE = 3000  # bytes a sum, up to which a single tree is tried
+_SINGLE_LEAVES = 4096  # more than fit
 _LEAF_BYTES = 3.0  # of a leaf, with its node and its part of the cuts
 _BITS = (512, 1024)  # least and largest number of candidate cuts within a budget
 _MOST_ROUNDS = 1000
@@ -43,12 +46,14 @@ class GrowthSize(NamedTuple):
         rate: share of each tree's leaf values that counts.
         price: nats that a byte must gain, times the bytes of the budget and over the rows.
         leaf_bits: number of bits of a leaf.
+        rounds: largest number of boosting rounds; 1 for a single tree a sum.
     """
 
     leaves: int
     rate: float
     price: float
     leaf_bits: int
+    rounds: int
 
 
 def within(fixed: Collection[str], budget: int, n_classes: int) -> dict[str, Any]:
@@ -102,11 +107,15 @@ def first_sizes(settings: TreesTraining, sums: int) -> list[GrowthSize]:
     if limit:
         most = int(limit / sums / _LEAF_BYTES)
         leaves = [n for n in LEAVES if n < most]
-        leaves += [2 * most] if limit < _SINGLE_TREE * sums else []  # as large as fits
+        leaves += [_SINGLE_LEAVES] if limit < _SINGLE_TREE * sums else []
     if settings.boosted_leaves:
         leaves = [settings.boosted_leaves]
     return [
-        GrowthSize(n, *(values[0] for values in _values(settings, sums, n).values()))
+        GrowthSize(
+            n,
+            *(values[0] for values in _values(settings, sums, n).values()),
+            settings.boosting_rounds if n < _SINGLE_LEAVES else 1,
+        )
         for n in leaves
     ]
 
@@ -116,12 +125,10 @@ def _values(settings: TreesTraining, sums: int, leaves: int) -> dict[str, tuple[
     limit = settings.boosted_bytes
     if not limit:
         values = {"rate": UNLIMITED_RATES, "price": (0.0,), "leaf_bits": (UNLIMITED_LEAF_BITS,)}
+    elif leaves == _SINGLE_LEAVES:
+        values = {"rate": (1.0,), "price": SINGLE_PRICE_SHARES, "leaf_bits": SINGLE_LEAF_BITS}
     else:
         trees = max(1.0, limit / sums / (_LEAF_BYTES * leaves))
-        single = trees < 2
-        values = {
-            "rate": (1.0,) if single else tuple(min(1.0, f / sqrt(trees)) for f in RATE_FACTORS),
-            "price": PRICE_SHARES,
-            "leaf_bits": SINGLE_LEAF_BITS if single else LEAF_BITS,
-        }
+        rates = tuple(min(1.0, factor / sqrt(trees)) for factor in RATE_FACTORS)
+        values = {"rate": rates, "price": PRICE_SHARES, "leaf_bits": LEAF_BITS}
     return values | ({"rate": (settings.boosting_rate,)} if settings.boosting_rate else {})

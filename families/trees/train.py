@@ -87,7 +87,7 @@ def fit_trees(
     def worth(size: GrowthSize) -> float:
         how = Growth(
             size.leaves,
-            settings.boosting_rounds,
+            size.rounds,
             size.rate,
             size.price * len(rows[1]) / limit if limit else 0.0,
             settings.boosted_cuts,

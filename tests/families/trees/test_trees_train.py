@@ -134,6 +134,19 @@ def test_leaves_of_few_bits_take_them_and_keep_their_signs(leaf_bits: int) -> No
     assert shares(model, flows(2, 1500)) > 0.97
 
 
+def test_a_leaf_of_one_bit_votes_for_the_class_of_most_of_its_rows() -> None:
+    """Also where that is not the class that the leaf makes likelier than it was."""
+    rows = np.repeat([[0], [1], [2]], [900, 100, 200], axis=0)
+    label = np.concatenate([np.zeros(890), np.ones(10), np.zeros(60), np.ones(40), np.ones(200)])
+    spec = InputSpec((Field.thermometer("a", (1, 2)),))
+    groups = GroupedRows.of(spec.encode({"a": rows[:, 0]}),
+                            label.astype(np.int64), spec, 2)  # fmt: skip
+    trees = grown(groups, Growth(leaves=3, rounds=1, rate=1.0))
+    model = TreesRounder(trees, groups, ("x", "y"), 1).rounded(trees.splits).model
+    words = model.encode({"a": [0, 1, 2]})
+    assert model.infer(words).classes.tolist() == [0, 0, 1]
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_training_rows_reach_the_leaves_that_growth_says(classes: int) -> None:
     rounder = rounder_of(classes)
@@ -241,8 +254,10 @@ def test_sizes_are_those_given_or_several_that_fit() -> None:
     given = TreesTraining(boosted_leaves=6, boosting_rate=0.5, boosted_bytes=400)
     (size,) = first_sizes(given, 1)
     assert size[:2] == (6, 0.5)
-    assert {s.leaves for s in first_sizes(TreesTraining(boosted_bytes=300), 1)} == {31, 63, 200}
+    assert {s.leaves for s in first_sizes(TreesTraining(boosted_bytes=300), 1)} == {31, 63, 4096}
     assert {s.leaves for s in first_sizes(TreesTraining(), 1)} == {8, 31}
+    single = first_sizes(TreesTraining(boosted_bytes=300, boosting_rounds=50), 1)[-1]
+    assert (single.rounds, single.leaf_bits) == (1, 1)
     large = first_sizes(TreesTraining(boosted_bytes=50_000), 1)
     assert {s.leaves for s in large} == {31, 63, 127} and all(s.rate < 0.5 for s in large)
 
