@@ -141,7 +141,7 @@ class NetfpgaExporter(Exporter):
     other_families: ClassVar[Mapping[str, str]] = {
         "look-up-tables": "n3ic.exporters.netfpga.tables.exporter:EXPORTER",
     }
-    graph_exporter: ClassVar[str] = "n3ic.exporters.netfpga.graph.exporter:EXPORTER"
+    graph_exporter: ClassVar[str] = "n3ic.exporters.netfpga.graph.kernels:EXPORTER"
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
         """Check that memories and logic fit the device; see the base class."""

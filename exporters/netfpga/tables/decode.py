@@ -37,14 +37,17 @@ from n3ic.exporters.netfpga.unrolled.decode import (
     unwrapped,
 )
 from n3ic.exporters.netfpga.unrolled.syntax import Literal, ParsedCore, read_core, read_modules
-from n3ic.families.tables.network import MAX_INDEX_BITS, TablesModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import graph_of
+from n3ic.model.graph.bit_tables import bit_tables
+from n3ic.model.graph.operations import MAX_SELECT_BITS
 from n3ic.targets.decoding import Decoded
 
 Polynomial = Mapping[frozenset[int], int]
 """Coefficients by the input bits that are multiplied; none of them is 0."""
 
 
-def decode(directory: Path, model: TablesModel) -> Decoded:
+def decode(directory: Path, model: Classifier) -> Decoded:
     """Compare an unrolled core with its model on all inputs: scores, and what is shunted.
 
     For two classes, the class is compared as well. For more classes, test vectors check it.
@@ -63,7 +66,7 @@ def decode(directory: Path, model: TablesModel) -> Decoded:
     return Decoded(CORE, (), shunt=shunt)
 
 
-def _compare(core_text: str, cells_text: str, model: TablesModel) -> int | None:
+def _compare(core_text: str, cells_text: str, model: Classifier) -> int | None:
     """Compare the scores with the model's; return the shunting threshold, None without one."""
     modules = read_modules(cells_text)
     check_adders(modules)
@@ -138,7 +141,7 @@ def _decisions(
 def _of_bit(system: EquationSystem, variable: int, inputs: Mapping[int, int]) -> Polynomial:
     """A table's output, or an input bit, as a polynomial."""
     read = sorted(_cone(system, variable, inputs))
-    if len(read) > MAX_INDEX_BITS:
+    if len(read) > MAX_SELECT_BITS:
         raise VerifyError(f"an entry's bit depends on {len(read)} input bits")
     rows = np.arange(1 << len(read))
     values = {0: np.zeros_like(rows)} | {v: rows >> k & 1 for k, v in enumerate(read)}
@@ -175,14 +178,17 @@ def _table_of(system: EquationSystem, variable: int) -> Equation:
     return system.equations[index]
 
 
-def _of_model(model: TablesModel, c: int) -> Polynomial:
+def _of_model(model: Classifier, c: int) -> Polynomial:
     """A class's score as a polynomial."""
-    if len(model.bias) == 1 and c == 0:
+    own = bit_tables(graph_of(model))
+    if own is None:
+        raise VerifyError("the model adds up no look-up tables")
+    if len(own.bias) == 1 and c == 0:
         return {}
-    s = c if len(model.bias) > 1 else 0
-    out = Counter({frozenset[int](): int(model.bias[s])})
-    for table in model.tables:
-        out.update(_polynomial(table.entries[:, s].astype(np.int64), table.bits))
+    s = c if len(own.bias) > 1 else 0
+    out = Counter({frozenset[int](): int(own.bias[s])})
+    for table in own.tables:
+        out.update(_polynomial(table.entries[:, s], table.bits))
     return out
 
 

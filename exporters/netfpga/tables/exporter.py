@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.errors import ExportError, MissingDependencyError, VerifyError
 from n3ic.exporters.netfpga import shell
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.frontend import options as front
@@ -27,8 +27,10 @@ from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.exporters.netfpga.unrolled import size
 from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.vectors import tables_vectors
 from n3ic.model.bits import Words
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import family
+from n3ic.model.passes import unchanged
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.capabilities import VerificationDefaults
@@ -41,7 +43,7 @@ _UNROLLED = (("style", ("unrolled",)),)
 _SEQUENTIAL = (("style", ("sequential",)),)
 
 
-class NetfpgaTablesExporter(Exporter[TablesModel]):
+class NetfpgaTablesExporter(Exporter[Classifier]):
     """Look-up tables in the logic of the NetFPGA-SUME (Virtex-7 690T)."""
 
     name: ClassVar[str] = "netfpga"
@@ -100,7 +102,7 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
         """The device of binary networks: the same card."""
         return Device.from_toml(shell.FOLDER / "device.toml")
 
-    def check(self, model: TablesModel, options: Options) -> Fit:
+    def check(self, model: Classifier, options: Options) -> Fit:
         """Check that logic and memories fit the device beside the reference NIC."""
         used, limits = _estimate(model, options), self.device.limits
         rows = (
@@ -118,11 +120,11 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             )
         )
 
-    def write(self, model: TablesModel, options: Options, out: Path) -> None:
+    def write(self, model: Classifier, options: Options, out: Path) -> None:
         """Write Verilog and README."""
         layout = _layout(model, options)
         if layout is not None:
-            ports = sequential.write(model, layout, out)
+            ports = sequential.write(_loadable(model), layout, out)
         else:
             outputs, pipeline = str(options["outputs"]), int(options["pipeline"])
             ports = write(model, out, outputs=outputs, pipeline=pipeline)
@@ -141,10 +143,10 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             addresses, lanes = layout.address_map, layout.lanes
             shell.write_shell(model, options, core, out, addresses=addresses, lanes=lanes)
 
-    def decode(self, directory: Path, model: TablesModel, options: Options) -> tuple[Decoded, ...]:
+    def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Compare scores, shunting threshold and input stage with the model's, for all inputs."""
         if options["style"] == "sequential":
-            parts = decode_sequential(directory, model)
+            parts = decode_sequential(directory, _loadable(model))
             if options["input-stage"] == "features":
                 _check_cuts(directory, model, options)
             return parts
@@ -158,7 +160,7 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             _check_cuts(directory, model, options)
         return (decoded,)
 
-    def run(self, directory: Path, model: TablesModel, options: Options, words: Words) -> Execution:
+    def run(self, directory: Path, model: Classifier, options: Options, words: Words) -> Execution:
         """Simulate the core on packed inputs, then the parts around it under traffic."""
         simulation = simulate.run_core(directory, model, words, shell.simulator_of(options))
         clocks, interval = _clocks(model, options)
@@ -170,21 +172,25 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             )
         done = simulate.as_run(simulation, self.device.clock_mhz, {})
         layout = _layout(model, options)
-        another = None if layout is None else partial(sequential.another, model, layout)
+        another = None if layout is None else partial(sequential.another, _loadable(model), layout)
         return shell.run_shell(directory, model, options, words, simulation, done, another)
 
     def encode(
-        self, directory: Path, model: TablesModel, options: Options, features: Mapping[str, Any]
+        self, directory: Path, model: Classifier, options: Options, features: Mapping[str, Any]
     ) -> Words | None:
         """Simulate the input stage on integer features; return None if packets hold input bits."""
         return shell.run_input_stage(directory, model, options, features)
 
-    def report(self, model: TablesModel, options: Options, directory: Path) -> Report:
+    def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report simulated clocks, counted or synthesised logic, and the rate of inputs."""
         figures: list[Figure] = []
-        notes = ["Latency and rate are the core's own, in simulation; LUTs are of one core."]
+        notes = [
+            "The core adds up look-up tables.",
+            "Latency and rate are the core's own, in simulation; LUTs are of one core.",
+        ]
         try:
-            simulation = simulate.run_core(directory, model, tables_vectors(model, _REPORT_VECTORS))
+            words = family(model.family).vectors(unchanged(model), _REPORT_VECTORS, 0)
+            simulation = simulate.run_core(directory, model, words)
             figures += simulate.as_run(simulation, self.device.clock_mhz, {}).figures
         except MissingDependencyError as error:
             notes.append(f"Not simulated: {error}.")
@@ -195,7 +201,7 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
             notes.append(shell.ECP5)
         return Report(tuple(figures), tuple(notes))
 
-    def estimate(self, model: TablesModel, options: Options) -> tuple[Figure, ...]:
+    def estimate(self, model: Classifier, options: Options) -> tuple[Figure, ...]:
         """Estimate the logic of one core, and its latency."""
         clocks = estimated_latency(_clocks(model, options)[0], self.device.clock_mhz)
         return (*self._resources(_estimate(model, options)), *clocks)
@@ -217,14 +223,29 @@ class NetfpgaTablesExporter(Exporter[TablesModel]):
         ]
 
 
-def _layout(model: TablesModel, options: Options) -> TablesLayout | None:
+def _layout(model: Classifier, options: Options) -> TablesLayout | None:
     """Sizes of a sequential executor; None for an unrolled one."""
     if options["style"] != "sequential":
         return None
-    return sequential.plan(model, int(options["modules"]), shunting=options["shunting"] == "all")
+    lanes, shunting = int(options["modules"]), options["shunting"] == "all"
+    return sequential.plan(_loadable(model), lanes, shunting=shunting)
 
 
-def _clocks(model: TablesModel, options: Options) -> tuple[int, int]:
+def _loadable(model: Classifier) -> TablesModel:
+    """A model of look-up tables, whose entries others of the family replace at run time.
+
+    Raises:
+        ExportError: it is of another family.
+    """
+    if not isinstance(model, TablesModel):
+        raise ExportError(
+            f"{model.name!r} is of family {model.family}: entries in block RAM are those of "
+            f"{TablesModel.family}"
+        )
+    return model
+
+
+def _clocks(model: Classifier, options: Options) -> tuple[int, int]:
     """Clocks from an input to its result, and from an input to the next."""
     layout = _layout(model, options)
     if layout is None:
@@ -232,15 +253,15 @@ def _clocks(model: TablesModel, options: Options) -> tuple[int, int]:
     return layout.latency, layout.turns
 
 
-def _design(model: TablesModel, options: Options) -> unrolled_design.Design:
+def _design(model: Classifier, options: Options) -> unrolled_design.Design:
     return design(model, str(options["outputs"]), int(options["pipeline"]))
 
 
-def _estimate(model: TablesModel, options: Options) -> Resources:
+def _estimate(model: Classifier, options: Options) -> Resources:
     layout = _layout(model, options)
     if layout is None:
         return size.count(_design(model, options))
-    return sequential.resources(model, layout)
+    return sequential.resources(_loadable(model), layout)
 
 
 def _copies(options: Options) -> int:
@@ -248,7 +269,7 @@ def _copies(options: Options) -> int:
     return int(options["executors"]) if options["front-end"] != "none" else 1
 
 
-def _check_cuts(directory: Path, model: TablesModel, options: Options) -> None:
+def _check_cuts(directory: Path, model: Classifier, options: Options) -> None:
     """Compare the cuts of the input stage with the model's."""
     all_cuts = decode_cuts(directory, model, options)
     for field, cuts in zip(model.input.fields, all_cuts, strict=True):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from n3ic.errors import ExportError
 from n3ic.exporters.netfpga.unrolled.bit_heap import BitHeap, BitHeapCompressor
 from n3ic.exporters.netfpga.unrolled.cells import MAX_INPUTS, lookup
 from n3ic.exporters.netfpga.unrolled.design import Design
@@ -23,15 +24,29 @@ from n3ic.exporters.netfpga.unrolled.ranking import Ranking, below_threshold, ra
 from n3ic.exporters.netfpga.unrolled.schedule import schedule
 from n3ic.exporters.netfpga.unrolled.verilog import cells_text, core_text, of_bit
 from n3ic.exporters.netfpga.unrolled.write import CELLS, FILE
-from n3ic.families.tables.network import TablesModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import graph_of
+from n3ic.model.graph.bit_tables import BitTables, bit_tables
 from n3ic.targets.identifiers import comment
 
 NAMES = "t3_b1 is bit 1 of the entry of table 3, score0_b2 bit 2 of class 0's score."
 _SELECT = 0xCA  # in[2] ? in[1] : in[0]
 
 
+def added(model: Classifier) -> BitTables:
+    """The look-up tables that a model's graph adds up.
+
+    Raises:
+        ExportError: its scores are other values.
+    """
+    own = bit_tables(graph_of(model))
+    if own is None:
+        raise ExportError(f"{model.name!r} adds up no look-up tables")
+    return own
+
+
 @lru_cache(maxsize=4)
-def design(model: TablesModel, outputs: str = "scores", pipeline: int = 1) -> Design:
+def design(model: Classifier, outputs: str = "scores", pipeline: int = 1) -> Design:
     """Build the look-up tables and the pipeline of a model.
 
     Args:
@@ -43,7 +58,7 @@ def design(model: TablesModel, outputs: str = "scores", pipeline: int = 1) -> De
     return Design(network, schedule(network.net, network.outputs, network.traced, pipeline))
 
 
-def write(model: TablesModel, out: Path, *, outputs: str, pipeline: int) -> dict[str, Any]:
+def write(model: Classifier, out: Path, *, outputs: str, pipeline: int) -> dict[str, Any]:
     """Write the Verilog of an unrolled core into ``out/rtl``; see :func:`design`.
 
     Returns:
@@ -64,18 +79,21 @@ def write(model: TablesModel, out: Path, *, outputs: str, pipeline: int) -> dict
     }
 
 
-def score_width(model: TablesModel) -> int:
+def score_width(model: Classifier) -> int:
     """Width of a score in two's complement, in bits; a margin fits the same width unsigned."""
-    low, high = model.score_bounds
+    own = added(model)
+    # The first of two classes may score 0.
+    bounds = [*own.sum_bounds.ravel().tolist(), *([0] if len(own.bias) == 1 else [])]
+    low, high = min(bounds), max(bounds)
     return max((-low - 1).bit_length() if low < 0 else 0, max(0, high).bit_length()) + 1
 
 
-def class_width(model: TablesModel) -> int:
+def class_width(model: Classifier) -> int:
     """Width of a class index, in bits."""
     return max(1, (len(model.classes) - 1).bit_length())
 
 
-def build(model: TablesModel, *, scores: bool) -> LutNetwork:
+def build(model: Classifier, *, scores: bool) -> LutNetwork:
     """Turn a model into look-up tables of the FPGA.
 
     Args:
@@ -85,7 +103,7 @@ def build(model: TablesModel, *, scores: bool) -> LutNetwork:
     net = Netlist(model.input.n_bits)
     adder = BitHeapCompressor(net)
     width = score_width(model)
-    heaps = [adder.sevens(heap, f"sum{s}") for s, heap in enumerate(_heaps(model, net))]
+    heaps = [adder.sevens(heap, f"sum{s}") for s, heap in enumerate(_heaps(added(model), net))]
     two = len(heaps) == 1
     shunt: tuple[int, ...] = ()
     classes: tuple[int, ...] = ()
@@ -109,13 +127,13 @@ def build(model: TablesModel, *, scores: bool) -> LutNetwork:
     )
 
 
-def _heaps(model: TablesModel, net: Netlist) -> list[BitHeap]:
+def _heaps(own: BitTables, net: Netlist) -> list[BitHeap]:
     """The sums as heaps of bits."""
-    heaps = [BitHeap(offset=int(bias)) for bias in model.bias]
-    for t, table in enumerate(model.tables):
+    heaps = [BitHeap(offset=int(bias)) for bias in own.bias]
+    for t, table in enumerate(own.tables):
         index = [net.input(bit) for bit in table.bits]
         for s, heap in enumerate(heaps):
-            entries = table.entries[:, s].astype(np.int64)
+            entries = table.entries[:, s]
             least = int(entries.min())
             heap.offset += least
             for power in range(int(entries.max() - least).bit_length()):
@@ -153,13 +171,14 @@ def _of_two(net: Netlist, total: tuple[int, ...]) -> Ranking:
     return Ranking((wins,), ((FALSE,) * len(total), total), tuple(margin))
 
 
-def comments(model: TablesModel) -> dict[str, tuple[str, ...]]:
+def comments(model: Classifier) -> dict[str, tuple[str, ...]]:
     """Describe the sections of the Verilog, by name."""
     out: dict[str, tuple[str, ...]] = {}
-    for t, table in enumerate(model.tables):
-        for s in range(len(model.bias)):
-            column = "" if len(model.bias) == 1 else f"_{s}"
-            of = "" if len(model.bias) == 1 else f" for class {s}"
+    own = added(model)
+    for t, table in enumerate(own.tables):
+        for s in range(len(own.bias)):
+            column = "" if len(own.bias) == 1 else f"_{s}"
+            of = "" if len(own.bias) == 1 else f" for class {s}"
             out[f"t{t}{column}"] = (
                 f"table {t}{of}: {', '.join(map(str, table.entries[:, s]))}, by",
                 *(f"bit {j}: {of_bit(model, bit)}" for j, bit in enumerate(table.bits)),

@@ -39,6 +39,7 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.options import Options
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
+from tests.support.random_graphs import graph_family, graph_model
 from tests.support.synthesised import run_netlist
 
 RECORDED = json.loads(Path(__file__).with_name("yosys_sizes.json").read_text())
@@ -365,6 +366,24 @@ def test_a_model_that_is_too_large_is_refused() -> None:
     fit = exporter.check(model, options_of(CASES[0]))
     assert any("LUTs" in str(problem) for problem in fit.problems)
     assert not EXPORTER.check(model, options_of(CASES[0])).problems
+
+
+@pytest.mark.parametrize(("classes", "sums"), [(2, 1), (2, 2), (3, 3)])
+def test_another_family_whose_graph_adds_up_look_ups_has_this_core(
+    classes: int, sums: int, tmp_path: Path
+) -> None:
+    with graph_family():
+        model = graph_model(3, operations=8, bits=4, classes=classes, sums=sums, cuts=9)
+        tool = OF_THE_TARGET.for_family(model.family)
+        options = tool.parse_options({})
+        assert tool.check(model, options).ok
+        figures = {figure.name: figure.value for figure in tool.estimate(model, options)}
+        assert figures["lut_sites"] == count(design(model)).lut_sites
+        out = export(model, "netfpga", tmp_path / "e", verify=False).path
+        assert tool.decode(out, model, options)[0].artefact == "rtl/n3ic_core.v"
+        other = graph_model(4, operations=8, bits=4, classes=classes, sums=sums, cuts=9)
+        with pytest.raises(VerifyError, match=r"n3ic_core\.v: "):
+            tool.decode(out, replace(other, input=model.input), options)
 
 
 def test_the_low_bits_of_a_sum_are_not_computed_for_the_class_alone() -> None:
