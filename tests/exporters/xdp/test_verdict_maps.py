@@ -271,9 +271,9 @@ def test_a_source_that_is_blocked_again_soon_is_blocked_for_twice_as_long(schedu
         ):
             frame = udp("10.0.0.1", port=port)
             programs.program.test_run(programs.replayed(frame, len(frame), time))
-            (verdict,) = verdict_lists.list_verdicts(programs.maps, time, 10**9, {})["decided"]
-            assert (verdict.left_s, verdict.repeats) == (seconds, repeats)
-            assert verdict.flow_packets == 1 and verdict.margin is not None
+            (entry,) = verdict_lists.list_verdicts(programs.maps, time, 10**9, {})["decided"]
+            assert (entry.left_s, entry.repeats) == (seconds, repeats)
+            assert entry.flow_packets == 1 and entry.margin is not None
 
 
 @pytest.mark.parametrize("scope", ["host", "prefix"])
