@@ -279,11 +279,41 @@ class _Joiner:
                 root = self._both(one.root, other.root, {}, budget)
             except _CannotJoin:
                 return None
+            if not self._keeps(root, one, other):
+                return None
         count = self._count(root)
         if count >= one.count + other.count:
             return None
         bits = tuple(sorted({*one.bits, *other.bits}))
         return JointTree((*one.scores, *other.scores), root, bits, count)
+
+    def _keeps(self, root: int, one: JointTree, other: JointTree) -> bool:
+        """Whether the tree of each score is as it was: a bit above may decide bits of its field."""
+        parts = [(part.root, i) for part in (one, other) for i in range(len(part.scores))]
+        for at, (was, i) in enumerate(parts):
+            before, now = self._projected(was, i, {}), self._projected(root, at, {})
+            if before != now and not self._asks_one_field(before):
+                return False
+        return True
+
+    def _projected(self, tree: Tree, i: int, made: dict[Tree, int]) -> int:
+        """The tree with the leaves of one of its scores only."""
+        if tree not in made:
+            node = self.forest.at(tree)
+            if isinstance(node, WalkNode):
+                parts = [self._projected(k, i, made) for k in (node.zero, node.one)]
+                made[tree] = self.builder.choose(_bit(self.forest, node), *parts)
+            else:
+                made[tree] = self.builder.constant(self._number((self.tuples[node][i],)))
+        return made[tree]
+
+    def _asks_one_field(self, tree: int) -> bool:
+        """Whether a tree is read back as a look-up."""
+        asked, spec = _asked(self.forest, tree, self._masks), self.builder.input
+        return any(
+            field.kind == "thermometer" and not asked & ~(((1 << field.width) - 1) << start)
+            for start, field in zip(spec.offsets, spec.fields, strict=True)
+        )
 
     def _both(self, one: Tree, other: Tree, made: dict[tuple[Tree, Tree], int], most: int) -> int:
         if (one, other) in made:

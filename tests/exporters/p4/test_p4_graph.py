@@ -248,6 +248,14 @@ def rows(spec: InputSpec, count: int) -> Words:
     )
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_joined_trees_are_read_back_as_they_were(tmp_path: Path, seed: int) -> None:
+    """Trees of few cuts: a bit that one score's tree asks decides bits of another's."""
+    model = some_trees(seed, classes=3, trees=8, features=2, cuts=7, largest=1)
+    options = write(model, tmp_path)
+    assert len(TARGET.decode(tmp_path, model, options)) == len(FILES["p4"])
+
+
 # --- how many tables ---------------------------------------------------------------------------
 
 
