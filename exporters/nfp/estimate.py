@@ -60,6 +60,21 @@ class MicroEngineEstimate:
     throughput_formula: str
 
 
+@dataclass(frozen=True)
+class Accesses:
+    """What one inference accesses.
+
+    Attributes:
+        words: maximum number of words read from the memory of the weights; a word with the numbers
+            of two input bits counts as two, because each number takes the cycles of a word.
+        accesses: maximum number of accesses to the thread's state: features, bits, indices, values
+            and scores.
+    """
+
+    words: int
+    accesses: int
+
+
 def estimate(
     device: Device,
     shape: tuple[int, ...],

@@ -32,8 +32,8 @@ from n3ic.exporters.netfpga.graph.logic import (
 from n3ic.exporters.netfpga.graph.syntax import (
     Expression,
     Extended,
-    Number,
     Reference,
+    SizedNumber,
     Statement,
     entries,
     expression,
@@ -314,7 +314,7 @@ class _Reader:
         return self._resolved(expression(text, self._where))
 
     def _resolved(self, read: Expression) -> _Read:
-        if isinstance(read, Number):
+        if isinstance(read, SizedNumber):
             return _Read(read.width, constant=read.value)
         of = read.of if isinstance(read, Extended) else read
         signal, clock = self._reference(of)
@@ -918,7 +918,7 @@ def _range(read: _Read) -> tuple[int, int]:
 
 
 def _equal(table: Sequence[int], residues: Sequence[int], size: int) -> int:
-    """Number of a table's entries that have the same bits."""
+    """SizedNumber of a table's entries that have the same bits."""
     return sum(entry % size == number for entry, number in zip(table, residues, strict=True))
 
 

@@ -107,7 +107,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Number:
+class SizedNumber:
     """A constant of some bits."""
 
     width: int
@@ -143,7 +143,7 @@ class Extended:
     of: Reference
 
 
-Expression = Number | Reference | Extended
+Expression = SizedNumber | Reference | Extended
 
 
 def plain_text(text: str) -> str:
@@ -184,7 +184,7 @@ def expression(text: str, where: str) -> Expression:
         width, value = map(int, found.groups())
         if value >> width:
             raise VerifyError(f"{where}: {value} has more than {width} bits")
-        return Number(width, value)
+        return SizedNumber(width, value)
     if found := _EXTENDED.fullmatch(text):
         of = expression(found[3], where)
         if isinstance(of, Reference):

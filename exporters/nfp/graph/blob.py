@@ -29,7 +29,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from n3ic.exporters.nfp.graph.program import GraphProgram, GraphStep, Kind, compiled
+from n3ic.exporters.nfp.graph.program import GraphProgram, GraphStep, StepKind, compiled
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
@@ -157,7 +157,7 @@ def _trees(program: GraphProgram, start: int) -> dict[int, int]:
     """The first word of each step's block, by step."""
     places = {}
     for i, step in enumerate(program.steps):
-        if step.kind == Kind.TREES and step.block is not None:
+        if step.kind == StepKind.TREES and step.block is not None:
             places[i] = start
             start += len(step.block.words)
     return places

@@ -3,32 +3,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from n3ic.exporters.nfp.estimate import Accesses
 from n3ic.exporters.nfp.graph.blob import FIELD_WORDS, STEP_WORDS, GraphBlob
-from n3ic.exporters.nfp.graph.program import GraphStep, Kind
+from n3ic.exporters.nfp.graph.program import GraphStep, StepKind
 from n3ic.model.bits import word_count
 from n3ic.model.classifier import Classifier
 
 # Values that a step reads, by its kind.
 _OPERANDS = {
-    Kind.CHOOSE: 1, Kind.ADD: 2, Kind.OFFSET: 1, Kind.LOG_ADD: 2,
-    Kind.TIMES: 2, Kind.SCALE: 1, Kind.ROUND: 1,
+    StepKind.CHOOSE: 1, StepKind.ADD: 2, StepKind.OFFSET: 1, StepKind.LOG_ADD: 2,
+    StepKind.TIMES: 2, StepKind.SCALE: 1, StepKind.ROUND: 1,
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Accesses:
-    """What one inference accesses.
-
-    Attributes:
-        words: maximum number of words read from the memory of the weights.
-        accesses: maximum number of words of the thread's state that are read or written: features,
-            bits, values and scores.
-    """
-
-    words: int
-    accesses: int
 
 
 def from_bits(model: Classifier, built: GraphBlob) -> Accesses:
@@ -63,8 +48,8 @@ def _of_step(step: GraphStep, width: int) -> Accesses:
     if step.lookup is not None:
         return Accesses(1 + width, _words(len(step.lookup.table) - 1))
     # Log-add: size and place of the table, and an entry. Products: the fraction.
-    words = {Kind.LOG_ADD: 3, Kind.TIMES: 1, Kind.ROUND: 1}.get(step.kind, 0)
-    return Accesses(words, int(step.kind == Kind.CHOOSE))
+    words = {StepKind.LOG_ADD: 3, StepKind.TIMES: 1, StepKind.ROUND: 1}.get(step.kind, 0)
+    return Accesses(words, int(step.kind == StepKind.CHOOSE))
 
 
 def _words(bits: int) -> int:

@@ -34,7 +34,7 @@ LEAF = 1 << 31  # marks a leaf
 LEAF_HALF = 1 << 30  # leaves are stored plus this number
 
 
-class Kind(IntEnum):
+class StepKind(IntEnum):
     """What a step does; ``n3ic_graph.h`` has the same numbers."""
 
     CONSTANT = 0
@@ -49,16 +49,16 @@ class Kind(IntEnum):
     ROUND = 9
 
 
-_KINDS: dict[type[Operation], Kind] = {
-    Constant: Kind.CONSTANT,
-    Lookup: Kind.LOOKUP,
-    Choose: Kind.CHOOSE,
-    Add: Kind.ADD,
-    Offset: Kind.OFFSET,
-    LogAdd: Kind.LOG_ADD,
-    Times: Kind.TIMES,
-    Scale: Kind.SCALE,
-    Round: Kind.ROUND,
+_KINDS: dict[type[Operation], StepKind] = {
+    Constant: StepKind.CONSTANT,
+    Lookup: StepKind.LOOKUP,
+    Choose: StepKind.CHOOSE,
+    Add: StepKind.ADD,
+    Offset: StepKind.OFFSET,
+    LogAdd: StepKind.LOG_ADD,
+    Times: StepKind.TIMES,
+    Scale: StepKind.SCALE,
+    Round: StepKind.ROUND,
 }
 WRITTEN = tuple(_KINDS)
 """The operations that the micro-C computes."""
@@ -93,7 +93,7 @@ class GraphStep:
         block: the trees.
     """
 
-    kind: Kind
+    kind: StepKind
     to: int
     adds: bool = False
     a: int = 0
@@ -209,14 +209,14 @@ class _Writer:
             return len(self.steps) > first
 
         for a, b in zip(slots[::2], slots[1::2], strict=False):
-            self.steps.append(GraphStep(Kind.ADD, to, added(), a, b))
+            self.steps.append(GraphStep(StepKind.ADD, to, added(), a, b))
         if len(slots) % 2:
-            self.steps.append(GraphStep(Kind.OFFSET, to, added(), slots[-1], by=constant))
+            self.steps.append(GraphStep(StepKind.OFFSET, to, added(), slots[-1], by=constant))
         elif constant or not (slots or trees or lookups):
-            self.steps.append(GraphStep(Kind.CONSTANT, to, added(), by=constant))
+            self.steps.append(GraphStep(StepKind.CONSTANT, to, added(), by=constant))
         self._trees(trees, to, added())
         for lookup in lookups:
-            self.steps.append(GraphStep(Kind.LOOKUP, to, added(), lookup=lookup))
+            self.steps.append(GraphStep(StepKind.LOOKUP, to, added(), lookup=lookup))
         return values
 
     def _terms(self, index: int) -> tuple[int, list[int], list[int], list[Lookup]]:
@@ -251,7 +251,7 @@ class _Writer:
             self._trees(roots[half:], to, adds=True)
             return
         block = Block(nodes, tuple(self._depth[root] for root in roots))
-        self.steps.append(GraphStep(Kind.TREES, to, adds, block=block))
+        self.steps.append(GraphStep(StepKind.TREES, to, adds, block=block))
 
     def _take(self) -> int:
         """A slot for a value, taken before its operands' slots are free: it is written first."""

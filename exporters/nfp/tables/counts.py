@@ -3,25 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from n3ic.exporters.nfp.estimate import Accesses
 from n3ic.exporters.nfp.tables.blob import GROUP_WORDS, TablesBlob
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.operations import index_parts
-
-
-@dataclass(frozen=True)
-class Accesses:
-    """What one inference accesses.
-
-    Attributes:
-        words: maximum number of words read from the memory of the weights; a word with the numbers
-            of two input bits counts as two, because each number takes the cycles of a word.
-        accesses: number of accesses to the thread's state: features, bits, indices and scores.
-    """
-
-    words: int
-    accesses: int
 
 
 def from_bits(model: TablesModel, built: TablesBlob) -> Accesses:

@@ -19,7 +19,7 @@ from n3ic.exporters.nfp.graph import counts
 from n3ic.exporters.nfp.graph.blob import build
 from n3ic.exporters.nfp.graph.decode import decode_words
 from n3ic.exporters.nfp.graph.exporter import EXPORTER
-from n3ic.exporters.nfp.graph.program import Kind, compiled
+from n3ic.exporters.nfp.graph.program import StepKind, compiled
 from n3ic.families.spn.arithmetic import LinearArithmetic, LogArithmetic
 from n3ic.families.spn.random_models import random_spn
 from n3ic.families.trees.network import TreesModel
@@ -165,7 +165,7 @@ def test_a_short_file_is_refused() -> None:
 def test_hostile_words_are_refused(section: str, word: int, value: int, text: str) -> None:
     model = MODELS["forest"]
     built = build(model)
-    assert compiled(graph_of(model)).steps[0].kind == Kind.TREES
+    assert compiled(graph_of(model)).steps[0].kind == StepKind.TREES
     damaged = built.words.copy()
     damaged[built.starts[section] + word] = value
     if section == "steps" and text == "reads input bit":
@@ -287,7 +287,7 @@ def test_a_data_plane_reads_at_most_as_many_words_as_the_estimate_says(
     run = counts.from_bits(model, build(model)).words
     both = counts.from_features(model, build(model)).words
     comparisons = sum(sum(b.depths) for b in compiled(graph_of(model)).blocks)
-    beyond = 3 * sum(s.kind == Kind.LOG_ADD for s in compiled(graph_of(model)).steps)
+    beyond = 3 * sum(s.kind == StepKind.LOG_ADD for s in compiled(graph_of(model)).steps)
     for at, value in ((0, 0), (4, 2**32 - 1)):
         row = {f: np.array([value]) for f in model.input.features}
         own = model.infer(model.input.encode_words(row))
@@ -327,7 +327,7 @@ def test_a_tree_that_does_not_fit_its_nodes_is_steps(tmp_path: Path) -> None:
 
     model = asked(make)
     kinds = [step.kind for step in compiled(graph_of(model)).steps]
-    assert kinds.count(Kind.CHOOSE) == 1 and kinds.count(Kind.TREES) == 1
+    assert kinds.count(StepKind.CHOOSE) == 1 and kinds.count(StepKind.TREES) == 1
     EXPORTER.write(model, OPTIONS, tmp_path)
     assert verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 50).ok
 
@@ -355,7 +355,9 @@ def test_input_bits_that_a_node_cannot_name_are_steps(tmp_path: Path) -> None:
         return builder.add(builder.choose(39_000, low, high), builder.choose(100, low, high))
 
     model = asked(make, wide)
-    assert {Kind.CHOOSE, Kind.TREES} <= {step.kind for step in compiled(graph_of(model)).steps}
+    assert {StepKind.CHOOSE, StepKind.TREES} <= {
+        step.kind for step in compiled(graph_of(model)).steps
+    }
     EXPORTER.write(model, OPTIONS, tmp_path)
     values = np.array([0, 100, 101, 39_000, 39_001, 2**32 - 1])
     words = wide.encode_words({"a": values})
@@ -366,7 +368,7 @@ def test_input_bits_that_a_node_cannot_name_are_steps(tmp_path: Path) -> None:
 
 def test_a_long_sum_needs_one_value() -> None:
     program = compiled(graph_of(graph_model(1, operations=50, depth=3, classes=2)))
-    assert [step.kind for step in program.steps] == [Kind.TREES, Kind.CONSTANT]
+    assert [step.kind for step in program.steps] == [StepKind.TREES, StepKind.CONSTANT]
     assert program.slots == 2 and len(program.blocks[0].depths) == 50
 
 

@@ -22,7 +22,7 @@ TARGETS = [t for t in plugins.names("n3ic.exporters") if TreesModel.family in ex
 
 
 def test_the_targets_that_write_graphs_take_trees():
-    assert {"host", "dpdk", "onnx", "netfpga", "xdp"} <= {*TARGETS}
+    assert {"host", "dpdk", "onnx", "netfpga", "nfp", "xdp"} <= {*TARGETS}
 
 
 @pytest.mark.parametrize("classes", [2, 3])
