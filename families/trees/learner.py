@@ -10,6 +10,8 @@ from n3ic.errors import UsageError
 from n3ic.families.trees.settings import TreesTraining
 from n3ic.runs.learner import Learned, Learner
 
+_TREE_SHARE = 4  # a fourth of the candidates are the cuts of one tree
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from n3ic.runs.experiment_spec import Experiment
     from n3ic.runs.progress import TrainingProgress
     from n3ic.runs.training_rows import Prepared
-    from n3ic.training.recipe import Recipe
+    from n3ic.training.recipe import Encoding, Recipe
 
 
 class TreesLearner(Learner):
@@ -43,17 +45,41 @@ class TreesLearner(Learner):
     def choose_input(
         self, experiment: Experiment, rows: FlowTable, trees: Any
     ) -> tuple[InputSpec, dict[str, float]]:
-        """Choose the cuts that nodes may ask; training keeps those that they do ask."""
-        _check_aim(experiment.recipe)
-        if experiment.recipe.encoding == "weighted":  # a node needs no cut twice
-            experiment = replace(experiment, recipe=replace(experiment.recipe, encoding="boosted"))
-        return super().choose_input(experiment, rows, trees)
+        """Choose the cuts that nodes may ask; training keeps those that they do ask.
+
+        Within a budget of bytes, some are those of one large tree: boosting cuts at few quantiles.
+        """
+        recipe = experiment.recipe
+        _check_aim(recipe)
+        if recipe.encoding not in ("boosted", "weighted"):
+            return super().choose_input(experiment, rows, trees)
+
+        def chosen(encoding: Encoding, bits: int) -> tuple[InputSpec, dict[str, float]]:
+            own = replace(recipe, encoding=encoding, bits=bits)  # a node needs no cut twice
+            return super(TreesLearner, self).choose_input(
+                replace(experiment, recipe=own), rows, trees
+            )
+
+        of_tree = recipe.bits // _TREE_SHARE if recipe.settings.boosted_bytes else 0
+        spec, scores = chosen("boosted", recipe.bits - of_tree)
+        return (_joined(spec, chosen("tree", of_tree)[0]) if of_tree else spec), scores
 
     def train(self, prepared: Prepared, progress: TrainingProgress) -> Learned:
         """Train trees on split and encoded rows."""
         from n3ic.families.trees.train import train_trees
 
         return train_trees(prepared, progress)
+
+
+def _joined(first: InputSpec, second: InputSpec) -> InputSpec:
+    """The cuts of both inputs, each once."""
+    from n3ic.model.inputs import Field, InputSpec
+
+    fields = {field.feature: field for field in first.fields}
+    for f in second.fields:
+        cuts = {*f.cuts, *(fields[f.feature].cuts if f.feature in fields else ())}
+        fields[f.feature] = Field.thermometer(f.feature, sorted(cuts), unit=f.unit, scale=f.scale)
+    return InputSpec(tuple(fields.values()))
 
 
 def _check_aim(recipe: Recipe) -> None:

@@ -34,7 +34,7 @@ UNLIMITED_LEAF_BITS = 8
 _SINGLE_TREE = 3000  # bytes a sum, up to which a single tree is tried
 _SINGLE_LEAVES = 4096  # more than fit
 _LEAF_BYTES = 3.0  # of a leaf, with its node and its part of the cuts
-_BITS = (512, 1024)  # least and largest number of candidate cuts within a budget
+_BITS = 1360  # candidate cuts within a budget
 _MOST_ROUNDS = 1000
 
 
@@ -76,8 +76,7 @@ def within(fixed: Collection[str], budget: int, n_classes: int) -> dict[str, Any
         raise UsageError(
             f"{budget} bytes hold no tree for {n_classes} classes; take {least} bytes or more"
         )
-    low, high = _BITS
-    chosen = {"bits": min(max(low, budget // 4), high), "boosting_rounds": _MOST_ROUNDS}
+    chosen = {"bits": _BITS, "boosting_rounds": _MOST_ROUNDS}
     return {k: v for k, v in chosen.items() if k not in fixed} | {"boosted_bytes": budget}
 
 
@@ -112,9 +111,9 @@ def first_sizes(settings: TreesTraining, sums: int) -> list[GrowthSize]:
         leaves = [settings.boosted_leaves]
     return [
         GrowthSize(
-            n,
-            *(values[0] for values in _values(settings, sums, n).values()),
-            settings.boosting_rounds if n < _SINGLE_LEAVES else 1,
+            leaves=n,
+            rounds=settings.boosting_rounds if n < _SINGLE_LEAVES else 1,
+            **{name: values[0] for name, values in _values(settings, sums, n).items()},
         )
         for n in leaves
     ]

@@ -243,6 +243,20 @@ def test_budgets_that_cannot_be_kept_are_refused(
         request.chosen_recipe(use_case("anomaly"))
 
 
+def test_a_budget_chooses_among_cuts_of_boosting_and_of_one_tree() -> None:
+    """Values of which boosting's quantiles tell 255 apart, and whose class depends on one value."""
+    rng = np.random.default_rng(2)
+    values = rng.permutation(np.arange(1, 8001))
+    table = replace(
+        flows(2, 8000),
+        features=dict(zip(NAMES, [values, *rng.integers(0, 9, (2, 8000))], strict=True)),
+        label=(values >= 4321).astype(np.int64),
+    )
+    recipe = replace(QUICK, encoding="boosted").with_options({"boosted_bytes": 60})
+    model = learned(table, recipe).model
+    assert shares(model, table) > 0.9995 and model.total_bytes <= 60
+
+
 def test_the_least_budget_holds_a_tree() -> None:
     table = flows(3)
     least = 7 + 4 * 3
