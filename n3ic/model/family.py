@@ -186,9 +186,11 @@ class Family(Plugin):
         Raises:
             UsageError: models of this family are not trained further.
         """
+        every = (family(name) for name in plugins.names(plugins.FAMILIES))
+        able = [f.name for f in every if type(f).trained_further is not Family.trained_further]
         raise UsageError(
             f"{model.name} is of family {model.family}, whose models are not trained further: "
-            "expected a binary network or look-up tables"
+            f"expected one of family {', '.join(able)}"
         )
 
     def random(self, rng: np.random.Generator) -> Classifier:

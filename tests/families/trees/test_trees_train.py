@@ -151,7 +151,7 @@ def test_a_budget_takes_part_of_the_trees_by_itself() -> None:
     [
         ({}, 12, "12 bytes hold no tree for 2 classes; take 14 bytes or more"),
         ({"boosted_bytes": 300}, 400, "sets the boosted_bytes of trees"),
-        ({"class_weight": "balanced"}, 400, "apply to binary networks only"),
+        ({"class_weight": "balanced"}, 400, "applies to binary networks only"),
     ],
 )
 def test_budgets_that_cannot_be_kept_are_refused(
