@@ -14,7 +14,7 @@ from n3ic.model.meter_spec import MeterSpec
 from tests.support.random_graphs import GraphModel, graph_model
 
 FAMILIES = (*plugins.names(plugins.FAMILIES), GraphModel.family)
-SPEC = standard_spec(packets=4, cache_flows=256)
+SPEC = standard_spec(packets=4)
 
 
 def small_model(name: str, seed: int = 0) -> Classifier:

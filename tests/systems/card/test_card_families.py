@@ -26,7 +26,7 @@ from n3ic.systems.card.host.verify import verify_card
 from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.planner import plan_card
-from tests.support.family_models import FAMILIES, small_model
+from tests.support.family_models import FAMILIES, metered_model, small_model
 from tests.support.random_graphs import graph_family
 from tests.support.xdp_machine import clang, kernel
 
@@ -66,7 +66,7 @@ def card(folder: Path, target: str, families: tuple[str, ...], *, features: bool
     """A card with a tenant for each family, whose packets hold features or input bits."""
     text = f'name = "lab"\n[device]\ntarget = "{target}"\n'
     for uid, name in enumerate(families, 1):
-        model = small_model(name, seed=uid)
+        model = metered_model(name, seed=uid)  # its meter's cache of flows is not on the card
         words = family(name).vectors(unchanged(model), 60, 0)
         shunt = max(1, int(np.median(margins_of(model.scores(words)))))
         model.with_shunt(shunt if uid % 2 else 0).save(folder / f"{name}.n3ic")
@@ -86,6 +86,7 @@ def test_a_host_card_computes_all_families_in_one_process(tmp_path: Path, featur
     plan = card(tmp_path, "host", FAMILIES, features=features)
     costs = plan.costs
     assert all(costs[f"{name}/net"].needs["cycles"].value > 0 for name in FAMILIES)
+    assert all(0 < costs[f"{name}/net"].needs["l2"].value < 1 << 16 for name in FAMILIES)
     done = export_card(plan, tmp_path / "out", packets=20)
     assert done.check is not None and not done.missing
     assert set(done.check.graphs) == {f"{name}/g" for name in FAMILIES}
