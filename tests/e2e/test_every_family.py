@@ -22,15 +22,18 @@ import pytest
 from typer.main import get_command
 
 import n3ic
+from n3ic import plugins
 from n3ic.cli.main import command_line
 from n3ic.data.dataset import data_set
 from n3ic.data.split import split
 from n3ic.data.table import FlowTable
-from n3ic.errors import N3icError, N3icWarning
-from n3ic.model.classifier import Classifier, Inference
+from n3ic.errors import ExportError, N3icError, N3icWarning
+from n3ic.model.classifier import Classifier, Inference, family_text
 from n3ic.model.family import Family, family, graph_of
 from n3ic.model.graph.operations import LogAdd
 from n3ic.model.network import BinaryModel
+from n3ic.systems.card.export import card_target
+from n3ic.targets.base import exporter
 from tests.support.command_line import typed
 from tests.support.family_models import FAMILIES, metered_model
 from tests.support.random_graphs import graph_family
@@ -445,6 +448,10 @@ def by_bench(place: Place, tmp_path: Path) -> None:
     assert place.model.shape_text in str(found)
 
 
+def by_plan(place: Place, tmp_path: Path) -> None:
+    assert n3ic.plan_cluster(place.model, nodes=2).to_dict()
+
+
 VERBS: dict[str, tuple[Callable[[Place, Path], None], bool]] = {
     "predict": (by_prediction, False),
     "evaluate": (by_evaluation, True),
@@ -453,7 +460,7 @@ VERBS: dict[str, tuple[Callable[[Place, Path], None], bool]] = {
     "stream": (by_stream, True),
     "learn": (by_learning, True),
     "bench": (by_bench, True),
-    "plan_cluster": (lambda place, out: n3ic.plan_cluster(place.model, nodes=2) and None, False),
+    "plan_cluster": (by_plan, False),
 }
 ELSEWHERE_IN_PYTHON = {
     "verify": "export", "run_cluster": "plan_cluster",
@@ -484,3 +491,47 @@ def test_a_verb_gives_the_familys_own_scores_or_refuses(
 def test_every_verb_has_its_place() -> None:
     verbs = {n for n in n3ic.__all__ if n == n.lower()}
     assert verbs == {*VERBS} | {*ELSEWHERE_IN_PYTHON} | NO_MODEL
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def taken(model: Classifier) -> dict[str, str]:
+    """What each system says of models of a family, in the words of the page."""
+
+    def word(takes: bool) -> str:
+        return "yes" if takes else "no"
+
+    def on_card(target: str) -> bool:
+        families = card_target(target).families
+        tool = exporter(target)
+        try:
+            own = tool.for_family(model.family)
+        except ExportError:
+            return False
+        fits = not own.check(model, own.parse_options({})).problems
+        return fits and (not families or model.family in families)
+
+    assert on_card("p4") == on_card("netfpga")  # they share a column
+    return {
+        "streams, studies": "yes",
+        "`stream learn`": word(not not_trained_further(model)),
+        "`--false-alarms`": word(not without_bias(model)),
+        "card: host": word(on_card("host")),
+        "card: XDP": word(on_card("xdp")),
+        "card: P4, NetFPGA": word(on_card("netfpga")),
+        "cluster": word(not layerless(model)),
+    }
+
+
+def test_the_page_says_which_system_takes_which_family() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "your-own-forest.md"
+    lines = page.read_text().partition("## Systems")[2].strip().splitlines()
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if "|" in line]
+    head, _, *rows = cells
+    names = plugins.names(plugins.FAMILIES)
+    for name in names:
+        words = family_text(name).removesuffix("s") + "s"
+        (row,) = (r for r in rows if words.endswith(r[0]))
+        assert dict(zip(head[1:], row[1:], strict=True)) == taken(metered_model(name)), name
+    assert len(rows) == len(names)

@@ -15,7 +15,7 @@ from n3ic.errors import N3icError, UsageError
 from n3ic.model.classifier import family_text
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.compile import SoftwareCard
-from n3ic.systems.card.host.compiled_in import is_compiled_in, weights_of
+from n3ic.systems.card.host.embedded_model import is_compiled_in, weights_of
 
 _PATIENCE = 10.0  # seconds to wait for an answer
 _STEP = 0.02

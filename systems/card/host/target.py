@@ -13,7 +13,7 @@ from n3ic.systems.card.compile import software_card, unplanned_card
 from n3ic.systems.card.description import Card
 from n3ic.systems.card.export import CardCheck, CardTarget
 from n3ic.systems.card.host.changes import change_running
-from n3ic.systems.card.host.compiled_in import CYCLES_A_STEP, bytes_of, is_compiled_in, steps_of
+from n3ic.systems.card.host.embedded_model import CYCLES_A_STEP, bytes_of, is_compiled_in, steps_of
 from n3ic.systems.card.host.verify import verify_card
 from n3ic.systems.card.host.write import write_card
 from n3ic.systems.card.plan import CardPlan

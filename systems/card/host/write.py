@@ -14,7 +14,7 @@ from n3ic.errors import CardError
 from n3ic.kernel import build
 from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph, SoftwareRule
 from n3ic.systems.card.frames import traffic
-from n3ic.systems.card.host import compiled_in
+from n3ic.systems.card.host import embedded_model
 from n3ic.systems.card.plan import CardPlan
 from n3ic.targets.fuzz_traffic import pcap
 from n3ic.targets.identifiers import c_string, comment
@@ -66,7 +66,7 @@ def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
         (out / name).write_text(text, "utf-8")
     (out / "models").mkdir()
     for network, model in zip(values["networks"], card.networks.values(), strict=True):
-        (out / "models" / network["file"]).write_bytes(compiled_in.weights_of(model))
+        (out / "models" / network["file"]).write_bytes(embedded_model.weights_of(model))
     requests = traffic(card, _EXAMPLES)
     frames = [(a.frame, len(a.frame), second) for second, a in enumerate(requests)]
     (out / EXAMPLE).write_bytes(pcap(_ETHERNET, frames, _SECOND, "<"))
@@ -75,7 +75,7 @@ def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
 def _values(card: SoftwareCard, plan: CardPlan) -> dict[str, Any]:
     numbers = {name: i for i, name in enumerate(card.networks)}
     networks = card.networks.values()
-    sources = compiled_in.sources([*networks])
+    sources = embedded_model.sources([*networks])
     return {
         "sources": sources,
         "objects": "".join(
@@ -107,7 +107,7 @@ def _values(card: SoftwareCard, plan: CardPlan) -> dict[str, Any]:
 
 def _network(card: SoftwareCard, name: str, index: int) -> dict[str, Any]:
     model = card.networks[name]
-    weights = compiled_in.weights_of(model)
+    weights = embedded_model.weights_of(model)
     owner, slash, _ = name.partition("/")
     names = [t.name for t in card.tenants]
     features = any(b.features for g in card.graphs for b in g.branches if b.task == name)
@@ -121,7 +121,7 @@ def _network(card: SoftwareCard, name: str, index: int) -> dict[str, Any]:
         "classes": len(model.classes),
         "shape": model.shape_text,
         "digest": model.digest,
-        "compiled_in": compiled_in.is_compiled_in(model),
+        "compiled_in": embedded_model.is_compiled_in(model),
         "size": len(weights),
         "rows": [
             ", ".join(f"0x{byte:02x}" for byte in weights[i : i + _BYTES_A_LINE])
