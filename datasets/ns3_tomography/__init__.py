@@ -20,7 +20,7 @@ from n3ic.util.files import free_path
 if TYPE_CHECKING:
     from n3ic.data.table import Feature, FlowTable
     from n3ic.datasets.ns3_tomography.table import TomographyTable
-    from n3ic.model.network import BinaryModel
+    from n3ic.model.classifier import Classifier
     from n3ic.runs.experiment import TrainingResult
 
 __all__ = ["BUNDLED", "DATASET", "USECASE", "Tomography"]
@@ -160,7 +160,7 @@ class Tomography(UseCase):
 
     def replay(
         self,
-        models: Mapping[str, BinaryModel],
+        models: Mapping[str, Classifier],
         metrics: Mapping[str, Any],
         data: str | Path | None,
         out: Path,

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from n3ic.datasets.ns3_tomography.table import TomographyTable, load
 from n3ic.datasets.ns3_tomography.trace import QUARTERS
 from n3ic.errors import UsageError
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.load import load_model
 from n3ic.util.files import write_atomic
 from n3ic.util.pictures import INK, SOFT, look, new_figure, plain, styled
 
@@ -42,7 +43,7 @@ class Replay:
 
 
 def replay(
-    run: str | Path | Mapping[str, BinaryModel], trace: str | Path | TomographyTable
+    run: str | Path | Mapping[str, Classifier], trace: str | Path | TomographyTable
 ) -> Replay:
     """Classify every interval of a trace with the networks of a run.
 
@@ -58,7 +59,7 @@ def replay(
     if isinstance(run, str | Path):
         from n3ic.runs.folder import models_of
 
-        models = {queue: BinaryModel.load(path) for queue, path in models_of(run).items()}
+        models = {queue: load_model(path) for queue, path in models_of(run).items()}
     else:
         models = dict(run)
     table = trace if isinstance(trace, TomographyTable) else load(trace)
@@ -80,7 +81,7 @@ def replay(
 
 
 def write_replay(
-    models: Mapping[str, BinaryModel],
+    models: Mapping[str, Classifier],
     table: TomographyTable,
     out: Path,
     threshold: float,

@@ -119,12 +119,6 @@ class BinaryFamily(Family):
             f"in total {model.total_bytes:,} B",
         )
 
-    def predict(self, model: BinaryModel, flows: Any, **how: Any) -> Any:
-        """Classify flows; see :func:`n3ic.predict`."""
-        from n3ic.dataframes import predict_flows
-
-        return predict_flows(model, flows, **how)
-
     def trained_further(
         self,
         model: BinaryModel,

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.evaluation.false_alarms import with_false_alarms
-from n3ic.evaluation.metrics import counted_class
 from n3ic.families.binary.class_imbalance import class_weights
 from n3ic.families.binary.sizing import fitted
 from n3ic.model.bits import pack
@@ -67,17 +65,6 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
         elif experiment.budget:
             on_tree = on_bits(prepared, tree.input, progress.stage)
             candidates_tried = (candidate(_TREE, tree, on_tree),)
-    share = experiment.recipe.training.false_alarms
-    if share:
-        validation, positive = (
-            prepared.validation,
-            counted_class(len(model.classes), experiment.positive),
-        )
-        scores = model.scores(pack(validation.bits))
-        flow = experiment.table.flow
-        of = None if flow is None else flow[prepared.parts.validation]
-        model = with_false_alarms(model, scores, validation.label, positive, share, of)
-        progress.stage(f"false alarms: {model.provenance['false_alarms']}")
     return Learned(model, prepared, history, name, candidates_tried)
 
 

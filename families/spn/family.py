@@ -68,12 +68,6 @@ class SpnFamily(Family):
         )
         return TextTable(model.name, ("sum-product network", ""), rows, left=2), ()
 
-    def predict(self, model: SpnModel, flows: Any, **how: Any) -> Any:
-        """Classify flows; see :func:`n3ic.predict`."""
-        from n3ic.dataframes import predict_flows
-
-        return predict_flows(model, flows, **how)
-
     def random(self, rng: np.random.Generator) -> SpnModel:
         """Make a network of 6 features and 2 classes, each with a root."""
         from n3ic.families.spn.random_models import random_spn

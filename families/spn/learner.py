@@ -47,11 +47,8 @@ class SpnLearner(Learner):
         from n3ic.training.input_bits import chi2_scores
         from n3ic.training.input_choice import candidates
 
-        if not experiment.recipe.training.for_accuracy:
-            raise UsageError(
-                "class_weight and false_alarms apply to binary networks only; use false_positives "
-                "for a sum-product network"
-            )
+        if experiment.recipe.training.class_weight != "none":
+            raise UsageError("class_weight applies to binary networks only")
         names = candidates(experiment.table, experiment.recipe)
         anomaly = self.unlearned(experiment)
         learned = rows if anomaly is None else rows.rows((rows.label != anomaly).nonzero()[0])

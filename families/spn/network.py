@@ -125,6 +125,18 @@ class SpnModel(Classifier):
             for i, (_, hi) in enumerate(ranges)
         )
 
+    def favouring(self, positive: int, step: int, rates: str) -> Self:
+        """The network with a step added to a class's bias.
+
+        Raises:
+            ModelError: a score or a margin exceeds 32 bits.
+        """
+        bias = self.bias.astype(np.int64)
+        bias[positive] += step
+        if (np.abs(bias) > 1 << 30).any():
+            raise ModelError(f"a bias of {bias[positive]:,} exceeds 2^30")
+        return self.changed(bias=bias, provenance={**self.provenance, "false_alarms": rates})
+
     @property
     def learned_all(self) -> bool:
         """Whether every class has a root; otherwise one class takes the rows that fit no other."""

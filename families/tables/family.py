@@ -98,12 +98,6 @@ class TablesFamily(Family):
         ]
         return TextTable(model.name, ("look-up tables", ""), tuple(rows), left=2), ()
 
-    def predict(self, model: TablesModel, flows: Any, **how: Any) -> Any:
-        """Classify flows; see :func:`n3ic.predict`."""
-        from n3ic.dataframes import predict_flows
-
-        return predict_flows(model, flows, **how)
-
     def trained_further(
         self,
         model: TablesModel,

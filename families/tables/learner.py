@@ -69,8 +69,8 @@ class TablesLearner(Learner):
     ) -> tuple[InputSpec, dict[str, float]]:
         """Choose the cuts that tables may read; training keeps those that they do read."""
         recipe = experiment.recipe
-        if not recipe.training.for_accuracy:
-            raise UsageError("class_weight and false_alarms apply to binary networks only")
+        if recipe.training.class_weight != "none":
+            raise UsageError("class_weight applies to binary networks only")
         if recipe.encoding == "weighted":  # a table needs no cut twice
             experiment = replace(experiment, recipe=replace(recipe, encoding="boosted"))
         spec, scores = super().choose_input(experiment, rows, trees)

@@ -86,12 +86,6 @@ class TreesFamily(Family):
         ]
         return TextTable(model.name, ("decision trees", ""), tuple(rows), left=2), ()
 
-    def predict(self, model: TreesModel, flows: Any, **how: Any) -> Any:
-        """Classify flows; see :func:`n3ic.predict`."""
-        from n3ic.dataframes import predict_flows
-
-        return predict_flows(model, flows, **how)
-
     def random(self, rng: np.random.Generator) -> TreesModel:
         """Make a model of 12 trees of up to 16 leaves and 2 classes."""
         from n3ic.families.trees.random_models import random_trees

@@ -83,8 +83,8 @@ def _joined(first: InputSpec, second: InputSpec) -> InputSpec:
 
 
 def _check_aim(recipe: Recipe) -> None:
-    if not recipe.training.for_accuracy:
-        raise UsageError("class_weight and false_alarms apply to binary networks only")
+    if recipe.training.class_weight != "none":
+        raise UsageError("class_weight applies to binary networks only")
 
 
 LEARNER = TreesLearner()

@@ -371,7 +371,7 @@ def replay(
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
 ) -> None:
     """Run a run's networks over recorded data, and plot their answers over time."""
-    from n3ic.model.network import BinaryModel
+    from n3ic.model.load import load_model
     from n3ic.runs.folder import load_metrics, models_of, newest_run
     from n3ic.usecases.base import use_case
 
@@ -380,7 +380,7 @@ def replay(
         model = newest_run()
         print_note(f"run: {model}")
     metrics = load_metrics(model)
-    models = {task: BinaryModel.load(path) for task, path in models_of(model).items()}
+    models = {task: load_model(path) for task, path in models_of(model).items()}
     for line in use_case(str(metrics["use_case"])).replay(models, metrics, data, out, last):
         print_result(line)
     print_result(f"wrote {out}")

@@ -361,8 +361,11 @@ class Classifier(Displayed):
         Raises:
             UsageError: scores of this family have no bias.
         """
+        able = (plugins.load(plugins.FAMILIES, n).model for n in plugins.names(plugins.FAMILIES))
+        biased = [m.family for m in able if m.favouring is not Classifier.favouring]
         raise UsageError(
-            f"a false-alarm rate: expected a binary network or look-up tables, got a {self.family}"
+            f"a false-alarm rate is kept by a bias, and models of family {self.family} have none: "
+            f"expected one of family {', '.join(biased)}"
         )
 
     def encode(self, features: Mapping[str, ArrayLike]) -> Words:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic import plugins
@@ -52,9 +53,11 @@ class Family(Plugin):
         name: its name in model files, such as ``binary-network``.
         summary: one line.
         foreign_suffixes: suffixes of the files of other libraries that it reads, such as ``.json``.
+        classified_by: what :meth:`predict` calls, as ``module:name``; the readers lie above models.
     """
 
     foreign_suffixes: ClassVar[tuple[str, ...]] = ()
+    classified_by: ClassVar[str] = "n3ic.dataframes:predict_flows"
 
     @property
     def model(self) -> type[Classifier]:
@@ -160,7 +163,8 @@ class Family(Plugin):
             flows: a table in memory, a file, a :class:`FlowTable`, or features by name.
             **how: other arguments of :func:`n3ic.predict`.
         """
-        raise NotImplementedError
+        module, _, name = self.classified_by.partition(":")
+        return getattr(import_module(module), name)(model, flows, **how)
 
     def trained_further(
         self,
@@ -187,9 +191,25 @@ class Family(Plugin):
         Raises:
             UsageError: models of this family are not trained further.
         """
+        self.refuse_further_training(model)
+        raise NotImplementedError
+
+    def refuse_further_training(self, model: Any) -> None:
+        """Check that models of this family are trained further; see :meth:`trained_further`.
+
+        Args:
+            model: a model of the family.
+
+        Raises:
+            UsageError: they are not; the message names the families whose models are.
+        """
+        if type(self).trained_further is not Family.trained_further:
+            return
+        every = (family(name) for name in plugins.names(plugins.FAMILIES))
+        able = [f.name for f in every if type(f).trained_further is not Family.trained_further]
         raise UsageError(
             f"{model.name} is of family {model.family}, whose models are not trained further: "
-            "expected a binary network or look-up tables"
+            f"expected one of family {', '.join(able)}"
         )
 
     def random(self, rng: np.random.Generator) -> Classifier:

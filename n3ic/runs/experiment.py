@@ -20,6 +20,7 @@ from n3ic.runs.learner import Candidate, Learned, learner
 from n3ic.runs.model_selection import select_within_budget
 from n3ic.runs.preparation import baseline_figures, prepare
 from n3ic.runs.progress import TrainingProgress
+from n3ic.runs.trained import trained
 from n3ic.runs.training_rows import Prepared
 from n3ic.training.baselines import BOOSTED, MAJORITY, TREE_DEPTHS, TREE_OF_CUTS
 from n3ic.training.recipe import Recipe
@@ -147,7 +148,7 @@ def train_prepared(prepared: Prepared, progress: TrainingProgress) -> TrainingRe
         prepared: the rows and their experiment.
         progress: receives messages on the way.
     """
-    return _finished(learner(prepared.experiment.recipe.family).train(prepared, progress), progress)
+    return _finished(trained(prepared, progress), progress)
 
 
 def _finished(learned: Learned, progress: TrainingProgress) -> TrainingResult:

@@ -17,6 +17,7 @@ from n3ic.runs.experiment_spec import Experiment
 from n3ic.runs.learner import Candidate, Learned, learner
 from n3ic.runs.preparation import prepare, with_baselines
 from n3ic.runs.progress import TrainingProgress
+from n3ic.runs.trained import trained
 from n3ic.runs.training_rows import Prepared
 from n3ic.util.markdown import percent
 
@@ -52,7 +53,7 @@ def select_within_budget(
         own = replace(experiment, recipe=recipe, rivals=())
         trees = prepared.trees if prepared else None  # the same rows give the same trees
         prepared = prepare(own, progress.stage, trees, baselines=False)
-        learned = learner(recipe.family).train(prepared, progress)
+        learned = trained(prepared, progress)
         name = learned.name or family_text(learned.model.family)
         candidates.append((candidate(name, learned.model, learned.prepared), learned))
         smaller += learned.other_candidates

@@ -24,7 +24,7 @@ from n3ic.options import Option
 from n3ic.plugins import Plugin
 
 if TYPE_CHECKING:
-    from n3ic.model.network import BinaryModel
+    from n3ic.model.classifier import Classifier
     from n3ic.runs.experiment import TrainingResult
     from n3ic.training.recipe import Recipe
 
@@ -134,7 +134,7 @@ class UseCase(Plugin):
 
     def replay(
         self,
-        models: Mapping[str, BinaryModel],
+        models: Mapping[str, Classifier],
         metrics: Mapping[str, Any],
         data: str | Path | None,
         out: Path,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from n3ic.errors import UsageError
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier, family_text
 from n3ic.runs.folder import models_of
 from n3ic.systems.card.description import Card, InputStage, NetworkTask, TaskGraph, Tenant
 from n3ic.systems.card.models import network_of, open_network
@@ -30,7 +30,7 @@ class CardChange:
 
     verb: Verb
     graphs: tuple[str, ...]
-    networks: Mapping[str, BinaryModel]
+    networks: Mapping[str, Classifier]
 
 
 def change_of(card: Card, verb: Verb, who: str, model: Path | None = None) -> CardChange:
@@ -89,7 +89,7 @@ def _replaced(card: Card, who: str) -> dict[str, NetworkTask]:
 
 def _opened(
     card: Card, tasks: Mapping[str, NetworkTask], model: Path | None
-) -> dict[str, BinaryModel]:
+) -> dict[str, Classifier]:
     """Load the new networks, each checked against the network in the plan."""
     planned = {name: network_of(card, name) for name in tasks}
     if model is None:
@@ -114,11 +114,16 @@ def _reads_features(card: Card, name: str) -> bool:
     return any(isinstance(card.tasks[n], InputStage) for flow in flows for n in flow.tasks())
 
 
-def _check_fits(name: str, old: BinaryModel, new: BinaryModel, *, own_input: bool) -> None:
+def _check_fits(name: str, old: Classifier, new: Classifier, *, own_input: bool) -> None:
     """Check that a network has the inputs and classes of the one that it replaces.
 
     Rules and answers identify classes by number, and packets hold the old network's input.
     """
+    if new.family != old.family:
+        raise UsageError(
+            f"{name}: expected {family_text(old.family)}, which the card computes, got "
+            f"{family_text(new.family)}: export the card again"
+        )
     if new.classes != old.classes:
         raise UsageError(
             f"{name}: expected the classes {', '.join(old.classes)}, because rules and answers "

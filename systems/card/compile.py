@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from n3ic.errors import CardError
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.systems.card.description import (
     Action,
     Card,
@@ -43,7 +43,7 @@ class Branch:
     """
 
     task: str
-    model: BinaryModel
+    model: Classifier
     features: bool
 
     @property
@@ -150,7 +150,7 @@ class SoftwareCard:
     carrier: UidCarrier
 
     @cached_property
-    def networks(self) -> dict[str, BinaryModel]:
+    def networks(self) -> dict[str, Classifier]:
         """All networks by task name, in the order of the graphs."""
         return {b.task: b.model for g in self.graphs for b in g.branches}
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic import __version__, plugins
-from n3ic.errors import MissingDependencyError, UsageError, VerifyError
+from n3ic.errors import CardError, MissingDependencyError, UsageError, VerifyError
 from n3ic.systems.card.changes import CardChange
-from n3ic.systems.card.description import Card
+from n3ic.systems.card.description import Card, InputStage, NetworkTask
+from n3ic.systems.card.models import network_of
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.resources import Amount, TaskCost
 from n3ic.targets.artefacts import files_of
@@ -61,12 +62,14 @@ class CardTarget(ABC):
     Attributes:
         name: name of the target.
         inputs: whether packets may hold features, which an input stage turns into bits.
+        families: families of models that its cards compute; empty for all that the target writes.
         products: path patterns of files that building a card creates, in addition to those of the
             target.
     """
 
     name: ClassVar[str]
     inputs: ClassVar[bool] = True
+    families: ClassVar[tuple[str, ...]] = ()
     products: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -165,6 +168,27 @@ def joint_costs(card: Card, costs: Mapping[str, TaskCost]) -> dict[str, TaskCost
         else cost
         for name, cost in costs.items()
     }
+
+
+def check_families(card: Card) -> None:
+    """Check that the target's cards compute the families of all networks.
+
+    Raises:
+        CardError: they do not; the error names the task's line, and the targets whose cards do.
+    """
+    if card.device.target not in plugins.names(GROUP):
+        return
+    target = card_target(card.device.target)
+    for name, task in card.tasks.items():
+        if not target.families or not isinstance(task, NetworkTask | InputStage):
+            continue
+        if (model := network_of(card, name)).family not in target.families:
+            others = " or ".join(n for n in plugins.names(GROUP) if not card_target(n).families)
+            raise CardError(
+                f"{card.source}:{task.line}: task {name!r}: a card of target {target.name} "
+                f"computes models of family {', '.join(target.families)}, got {model.family}: "
+                f"set target {others} in [device], whose cards compute what the target writes"
+            )
 
 
 def card_target(target: str) -> CardTarget:

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from n3ic.model.bits import Words, pack, unpack
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import family
 from n3ic.model.network import BinaryModel
+from n3ic.model.simplified import unchanged
 from n3ic.model.verification_vectors import boundary_features, margin_vectors, verification_vectors
 from n3ic.systems.card.compile import Branch, SoftwareCard, SoftwareGraph
 from n3ic.systems.card.description import UidCarrier
@@ -166,7 +169,7 @@ def joined(join: str, results: Sequence[FrameResult]) -> tuple[FrameResult, ...]
     return (FrameResult(first.model, winner, most - (others[0][1] if others else 0)),)
 
 
-def words_of(model: BinaryModel, fields: Sequence[bytes], *, features: bool) -> Words:
+def words_of(model: Classifier, fields: Sequence[bytes], *, features: bool) -> Words:
     """Pack the inputs of a network from the fields of packets.
 
     Args:
@@ -186,7 +189,7 @@ def words_of(model: BinaryModel, fields: Sequence[bytes], *, features: bool) -> 
     return pack(bits.astype(np.bool_))
 
 
-def results_of(model: BinaryModel, words: Words) -> list[tuple[tuple[int, ...], FrameResult]]:
+def results_of(model: Classifier, words: Words) -> list[tuple[tuple[int, ...], FrameResult]]:
     """Compute scores and results of packed inputs."""
     inference = model.infer(words)
     number = int(model.digest[:8], 16)
@@ -216,21 +219,36 @@ def _fields(graph: SoftwareGraph, count: int, rng: np.random.Generator) -> list[
     out: list[bytes] = []
     share = -(-count // len(graph.branches))
     for branch in graph.branches:
-        out += _of_branch(branch, share, rng)
+        out += _of_branch(graph, branch, share, rng)
     return [out[i] for i in rng.permutation(len(out))[:count]]
 
 
-def _of_branch(branch: Branch, count: int, rng: np.random.Generator) -> list[bytes]:
+def _of_branch(
+    graph: SoftwareGraph, branch: Branch, count: int, rng: np.random.Generator
+) -> list[bytes]:
     model = branch.model
     if branch.features:
         rows = np.stack(list(boundary_features(model.input, 0).values()), axis=1)
         drawn_rows = rows[rng.integers(len(rows), size=count)]
         return [row.astype(">u4").tobytes() for row in drawn_rows]
-    words = np.concatenate([margin_vectors(model), verification_vectors(model, 2 * count)])
+    words = np.concatenate([margin_vectors(model), _vectors(model, 2 * count)])
     drawn_rows = words[rng.permutation(len(words))[:count]]
-    packed = np.packbits(unpack(drawn_rows, model.input.n_bits), axis=1, bitorder="little")
-    fields = [row.tobytes()[::-1] for row in packed]
-    return fields + [rng.bytes(branch.input_bytes) for _ in range(count - len(fields))]
+    bits = unpack(drawn_rows, model.input.n_bits)
+    ordered = [b.model.input for b in graph.branches if not isinstance(b.model, BinaryModel)]
+    for spec in ordered:
+        bits[:, : spec.n_bits] = spec.ordered(bits[:, : spec.n_bits])
+    fields = [row.tobytes()[::-1] for row in np.packbits(bits, axis=1, bitorder="little")]
+    more = count - len(fields)
+    if ordered:
+        return fields + [fields[i] for i in rng.integers(len(fields), size=more)]
+    return fields + [rng.bytes(branch.input_bytes) for _ in range(more)]
+
+
+def _vectors(model: Classifier, count: int) -> Words:
+    """Inputs at a network's edges, or inputs that decide the parameters of another family."""
+    if isinstance(model, BinaryModel):
+        return verification_vectors(model, count)
+    return family(model.family).vectors(unchanged(model), count, 0)
 
 
 def _renamed(graph: SoftwareGraph, uid: int) -> SoftwareGraph:

@@ -9,7 +9,8 @@ from typing import cast
 
 from n3ic.errors import CardError, N3icError, UsageError
 from n3ic.meter.spec_file import read_spec
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.load import load_model
 from n3ic.runs.folder import models_of
 from n3ic.systems.card.description import (
     Card,
@@ -24,7 +25,7 @@ from n3ic.systems.card.description import (
 )
 
 
-def open_network(model: Path, network: str) -> BinaryModel:
+def open_network(model: Path, network: str) -> Classifier:
     """Load a network of a model file or a run.
 
     Args:
@@ -37,14 +38,14 @@ def open_network(model: Path, network: str) -> BinaryModel:
     """
     models = models_of(model)
     if not network and len(models) == 1:
-        return BinaryModel.load(next(iter(models.values())))
+        return load_model(next(iter(models.values())))
     if network not in models:
         names = ", ".join(n for n in models if n) or "a single one"
         raise UsageError(f"{model}: no network {network!r}; it holds {names}")
-    return BinaryModel.load(models[network])
+    return load_model(models[network])
 
 
-def network_of(card: Card, name: str) -> BinaryModel:
+def network_of(card: Card, name: str) -> Classifier:
     """Load the network of a card's task, or the one whose input stage the task is.
 
     Raises:

@@ -15,7 +15,7 @@ from n3ic.systems.card.chains import ChainPlacement, chain_order, place
 from n3ic.systems.card.demand import CardDemand, demand_of
 from n3ic.systems.card.description import Card
 from n3ic.systems.card.drf import Floats, dominant_resource_fairness
-from n3ic.systems.card.export import joint_costs
+from n3ic.systems.card.export import check_families, joint_costs
 from n3ic.systems.card.models import check_models
 from n3ic.systems.card.parser import read_card
 from n3ic.systems.card.plan import CardPlan, GraphPlan, PlannedRegion, TenantShare
@@ -38,6 +38,7 @@ def plan_card(card: Card, report_progress: Callable[[str], None] = lambda _: Non
         CardError: the device does not support a task, or no placement was found.
     """
     check_models(card)
+    check_families(card)
     budget = budget_of(card)
     costs = joint_costs(card, costs_of(card, budget, report_progress))
     report_progress("dividing the card")

@@ -11,7 +11,7 @@ from typing import Literal
 
 from n3ic.errors import CardError, N3icError
 from n3ic.model import passes
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.systems.card.description import Card, NetworkTask, Rate, Task
 from n3ic.systems.card.models import open_network
 from n3ic.targets.base import Exporter, exporter
@@ -235,7 +235,8 @@ def _reported(card: Card, task: NetworkTask, tool: Exporter | None, budget: Budg
     return _cost(tool, report, budget)
 
 
-def _report(tool: Exporter, model: BinaryModel, task: NetworkTask) -> Report:
+def _report(target: Exporter, model: Classifier, task: NetworkTask) -> Report:
+    tool = target.for_family(model.family)
     options = tool.parse_options(task.options)
     # Cost what the export writes: it simplifies the network first.
     network = passes.simplify(model).model

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from n3ic import plugins
 from n3ic.errors import UsageError
+from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
-from n3ic.model.network import BinaryModel
+from n3ic.model.load import load_model
 from n3ic.runs.folder import models_of
 from n3ic.systems.card.description import UID_BITS, Rate, UidCarrier
 from n3ic.systems.card.export import GROUP, card_target
@@ -32,7 +33,7 @@ class TenantModels:
 
     name: str
     source: Path
-    models: Mapping[str, BinaryModel]
+    models: Mapping[str, Classifier]
 
 
 def tenant_models(sources: Sequence[str]) -> tuple[TenantModels, ...]:
@@ -53,7 +54,7 @@ def tenant_models(sources: Sequence[str]) -> tuple[TenantModels, ...]:
         tenant = path_component(name if equals else label)[:63]
         if any(o.name == tenant for o in out):
             raise UsageError(f"two tenants named {tenant}: name one of them, NAME={path}")
-        models = {task: BinaryModel.load(p) for task, p in models_of(source).items()}
+        models = {task: load_model(p) for task, p in models_of(source).items()}
         out.append(TenantModels(tenant, source, models))
     return tuple(out)
 
@@ -167,7 +168,7 @@ def _names(owner: TenantModels) -> dict[str, str]:
     return out
 
 
-def _has_input(model: BinaryModel) -> bool:
+def _has_input(model: Classifier) -> bool:
     return model.input != InputSpec.raw(model.input.n_bits)
 
 

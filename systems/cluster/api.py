@@ -48,16 +48,18 @@ def plan_cluster(
 
     Raises:
         UsageError: neither or both of model and shape are given, or a split is unknown.
-        ClusterError: no placement fits; the error names layer, memory and missing bytes.
+        ClusterError: the model has no layers, or no placement fits; the error names layer, memory
+            and missing bytes.
     """
     from n3ic.api import model_of
     from n3ic.systems.cluster import planner
+    from n3ic.systems.cluster.layered import layered
     from n3ic.systems.cluster.nodes import ClusterDescription, equal_nodes, read_nodes
     from n3ic.systems.cluster.placement import splits_of
 
     if (model is None) == (shape is None):
         raise ArgumentError("expected a model or a shape, such as shape=(4096, 2048, 10)")
-    network = None if model is None else model_of(model)
+    network = None if model is None else layered(model_of(model))
     sizes = tuple(shape or ()) if network is None else network.shape
     if cluster is None:
         cards = equal_nodes(nodes, target, link)
@@ -114,23 +116,21 @@ def run_cluster(
     Raises:
         UsageError: a split is unknown, or the plan has another number of nodes.
         DataError: the flows cannot be read.
-        ClusterError: a node does not start, does not answer, or fails.
+        ClusterError: the model has no layers, or a node does not start, does not answer, or fails.
         VerifyError: a score differs.
         MissingDependencyError: distributed or a card's tool is missing.
     """
     from n3ic.api import model_of
-    from n3ic.model.network import BinaryModel
     from n3ic.runs.folder import Run
     from n3ic.systems.cluster.launch import RingOptions
+    from n3ic.systems.cluster.layered import layered
     from n3ic.systems.cluster.link import LinkTiming
     from n3ic.systems.cluster.plan import ClusterPlan
     from n3ic.systems.cluster.run import networks_of, run_model
     from n3ic.systems.cluster.udp import FaultInjection
 
     source = model.path if isinstance(model, Run) else model
-    network = networks_of(source) if isinstance(source, str | Path) else model_of(source)
-    if not isinstance(network, BinaryModel):
-        raise ArgumentError(f"model: expected a binary network, got one of family {network.family}")
+    network = networks_of(source) if isinstance(source, str | Path) else layered(model_of(source))
     options = RingOptions(
         dask=dask,
         cards=cards or {},

@@ -282,8 +282,9 @@ def _shape(model: Path | None, shape: str | None) -> tuple[tuple[int, ...], str]
         raise UsageError("expected a model or --shape, such as --shape 4096-2048-10")
     if model is not None:
         from n3ic.api import load
+        from n3ic.systems.cluster.layered import layered
 
-        network = load(model)
+        network = layered(load(model))
         return network.shape, network.digest
     sizes = (shape or "").split("-")
     if not all(s.isascii() and s.isdigit() and len(s) < 7 for s in sizes):

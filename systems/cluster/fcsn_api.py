@@ -24,7 +24,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
-from n3ic.model.classifier import Classifier, family_text
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.kernels import GemmKernel, Kernel
 from n3ic.systems.cluster.launch import (
@@ -36,6 +36,7 @@ from n3ic.systems.cluster.launch import (
     ring_on,
     workers,
 )
+from n3ic.systems.cluster.layered import layered
 from n3ic.systems.cluster.placement import ModelPlacement, even_placement
 from n3ic.systems.cluster.session import CoordinatorSession, GemmSession, JobSession, Session
 
@@ -160,9 +161,8 @@ def check_computable(kernel: object) -> None:
     if isinstance(kernel, BinaryModel | Kernel | GemmKernel):
         return
     if isinstance(kernel, Classifier):
-        what = f"a {family_text(kernel.family)}"
-    else:
-        what = type(kernel).__name__ + _layer_text(kernel)
+        layered(kernel)
+    what = type(kernel).__name__ + _layer_text(kernel)
     raise ClusterError(
         f"a ring cannot compute {what}; it computes the fully connected binary layers of a "
         "BinaryModel (n3ic train writes one, BinaryModel.load reads it), and the integer kernels "

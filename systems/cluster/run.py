@@ -12,9 +12,11 @@ from n3ic.data.delimited import Sheet
 from n3ic.data.flows import read_features
 from n3ic.errors import UsageError
 from n3ic.model.bits import Words
+from n3ic.model.load import load_model
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import models_of
 from n3ic.systems.cluster.launch import RingOptions, ring
+from n3ic.systems.cluster.layered import layered
 from n3ic.systems.cluster.measurement import RingMeasurement, compare, rows_to_compare
 from n3ic.systems.cluster.merged_model import merge_models
 from n3ic.systems.cluster.placement import ModelPlacement, even_placement, splits_of
@@ -92,9 +94,10 @@ def networks_of(path: str | Path) -> BinaryModel:
     """The model of a file or of a run, of which several networks become one.
 
     Raises:
-        ModelError: a file is missing, damaged or no binary network.
+        ModelError: a file is missing or damaged.
+        ClusterError: a model has no layers.
     """
-    networks = {task: BinaryModel.load(file) for task, file in models_of(path).items()}
+    networks = {task: layered(load_model(file)) for task, file in models_of(path).items()}
     return next(iter(networks.values())) if len(networks) == 1 else merge_models(networks)
 
 

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from n3ic.errors import N3icError, UsageError
-from n3ic.kernel import blob
+from n3ic.model.classifier import family_text
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.compile import SoftwareCard
+from n3ic.systems.card.host.embedded_model import is_compiled_in, weights_of
 
 _PATIENCE = 10.0  # seconds to wait for an answer
 _STEP = 0.02
@@ -33,7 +34,8 @@ def change_running(card: SoftwareCard, change: CardChange, fifo: Path) -> str:
         A sentence that says what was done.
 
     Raises:
-        UsageError: the FIFO does not exist, or a graph shares all its networks with other graphs.
+        UsageError: the FIFO does not exist, a graph shares all its networks with other graphs, or a
+            new network would have to be compiled in.
         N3icError: no process reads the FIFO, or a network is refused.
     """
     with tempfile.TemporaryDirectory(prefix="n3ic-change-") as name:
@@ -53,8 +55,13 @@ def _commands(card: SoftwareCard, change: CardChange, folder: Path) -> Iterator[
         yield from (f"remove {task}" for task in _leaving(card, change.graphs))
         return
     for number, (task, model) in enumerate(change.networks.items()):
+        if is_compiled_in(model) and model.digest != card.networks[task].digest:
+            raise UsageError(
+                f"{task}: {family_text(model.family)} of another model are compiled into the card, "
+                "and no weights are loaded: export the card again"
+            )
         path = folder / f"{number}.bin"
-        path.write_bytes(blob.dump(model))
+        path.write_bytes(weights_of(model))
         yield f"load {task} {path}"
 
 

@@ -14,7 +14,7 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.host.compilation import find_compiler
 from n3ic.kernel import build
 from n3ic.systems.card.frames import FrameResult
-from n3ic.systems.card.host.write import ACTIONS, SOURCES
+from n3ic.systems.card.host.write import ACTIONS, NETWORKS, SOURCES
 
 WIRE = 0xFFFFFFFF
 
@@ -105,7 +105,8 @@ class CardLibrary:
         self.compiler = compiler.version
         self.shape = shape
         first, *others = (str((directory / name).resolve()) for name in SOURCES)
-        extra = (*others, "-pthread", f"-I{directory.resolve()}")
+        networks = [str(path.resolve()) for path in sorted(directory.glob(NETWORKS))]
+        extra = (*others, *networks, "-pthread", f"-I{directory.resolve()}")
         try:
             with tempfile.TemporaryDirectory(prefix="n3ic-card-") as folder:
                 out = Path(folder) / "card.so"

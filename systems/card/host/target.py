@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from n3ic.model.classifier import Classifier
 from n3ic.systems.card.changes import CardChange
-from n3ic.systems.card.compile import software_card
+from n3ic.systems.card.compile import software_card, unplanned_card
+from n3ic.systems.card.description import Card
 from n3ic.systems.card.export import CardCheck, CardTarget
 from n3ic.systems.card.host.changes import change_running
+from n3ic.systems.card.host.embedded_model import CYCLES_A_STEP, bytes_of, is_compiled_in, steps_of
 from n3ic.systems.card.host.verify import verify_card
 from n3ic.systems.card.host.write import write_card
 from n3ic.systems.card.plan import CardPlan
+from n3ic.systems.card.resources import Amount
 
 
 class HostCards(CardTarget):
@@ -25,7 +30,13 @@ class HostCards(CardTarget):
         "card_exec.o",
         "n3ic_card.o",
         "card_plan.o",
+        "network_*.o",
     )
+
+    def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:
+        """Count the constants and steps of networks that are compiled in; see the base class."""
+        networks = unplanned_card(card, self.name).networks
+        return {t: _compiled_in_needs(m) for t, m in networks.items() if is_compiled_in(m)}
 
     def write_card(self, plan: CardPlan, out: Path) -> None:
         """Write the C of a card, its networks' weights and the README; see the base class."""
@@ -38,6 +49,15 @@ class HostCards(CardTarget):
     def change_card(self, plan: CardPlan, change: CardChange, to: str) -> str:
         """Change the ``card-exec`` that reads the FIFO ``to``; see the base class."""
         return change_running(software_card(plan, self.name), change, Path(to))
+
+
+def _compiled_in_needs(model: Classifier) -> dict[str, Amount]:
+    steps = steps_of(model)
+    source = f"{steps:,} steps of one row, {CYCLES_A_STEP} cycles each"
+    return {
+        "l2": Amount(bytes_of(model), "measured", "count of the C's integers"),
+        "cycles": Amount(CYCLES_A_STEP * steps, "estimated", source),
+    }
 
 
 CARDS = HostCards()

@@ -6,14 +6,15 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from n3ic.errors import CardError
-from n3ic.exporters.host.sources import kernel_source
-from n3ic.kernel import blob, build
+from n3ic.kernel import build
 from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph, SoftwareRule
 from n3ic.systems.card.frames import traffic
+from n3ic.systems.card.host import embedded_model
 from n3ic.systems.card.plan import CardPlan
 from n3ic.targets.fuzz_traffic import pcap
 from n3ic.targets.identifiers import c_string, comment
@@ -21,6 +22,7 @@ from n3ic.util.names import path_component
 from n3ic.util.templates import render
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
+NETWORKS = "network_*.c"  # those that are compiled in
 SOURCES = ("n3ic_card.c", "card_plan.c", "bnn.c")
 EXAMPLE = "frames.pcap"
 ACTIONS = ("forward", "drop", "mark", "mirror")
@@ -54,15 +56,17 @@ def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
                     f"frames of {card.carrier!r} have no DSCP"
                 )
     values = _values(card, plan)
-    for name in ("card_plan.h", "card_plan.c", "README.md"):
+    values["loaded"] = [n for n in values["networks"] if not n["compiled_in"]]
+    for name in ("card_plan.h", "card_plan.c", "Makefile", "README.md"):
         (out / name).write_text(render(TEMPLATES, f"{name}.j2", values), "utf-8")
-    for name in ("n3ic_card.h", "n3ic_card.c", "card_exec.c", "Makefile"):
+    for name in ("n3ic_card.h", "n3ic_card.c", "card_exec.c"):
         shutil.copyfile(TEMPLATES / name, out / name)
     shutil.copyfile(build.HEADER, out / "bnn.h")
-    (out / "bnn.c").write_text(kernel_source(), "utf-8")
+    for name, text in values["sources"].items():
+        (out / name).write_text(text, "utf-8")
     (out / "models").mkdir()
     for network, model in zip(values["networks"], card.networks.values(), strict=True):
-        (out / "models" / network["file"]).write_bytes(blob.dump(model))
+        (out / "models" / network["file"]).write_bytes(embedded_model.weights_of(model))
     requests = traffic(card, _EXAMPLES)
     frames = [(a.frame, len(a.frame), second) for second, a in enumerate(requests)]
     (out / EXAMPLE).write_bytes(pcap(_ETHERNET, frames, _SECOND, "<"))
@@ -71,7 +75,12 @@ def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
 def _values(card: SoftwareCard, plan: CardPlan) -> dict[str, Any]:
     numbers = {name: i for i, name in enumerate(card.networks)}
     networks = card.networks.values()
+    sources = embedded_model.sources([*networks])
     return {
+        "sources": sources,
+        "objects": "".join(
+            f" {Path(name).stem}.o" for name in sources if fnmatchcase(name, NETWORKS)
+        ),
         "title": comment(card.name),
         "carrier": _CARRIERS.index(card.carrier),
         "carried": _CARRIED[card.carrier],
@@ -98,7 +107,7 @@ def _values(card: SoftwareCard, plan: CardPlan) -> dict[str, Any]:
 
 def _network(card: SoftwareCard, name: str, index: int) -> dict[str, Any]:
     model = card.networks[name]
-    weights = blob.dump(model)
+    weights = embedded_model.weights_of(model)
     owner, slash, _ = name.partition("/")
     names = [t.name for t in card.tenants]
     features = any(b.features for g in card.graphs for b in g.branches if b.task == name)
@@ -112,6 +121,7 @@ def _network(card: SoftwareCard, name: str, index: int) -> dict[str, Any]:
         "classes": len(model.classes),
         "shape": model.shape_text,
         "digest": model.digest,
+        "compiled_in": embedded_model.is_compiled_in(model),
         "size": len(weights),
         "rows": [
             ", ".join(f"0x{byte:02x}" for byte in weights[i : i + _BYTES_A_LINE])

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from n3ic.errors import ExportError, UsageError
 from n3ic.exporters.netfpga.operation_file import OperationFile
-from n3ic.model.network import BinaryModel
+from n3ic.model.network import BinaryModel, binary_network
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.netfpga import control
 from n3ic.systems.card.netfpga.image import HardwarePass, NetfpgaCardImage
@@ -51,7 +51,8 @@ def operations_of(image: NetfpgaCardImage, change: CardChange, clocks: int) -> l
     if change.verb == "remove":
         return control.remove_graphs(image, graphs)
     models: list[tuple[HardwarePass, BinaryModel]] = []
-    for name, model in change.networks.items():
+    for name, changed in change.networks.items():
+        model = binary_network(changed)
         for leg in image.passes_of(name):
             if change.verb == "replace" or _is_written(image, leg, model):
                 _check(image, name, leg, model)

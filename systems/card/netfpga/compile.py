@@ -16,7 +16,7 @@ from typing import Any
 from n3ic.errors import CardError
 from n3ic.exporters.netfpga.packet.traffic import BEAT
 from n3ic.exporters.netfpga.sequential import layout as sequential_layout
-from n3ic.model.network import BinaryModel
+from n3ic.model.network import BinaryModel, binary_network
 from n3ic.options import Option, parse_options
 from n3ic.systems.card.description import (
     Card,
@@ -81,7 +81,7 @@ def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> Netf
     """
     card = plan.card
     models = {
-        n: network_of(card, n)
+        n: binary_network(network_of(card, n))
         for n, t in card.tasks.items()
         if isinstance(t, NetworkTask | InputStage)
     }

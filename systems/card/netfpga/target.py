@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from n3ic.model.network import BinaryModel
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.export import CardCheck, CardTarget
 from n3ic.systems.card.netfpga.bounds import ADDED, added_latency
@@ -24,6 +25,7 @@ class NetfpgaCards(CardTarget):
     """Cards in Verilog, with an executor for each shape of networks in a region."""
 
     name: ClassVar[str] = "netfpga"
+    families: ClassVar[tuple[str, ...]] = (BinaryModel.family,)
 
     def card_image(self, plan: CardPlan) -> NetfpgaCardImage:
         """Return the card of a plan; see :mod:`~n3ic.systems.card.netfpga.control` for changes.

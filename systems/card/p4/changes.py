@@ -9,6 +9,7 @@ import shutil
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.exporters.p4.run.cli import CLI, UnreachedError
 from n3ic.exporters.p4.run.cli import change as change_switch
+from n3ic.model.network import binary_network
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.compile import SoftwareCard
 from n3ic.systems.card.p4.image import change_of, commands_of, image_of, networks_of, with_network
@@ -87,7 +88,7 @@ def entries_text(card: SoftwareCard, change: CardChange) -> str:
     """
     image = image_of(card)
     for task, model in change.networks.items():
-        image = with_network(image, task, model)
+        image = with_network(image, task, binary_network(model))
     if change.verb == "replace":
         return networks_of(image, list(change.networks))
     remove = change.verb == "remove"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from n3ic.errors import CardError
 from n3ic.exporters.p4.shared.pipeline import MatchActionPipeline, PipelineLayer, pipeline_of
 from n3ic.exporters.p4.table_entries import DefaultEntry, network_entries
-from n3ic.model.network import BinaryModel
+from n3ic.model.network import BinaryModel, binary_network
 from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph, SoftwareTenant
 from n3ic.targets.packets import SHUNTED
 
@@ -98,11 +98,12 @@ def image_of(card: SoftwareCard) -> P4CardImage:
     for graph in card.graphs:
         _check(graph, card)
     together: dict[tuple[object, ...], list[str]] = {}
-    for task, model in card.networks.items():
+    networks = {task: binary_network(model) for task, model in card.networks.items()}
+    for task, model in networks.items():
         together.setdefault(_shape(model), []).append(task)
     groups, first = [], 0
     for index, tasks in enumerate(together.values()):
-        models = [card.networks[task] for task in tasks]
+        models = [networks[task] for task in tasks]
         # A shape has the table of shunting thresholds if any of its networks needs one.
         shunts = any(m.shunt for m in models)
         pipelines = [_numbered(pipeline_of(m, shunts=shunts), index, first) for m in models]
@@ -203,7 +204,7 @@ def with_network(image: P4CardImage, task: str, model: BinaryModel) -> P4CardIma
     Raises:
         CardError: The stages cannot compute the network; the error says why.
     """
-    (group, slot), old = image.place(task), image.card.networks[task]
+    (group, slot), old = image.place(task), binary_network(image.card.networks[task])
     if _shape(model) != _shape(old):
         raise CardError(
             f"{task}: the program has stages for {old.shape_text}, got {model.shape_text}, or "

@@ -10,6 +10,7 @@ from typing import ClassVar
 from n3ic.errors import CardError
 from n3ic.exporters.p4.exporter import EXPORTER
 from n3ic.exporters.p4.shared.target import read_artefact
+from n3ic.model.network import BinaryModel, binary_network
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.compile import SoftwareCard, software_card, unplanned_card
 from n3ic.systems.card.description import Card
@@ -27,6 +28,7 @@ class P4Cards(CardTarget):
     """A P4_16 program for bmv2 that runs the networks of several tenants."""
 
     name: ClassVar[str] = "p4"
+    families: ClassVar[tuple[str, ...]] = (BinaryModel.family,)
     inputs: ClassVar[bool] = False
 
     def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:
@@ -60,7 +62,7 @@ class P4Cards(CardTarget):
         Raises:
             CardError: A layer is too wide, or there are too many shapes.
         """
-        models = [card.networks[g.tasks[0]] for g in image_of(card).groups]
+        models = [binary_network(card.networks[g.tasks[0]]) for g in image_of(card).groups]
         problems = [str(p) for model in models for p in EXPORTER.width_problems(model)]
         needs = EXPORTER.needs([m.shape for m in models]) if not problems else {}
         problems += [

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import DataError, N3icError, UsageError
 from n3ic.model.classifier import Classifier
+from n3ic.model.family import family
 from n3ic.model.load import load_model
 from n3ic.runs.refresh import refreshed
 from n3ic.systems.stream.learning.host_models import HostMlp, fit_host_mlp, load_host_model
@@ -74,8 +75,9 @@ class LearningFolder:
         """Make a folder in which a model begins to learn.
 
         Raises:
-            UsageError: The folder already exists.
+            UsageError: The folder already exists, or models of the family are not trained further.
         """
+        family(model.family).refuse_further_training(model)
         path = Path(folder)
         if (path / LOG).exists():
             raise UsageError(f"{folder} exists: leave the model out to go on there")

@@ -232,7 +232,7 @@ def test_a_budget_takes_part_of_the_trees_by_itself() -> None:
     [
         ({}, 10, "10 bytes hold no tree for 2 classes; take 11 bytes or more"),
         ({"boosted_bytes": 300}, 400, "sets the boosted_bytes of trees"),
-        ({"class_weight": "balanced"}, 400, "apply to binary networks only"),
+        ({"class_weight": "balanced"}, 400, "applies to binary networks only"),
     ],
 )
 def test_budgets_that_cannot_be_kept_are_refused(

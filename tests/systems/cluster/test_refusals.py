@@ -4,10 +4,14 @@
 import numpy as np
 import pytest
 
+import n3ic
 from n3ic.errors import ClusterError
-from n3ic.families.spn.random_models import random_spn
+from n3ic.model.family import family
 from n3ic.systems.cluster.fcsn_api import check_computable
 from n3ic.systems.cluster.launch import RingOptions
+from tests.support.command_line import typed
+from tests.support.family_models import FAMILIES, small_model
+from tests.support.random_graphs import graph_family
 
 NOWHERE = RingOptions(dask="tcp://127.0.0.1:9")  # a ring that is started fails with another error
 
@@ -31,9 +35,29 @@ def test_a_pytorch_module_is_refused_with_its_layer():
 
 def test_other_models_are_refused():
     pytest.importorskip("torch")
-    spn = random_spn(np.random.default_rng(0))
-    assert "cannot compute a sum-product network" in refusal(spn)
     assert "cannot compute str;" in refusal("model.n3ic")
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if n != "binary-network"])
+def test_models_without_layers_are_refused_by_their_operations(name, tmp_path):
+    with graph_family():
+        model = small_model(name)
+        model.save(tmp_path / "m.n3ic")
+        said = f"layers of a binary network, got a model of family {name}"
+        if family(name).gives_graphs:
+            said += " of operations .*(choice|log-add|look-up)"
+        ways = (
+            lambda: check_computable(model),
+            lambda: n3ic.plan_cluster(model, nodes=2),
+            lambda: n3ic.run_cluster(model, nodes=2),
+            lambda: n3ic.run_cluster(tmp_path / "m.n3ic", nodes=2),
+        )
+        for way in ways:
+            with pytest.raises(ClusterError, match=said):
+                way()
+        for words in ("plan", "run"):
+            done = typed(f"cluster {words} m.n3ic --nodes 2", tmp_path, expect=1)
+            assert f"got a model of family {name}" in done.stderr
 
 
 def test_a_cluster_loads_none_of_them_either():
