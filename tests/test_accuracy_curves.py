@@ -96,6 +96,7 @@ def test_a_place_on_an_axis_is_what_the_command_line_trains():
     assert forest.bits == 512
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_trained_again(tmp_path, monkeypatch):
     def trained(*_):
         raise AssertionError("nothing is missing")

@@ -38,6 +38,7 @@ def test_the_same_text_is_compiled_once(compiled):
     assert compiled("b", '#define SAID "one"\n') == ("one", first)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["gcc", "clang"])
 def test_a_library_is_compiled_once_by_either_compiler(repository, tmp_path, name):
     real = shutil.which(name)

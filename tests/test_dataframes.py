@@ -434,6 +434,7 @@ def test_a_boolean_is_the_same_however_it_is_written():
     np.testing.assert_array_equal(got["flag"], table.features["flag"])
 
 
+@pytest.mark.slow
 def test_a_plain_installation_takes_tables_without_pandas(tmp_path):
     path = tmp_path / "m.n3ic"
     random_model((64, 5, 2), np.random.default_rng(0)).save(path)

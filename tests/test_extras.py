@@ -115,6 +115,7 @@ def imports():
         yield from re.findall(r"^ *(?:from|import) (\w+)", path.read_text("utf-8"), re.M)
 
 
+@pytest.mark.slow
 def test_every_optional_import_is_of_an_extra_that_is_named():
     project = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]
     base = {normal(Requirement(line).name) for line in project["dependencies"]}

@@ -197,6 +197,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("library", "layout"), CASES)
 @given(data=st.data())
 def test_a_table_is_the_file_that_its_library_writes(library, layout, data):

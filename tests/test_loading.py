@@ -55,7 +55,7 @@ OFTEN = ("host", "netfpga", "xdp")  # the others are slow: each is a process
 IMPORTED = {"dpdk": "host", "p4-netfpga": "p4", "qonnx": "onnx"}  # targets by those they build on
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target",
     [
@@ -88,6 +88,7 @@ def test_a_model_of_a_family_loads_that_family(tmp_path):
     assert "n3ic.families.binary.learner" not in ours
 
 
+@pytest.mark.slow
 def test_the_options_of_a_use_case_are_its_own(tmp_path):
     ours, libraries = loaded_by(tmp_path, "train", "anomaly", "--help")
     families = {("families", name) for name in ("spn", "tables", "trees")}  # learners' options
@@ -105,6 +106,7 @@ def test_help_needs_no_numbers(words, tmp_path):
     assert not libraries & {"numpy", "pyarrow", "torch", "safetensors", "jinja2"}
 
 
+@pytest.mark.slow
 def test_a_command_of_a_system_loads_that_system(tmp_path):
     ours, _ = loaded_by(tmp_path, "cluster", "--help")
     assert plug_ins_of(ours) == {("systems", "cluster")}

@@ -72,6 +72,7 @@ def test_every_glob_of_the_tables_names_files():
         mutants._named(["n3ic/nowhere/*.py"])
 
 
+@pytest.mark.slow
 def test_every_equivalent_mutant_is_one_and_says_why():
     for entry in mutants.equivalents():
         assert len(entry["why"]) > 20

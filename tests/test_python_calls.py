@@ -101,6 +101,7 @@ def wanted(frame, tmp_path_factory):
 DEFAULT = ("path", "dict of lists", "array", "arrow")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [pytest.param(how, marks=() if how in DEFAULT else pytest.mark.slow) for how in FIRST],
@@ -119,7 +120,7 @@ def overridden(frame, tmp_path_factory):
     return n3ic.load(n3ic.train(frame, label="app", overrides=again, out=out).path)
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [np.array([4]), [4], (4,), range(4, 5), pd.Series([4]), 4, "4"])
 def test_a_value_of_the_recipe_is_a_keyword_in_any_sequence(hidden, files, frame, overridden):
     run = n3ic.train(
@@ -270,11 +271,12 @@ def estimators(rows, frame):
     }
 
 
+@pytest.mark.slow
 def test_one_number_is_one_hidden_layer(estimators):
     assert estimators["alone"].model_ == estimators["last of one"][-1].model_
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["alone", "pipeline", "last of one", "search"])
 def test_a_fitted_estimator_is_a_model(which, estimators, rows, frame, tmp_path):
     estimator = estimators[which]

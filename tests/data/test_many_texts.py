@@ -216,6 +216,7 @@ def run(tmp_path_factory, small_baselines):
     return n3ic.train(frame(2000), label="label", epochs=2, bits=64, hidden=(8,), out=out)
 
 
+@pytest.mark.slow
 def test_a_model_reads_a_file_as_a_frame_and_unseen_and_hostile_texts(run, tmp_path):
     model = load_model(next(iter(run.models.values())))
     rule = model.table.columns["app_kind"]

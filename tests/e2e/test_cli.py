@@ -240,6 +240,7 @@ def test_damaged_models_are_one_line(tmp_path, place):
     assert "m.n3ic: not an n3ic model, or damaged" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_quietly(place, flows):
     line = f"{sys.executable} -m n3ic predict --model runs/anomaly {flows} | head -1"
     done = subprocess.run(

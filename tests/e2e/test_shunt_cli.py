@@ -72,6 +72,7 @@ def test_from_the_curve_to_a_verified_export(place):
     assert "equal scores and verdicts" in text
 
 
+@pytest.mark.slow
 def test_the_model_is_replaced_in_place_only_when_asked(place):
     (place / "own.n3ic").write_bytes((place / "model.n3ic").read_bytes())
     words = "shunt --model own.n3ic --data flows.csv --margin 4 --write own.n3ic"

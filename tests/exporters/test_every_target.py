@@ -64,7 +64,7 @@ DRAWN = [
 ]
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @quickly
 @pytest.mark.parametrize(("target", "examples"), DRAWN)
 def test_drawn_networks_score_the_same(target, examples, tmp_path_factory):
@@ -121,7 +121,7 @@ THRESHOLDS = [
 ]
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @quickly
 @pytest.mark.parametrize(("target", "shunt"), THRESHOLDS)
 def test_a_threshold_gives_class_or_shunt_or_is_refused(target, shunt, tmp_path):

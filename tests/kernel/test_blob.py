@@ -42,6 +42,7 @@ def test_layout_is_as_documented() -> None:
     assert got == layer.thresholds.tolist()
 
 
+@pytest.mark.slow
 def test_a_threshold_makes_a_blob_of_another_version(library: KernelLibrary) -> None:
     """Which a reader from before there were thresholds refuses."""
     data = blob.dump(MODEL.with_shunt(3))

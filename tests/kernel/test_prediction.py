@@ -187,7 +187,7 @@ def test_a_compiler_that_makes_nonsense_is_told(
     assert np.array_equal(prediction.scores(MODEL, WORDS), MODEL.scores(WORDS))
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [

@@ -61,6 +61,7 @@ def assert_equal(model: BinaryModel, words) -> None:
     np.testing.assert_array_equal(after.margins, before.margins)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     shape=st.lists(st.integers(1, 7), min_size=1, max_size=4),

@@ -118,6 +118,7 @@ def test_a_table_without_times_has_no_copies():
     assert "augment" not in sizes.provenance
 
 
+@pytest.mark.slow
 def test_a_kept_input_is_copied_too():
     kept = train(experiment(BINARY, columns=("time",))).model
     this = replace(experiment(BINARY, columns=("size",), augment=10.0), keeps=kept)

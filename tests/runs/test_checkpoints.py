@@ -83,6 +83,7 @@ def test_what_was_trained_is_read_and_the_rest_is_trained(experiments, tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_part_is_taken_for_the_same_alone(experiments, table, tmp_path):
     with training_checkpoints(tmp_path / "run", print) as parts:
         ours = experiments["tor0_server0"]
@@ -105,6 +106,7 @@ def test_a_part_is_taken_for_the_same_alone(experiments, table, tmp_path):
         assert parts.find(ours, SHAPES[:1]) is None
 
 
+@pytest.mark.slow
 def test_a_damaged_part_is_trained_again(experiments, tmp_path):
     with training_checkpoints(tmp_path / "run", print) as parts:
         whole = trained(experiments, parts)

@@ -160,6 +160,7 @@ def told(result, budget, table):
     return names
 
 
+@pytest.mark.slow
 def test_metrics_and_report_tell_all_that_was_tried_and_the_bytes(stairs, small_baselines):
     result = train(experiment(stairs, with_baselines=True))
     assert "tree as a binary network" not in told(result, 120, stairs)  # the encoding was asked for

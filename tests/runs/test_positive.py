@@ -41,6 +41,7 @@ def run(table, detected, monkeypatch, out):
     return made, results[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_figures_and_roc_are_those_of_the_named_class(queue, index, monkeypatch, tmp_path):
     name = queue.classes[index]
@@ -74,6 +75,7 @@ def test_a_class_that_the_table_lacks_is_said(queue, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_was_assumed_of_the_data_is_kept_with_the_run(queue, monkeypatch, tmp_path):
     notes = ("field 9 | was taken for the label", "3 lines were left out")
     made, _ = run(replace(queue, notes=notes), queue.classes[0], monkeypatch, tmp_path / "run")

@@ -93,6 +93,7 @@ def test_a_stream_gives_flows_to_a_function(tmp_path, capsys):
     assert not capsys.readouterr().out  # and to nobody else
 
 
+@pytest.mark.slow
 def test_learning_is_that_of_the_command(command, tmp_path):
     model = tables()
     model.save(tmp_path / "m.n3ic")
@@ -205,6 +206,7 @@ def test_a_ring_gets_what_the_command_gives_it(command, tmp_path, monkeypatch):
     assert calls[2] == calls[3] != calls[0]
 
 
+@pytest.mark.slow
 def test_an_audit_is_that_of_the_command(command, tmp_path):
     pytest.importorskip("sklearn")
     rng = np.random.default_rng(0)

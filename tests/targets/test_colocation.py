@@ -209,6 +209,7 @@ def test_memories_are_added_up_and_compared_with_their_sizes():
         del of.__dict__["device"]
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_alone_does_not_fit_together(tmp_path):
     model = random_model((64, 128, 2), np.random.default_rng(0), extremes=False)
     outcomes = [

@@ -73,6 +73,7 @@ def test_what_was_inferred_is_shown_and_kept_in_the_run(run):
     assert "--label=Class" in command
 
 
+@pytest.mark.slow
 def test_the_next_table_is_read_by_the_same_rules(run, tmp_path):
     found, data, _ = run
     model = BinaryModel.load(found.models[""])

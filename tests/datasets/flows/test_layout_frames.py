@@ -100,7 +100,7 @@ def test_a_label_that_says_other_classes_is_refused(known, label):
             n3ic.evaluate(model, flows, label=label)
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target",
     [
@@ -121,6 +121,7 @@ def test_every_target_computes_the_derived_columns(known, target, tmp_path, quic
         assert done.ok and done.rows == len(later), str(done)
 
 
+@pytest.mark.slow
 def test_frames_of_other_layouts_are_read_by_their_data_sets(tmp_path):
     """The same table as of the file: names, integers, classes, digest."""
     synthetic(tmp_path)

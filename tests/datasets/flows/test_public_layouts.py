@@ -69,6 +69,7 @@ def flows(rows=900, seed=0):
     )
 
 
+@pytest.mark.slow
 def test_python_warns_and_the_run_and_its_reports_tell_of_every_column(tmp_path):
     with pytest.warns(N3icWarning, match="bytes is in doubt: alone it tells") as warned:
         run = n3ic.train(flows(), label="app", overrides=QUICK, out=tmp_path / "run")

@@ -107,6 +107,7 @@ def test_every_value_fits_its_bits_unclamped(table, raw):
             assert t.features[feature.name].max() < (1 << feature.bits) - (feature.bits > 8)
 
 
+@pytest.mark.slow
 def test_values_are_those_of_the_file(partition, table):
     pandas = pytest.importorskip("pandas", reason="needs pandas")
     frame = pandas.read_csv(partition, encoding="utf-8-sig")

@@ -81,6 +81,7 @@ def test_flows_are_also_read_as_sequences_of_their_first_packets(made):
         assert got == want + [0] * (4 - len(want))
 
 
+@pytest.mark.slow
 def test_a_schedule_of_packets_has_a_row_for_each(made):
     table = SYNTHETIC.load_at(made, (2, 8))
     assert {*table.point.tolist()} == {0, 2, 8}
@@ -114,6 +115,7 @@ def test_every_flow_gets_its_line(made):
     assert table.sha256 == loader.load(made).table.sha256
 
 
+@pytest.mark.slow
 def test_what_is_synthetic_says_so(made, data):
     table = DATASET.load(made)
     assert (table.name, table.synthetic) == ("upc-aau-synthetic", True)
@@ -371,6 +373,7 @@ def test_captures_are_metered_once(data, own_cache, monkeypatch):
     assert [*own_cache.glob("*.parquet")] == [entry]
 
 
+@pytest.mark.slow
 def test_the_entry_of_another_capture_or_meter_is_not_taken(data, own_cache):
     DATASET.load(data)
     content = bytearray((data / CAPTURE).read_bytes())

@@ -111,6 +111,7 @@ def test_the_count_of_cuts_is_what_the_source_stores(tmp_path, name):
     assert sum(sizes.values()) == sum(int(bits) // 8 * int(count) for bits, count in arrays)
 
 
+@pytest.mark.slow
 def test_the_papers_network_fits_four_kilobytes_of_small_processors(compiler, tmp_path):
     if not shutil.which("clang"):
         pytest.skip("needs clang")

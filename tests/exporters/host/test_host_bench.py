@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("quick_build")
 MODEL = random_model((70, 20, 9, 3), np.random.default_rng(0))
 
 
+@pytest.mark.slow
 def test_every_kernel_is_timed_after_a_check(compiler: object, library: KernelLibrary) -> None:
     result = bench.bench_host(MODEL, passes=1, rows=1000, alternatives=False)
     assert [t.name for t in result.timings] == [f"n3ic {name}" for name in library.kernels]

@@ -36,7 +36,7 @@ def known(model, capture, *, like):
     return model.changed(input=model.input.with_rates(bits, np.tile(label, 9), many))
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("like", "checked"),
     [(True, False), (False, False), pytest.param(False, True, marks=pytest.mark.slow)],

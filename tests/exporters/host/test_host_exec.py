@@ -71,6 +71,7 @@ def test_csv_from_a_file(bnn_exec: Path, tmp_path: Path, batch: str) -> None:
     check(out, MODEL.encode(values))
 
 
+@pytest.mark.slow
 def test_csv_in_another_order_with_crlf_bom_and_blank_lines(bnn_exec: Path) -> None:
     values = dict(reversed(columns(20).items()))
     text = b"\xef\xbb\xbf" + as_csv(values).replace(b"text", b'"a, b"') + b"\r\n\r\n"

@@ -117,6 +117,7 @@ def test_a_wrong_way_around_the_bits_is_found(
         EXPORTER.encode(copy, MODEL, OPTIONS, edges(MODEL))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "feature"),
     [
@@ -190,6 +191,7 @@ def test_a_changed_threshold_or_bias_is_found(compiler: object, copy: Path, laye
     assert (difference.layer, difference.neuron) == (layer, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -243,6 +245,7 @@ def test_a_wrong_tie_rule_is_found(compiler: object, tmp_path: Path) -> None:
     assert "lowest index wins a tie" in str(difference)
 
 
+@pytest.mark.slow
 def test_damaged_artefacts_are_errors(compiler: object, copy: Path) -> None:
     words = verification_vectors(MODEL, 50)
     weights = (copy / "weights.bin").read_bytes()

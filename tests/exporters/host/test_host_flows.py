@@ -157,7 +157,7 @@ def check_capture(program: Path, model: BinaryModel, capture: Path, scratch: Pat
     return len(rows)
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_hostile_traffic_gets_the_same_verdicts_by_every_way(
     small: Path, tmp_path: Path, seed: int
@@ -273,6 +273,7 @@ def test_all_real_captures(real_data: Path, standard: Path, tmp_path: Path) -> N
     assert flows > 4000
 
 
+@pytest.mark.slow
 def test_margins_below_the_threshold_are_shunted(compiler: build.CCompiler, tmp_path: Path) -> None:
     model = SMALL.with_shunt(4)
     program = compiled_flows(compiler, model, tmp_path / "out", "-std=c11", "-O0")
@@ -513,7 +514,7 @@ def artefacts(compiler: object, quick_build: None, tmp_path: Path) -> Path:
     return exported(SMALL, tmp_path / "out")
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [

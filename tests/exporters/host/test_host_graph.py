@@ -180,6 +180,7 @@ READ = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READ)
 def test_every_changed_number_is_found(name: str) -> None:
     """Of each array and macro, every number up to some 60, by one bit."""

@@ -132,7 +132,7 @@ MIXED = InputSpec(
 )
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize("features", [0, 1, 2, 5])
 def test_features_of_every_size_at_the_ends_of_their_ranges(
     compiler: build.CCompiler, tmp_path: Path, features: int
@@ -329,6 +329,7 @@ def test_places_of_index_bits_fill_whole_registers(room: int) -> None:
         _check_octets(Constants(text), bits, 1)
 
 
+@pytest.mark.slow
 def test_a_number_that_is_wrong_is_found(compiler: build.CCompiler, tmp_path: Path) -> None:
     model = random_tables(np.random.default_rng(6), features=2, tables=9, inputs=(2, 2))
     directory = export(model, "host", tmp_path / "e").path

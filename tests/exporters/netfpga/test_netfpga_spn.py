@@ -63,7 +63,7 @@ def small(arithmetic: Arithmetic, classes: int, shunts: bool) -> SpnModel:
     return model.with_shunt(max(1, int(np.median(margins))))
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @simulated
 @pytest.mark.parametrize(
     ("arithmetic", "classes", "shunts"),
@@ -98,7 +98,7 @@ def test_the_input_stage_is_that_of_the_card(tmp_path: Path) -> None:
     assert found.edges
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("verilator"), reason="needs Verilator")
 @pytest.mark.parametrize(
     "case",

@@ -110,6 +110,7 @@ def test_a_core_of_another_threshold_is_found(tmp_path, at_the_threshold, given)
     assert found.endswith("expected, got shunt")
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.parametrize(
     "given", [STYLES[0], pytest.param(STYLES[3], marks=pytest.mark.slow)], ids=str

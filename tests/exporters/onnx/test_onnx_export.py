@@ -354,7 +354,7 @@ def test_decoding_of_drawn_models(tmp_path_factory, target, shape, seed, density
     assert decoded_difference(target, model, out) == ""
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @GRAPHS
 @pytest.mark.parametrize("density", [None, 0.4])
 def test_every_flipped_bit_of_the_constants_is_found(tmp_path, target, density):

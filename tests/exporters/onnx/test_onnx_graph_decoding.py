@@ -44,6 +44,7 @@ def difference(path: Path, proto: object, model: Classifier) -> str:
     return ""
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", MODELS)
 def test_every_changed_constant_is_found(tmp_path: Path, name: str) -> None:
     """Of each constant, every number up to some 5, by 1."""
@@ -67,6 +68,7 @@ def test_every_changed_constant_is_found(tmp_path: Path, name: str) -> None:
 
 
 # Operands of these log-adds differ: the larger of two equal ones is either.
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", MODELS)
 def test_another_operator_is_found(tmp_path: Path, name: str) -> None:
     model, path = MODELS[name]().with_shunt(1), tmp_path / "model.onnx"

@@ -134,6 +134,7 @@ def test_real_biases_of_two_classes_become_integers(seed, width):
     decides_alike(g, rng)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), width=st.integers(1, 40), hidden=st.integers(1, 20))
 def test_batch_norms_that_were_fused_into_the_weights(seed, width, hidden):
@@ -240,6 +241,7 @@ def test_an_activation_of_few_values_is_copies_of_neurons(op):
     assert parse(data).hidden[0].n_outputs == 5 * {"Relu": 3, "Sign": 2}[op]
 
 
+@pytest.mark.slow
 def test_a_quantizer_of_few_bits():
     """The values of QONNX's reference executor, for weights and activations."""
     execute = pytest.importorskip("qonnx.core.onnx_exec", reason="needs qonnx").execute_onnx
@@ -534,6 +536,7 @@ def test_operators_on_constants_that_would_go_wrong(op, values, attributes):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_deep_graph_is_read():
     g = layer(Graph(3), 2)
     for _ in range(4_000):

@@ -27,7 +27,7 @@ CASES: list[tuple[Arithmetic, int, str]] = [
 ]
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arithmetic", "classes", "given"), CASES, ids=lambda v: getattr(v, "name", None)
 )

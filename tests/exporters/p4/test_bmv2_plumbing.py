@@ -50,6 +50,7 @@ def options(**given: str) -> dict[str, object]:
     return dict(EXPORTER.parse_options({"with-bmv2": "yes", **given}, verify=True))
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_packets_cross_the_stand_in_and_nothing_remains(stand_ins: Path, exported) -> None:
     model, out = exported

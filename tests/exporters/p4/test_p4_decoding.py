@@ -116,6 +116,7 @@ def told(target: Exporter, model: BinaryModel, out: Path, name: str, index: int,
     return decoding_difference(other, found[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "name"),
     [ARTEFACTS[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in ARTEFACTS[1:])],

@@ -567,6 +567,7 @@ def refusal(target: Exporter[Any], model: TablesModel, out: Path, **given: str) 
     return str(error.value)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
     p4, sume = TARGETS["p4"], TARGETS["p4-netfpga"]
     many = small(tables=2100, inputs=(3, 3))

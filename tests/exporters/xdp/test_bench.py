@@ -113,6 +113,7 @@ def test_who_stops_the_generator_leaves_no_link(metering, monkeypatch, stop):
     assert os.sched_getaffinity(0) == allowed
 
 
+@pytest.mark.slow
 def test_without_the_right_to_make_links_the_reason_is_said(metering, monkeypatch):
     def refused(*command):
         raise libbpf.BpfError("ip link: Operation not permitted")

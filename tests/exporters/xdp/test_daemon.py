@@ -98,6 +98,7 @@ def test_kills_under_traffic_lose_no_flow(daemon, veth, daemon_model, built, tmp
     assert running.end() == 0
 
 
+@pytest.mark.slow
 def test_an_object_of_something_else_attaches_nothing(daemon, veth, pins, compile_bpf, tmp_path):
     compile_bpf(Path(__file__).with_name("small.c"), tmp_path / "small.o")
     done = daemon(object=tmp_path / "small.o").run()
@@ -239,6 +240,7 @@ def test_a_program_of_another_build_is_left_alone(daemon, veth, pins):
     assert attached(veth[0])
 
 
+@pytest.mark.slow
 def test_damaged_packs_are_refused(daemon, built, tmp_path):
     path = tmp_path / "n3icd.pack"
     data = (built / "daemon" / "n3icd.pack").read_bytes()
@@ -444,6 +446,7 @@ def decisions_of(path):
     return [json.loads(line)["source_port"] for line in lines]
 
 
+@pytest.mark.slow
 def test_figures_are_answered_before_a_full_ring_is_read(
     daemon, veth, daemon_model, built, tmp_path
 ):

@@ -590,6 +590,7 @@ def by_file(interface):
     ]
 
 
+@pytest.mark.slow
 def test_lists_of_files_last_and_follow_their_files(running, veth, tmp_path):
     """What left a file is removed at SIGHUP; what the operator set stays, as over restarts."""
     allow, block = tmp_path / "allow.txt", tmp_path / "block.txt"

@@ -38,6 +38,7 @@ def test_the_package_has_the_same_bytes_each_time(built, package, tmp_path):
     assert again.read_bytes() == package.read_bytes()
 
 
+@pytest.mark.slow
 def test_debian_s_tools_read_the_package(built, package):
     needs("dpkg-deb")
     about = run("dpkg-deb", "-f", package)

@@ -135,7 +135,7 @@ def test_two_programs_of_one_interface_both_run(place, exported):
     place(check)
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(("priority", "behind"), [(10, 0), (90, 8)])
 def test_the_order_is_that_of_priorities(place, exported, priority, behind):
     """What is dropped reaches no program behind."""

@@ -80,6 +80,7 @@ def test_a_layer_has_room_to_the_end_of_its_last_word():
         value_bytes(structure, random_model((64, 17, 2), np.random.default_rng(1)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("libpcap")
 @pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 def test_a_capture_is_replayed_and_compared(clang, kernel, tmp_path, table):

@@ -150,6 +150,7 @@ def test_bytes_that_are_no_tables_are_refused(compiler):
         library.load(blob).use_kernel("abacus")
 
 
+@pytest.mark.slow
 def test_a_miscompiled_kernel_is_not_used(compiler, monkeypatch, tmp_path):
     text = kernel.SOURCE.read_text("utf-8")
     assert "sum[s][i] = net->bias[s];" in text

@@ -58,6 +58,7 @@ def followed(model, bits):
     return [0, *sums] if len(sums) == 1 else sums
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("shape", SHAPES)
 def test_scores_are_the_sums_of_the_leaves_that_are_reached(shape):
     model = random_trees(rng(1), **shape)
@@ -216,6 +217,7 @@ def test_a_model_without_idle_parts_is_unchanged():
     assert FAMILY.simplified(model).model is model
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("shape", SHAPES)
 def test_vectors_are_valid_codes_that_decide_everything(shape):
     model = random_trees(rng(9), **shape)

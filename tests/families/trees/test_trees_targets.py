@@ -71,6 +71,7 @@ def test_a_forest_reaches_a_target_in_four_lines(flows, target, tmp_path, quick_
     assert (np.array(model.classes)[found.classes] == forest.predict(X).astype(str)).all()
 
 
+@pytest.mark.slow
 def test_a_forest_on_metered_flows_carries_their_meter(tmp_path, quick_build):
     """So an export reads packets: a table of n3ic.extract names its meter."""
     packets, table = labelled_capture(120)

@@ -141,6 +141,7 @@ def test_what_is_decided_above_is_left_out():
     assert builder.choose(0, builder.choose(2, low, one), three) == builder.choose(0, one, three)
 
 
+@pytest.mark.slow
 def test_a_tree_may_be_as_deep_as_the_input_is_wide():
     spec = InputSpec(tuple(Field.thermometer(f"x{i}", (5,)) for i in range(3000)))
     builder = GraphBuilder(spec)
@@ -159,6 +160,7 @@ def test_the_sum_of_nothing_is_nothing():
     assert builder.steps[builder.total([])] == Constant(0)
 
 
+@pytest.mark.slow
 def test_a_forest_of_ten_thousand_choices_is_usable():
     model = graph_model(1, operations=160, depth=6, classes=2, fields=30, cuts=60)
     began = time.process_time()

@@ -256,6 +256,7 @@ def run(*words):
     return CliRunner().invoke(command_line(words), words)
 
 
+@pytest.mark.slow
 def test_the_command_writes_table_json_csv_page_and_picture(tmp_path, monkeypatch):
     monkeypatch.setattr(ablation, "_ROUNDS", 3)
     rng, table = columns(rows=1000)

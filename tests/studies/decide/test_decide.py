@@ -65,6 +65,7 @@ def test_points_are_of_the_same_flows_and_later_ones_wait_longer(found):
     assert any(reason.startswith("a class of fewer than 40") for reason in found.left_out)
 
 
+@pytest.mark.slow
 def test_one_network_for_all_points_is_tested_on_the_same_flows(found, capture):
     figures = json.loads((found.path / "decision.json").read_bytes())
     for point, said in zip(found.points, figures["points"], strict=True):
@@ -126,6 +127,7 @@ def test_decision_points_that_are_no_packet_numbers_are_refused():
             packets_of(text)
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_it_wrote(capture, tmp_path):
     out = tmp_path / "decide"
     words = ["decide", str(capture / "packets_default.pcap"), "--labels-format", "upc-aau"]

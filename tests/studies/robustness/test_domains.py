@@ -41,6 +41,7 @@ def cell(study, trained, tested, augment=1.0, new_labels=0):
     return found
 
 
+@pytest.mark.slow
 def test_a_slower_site_is_seen_worse_and_copies_and_labels_help(study):
     home, away = cell(study, "here", "here"), cell(study, "here", "away")
     assert home.accuracy > 0.8 and away.accuracy < home.accuracy - 0.1
@@ -220,6 +221,7 @@ def trained_here(n3ic, folder):
     return "evaluate --domains here,away/ --label app --model run --new-labels 50"
 
 
+@pytest.mark.slow
 def test_the_command_takes_two_folders_of_a_user(n3ic, tmp_path, small_baselines):
     asked = trained_here(n3ic, tmp_path)
     found = json.loads(n3ic(f"{asked} --json").stdout)["domains"]
@@ -250,6 +252,7 @@ def test_the_command_shows_domain_warnings_and_what_labels_alone_reach(n3ic, tmp
     assert json.loads(json_text(study.to_dict())) == printed
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -66,6 +66,7 @@ def test_every_run_has_them(model):
     assert all(len(row) == len(shown.head) for row in shown.rows)
 
 
+@pytest.mark.slow
 def test_an_unseen_category_is_found_less(model, table):
     held = held_out(model, table)
     on, off = without_category(held, RECIPE, "probe")

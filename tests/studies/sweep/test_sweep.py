@@ -199,6 +199,7 @@ def content(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_where_it_was_and_ends_the_same(table, tmp_path, monkeypatch):
     measure = training.measure
     calls: list[object] = []

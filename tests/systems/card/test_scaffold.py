@@ -37,6 +37,7 @@ def place_with_runs(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_17_queues_and_an_anomaly_network(place):
     owners = tenant_models([str(place / "queues"), f"soc={place / 'anomaly.n3ic'}"])
     text = card_text(owners, "host", folder=place, wants=WANTS)

@@ -340,7 +340,7 @@ def scarce_of(case: Case, stands: np.ndarray, g: int, why: str) -> set[str | int
     return {own[name] for name in names}
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 20, 10))
 def test_random_cards(first):
     """Levels, Pareto efficiency and refusals of a few cards; many of them are slow."""

@@ -70,6 +70,7 @@ def asked_fixture(card):
     return [[a for a in frames if card.graphs[a.graph].tenant == t] for t in (ALPHA, BETA)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("join", "carrier"),
     [
@@ -178,6 +179,7 @@ def ask(running: OpenCard, frames, others=()) -> list:
     return found
 
 
+@pytest.mark.slow
 def test_a_flood_malformed_frames_and_foreign_uids_change_nothing_of_another(card, library, asked):
     """No bit of alpha's answers, none of its counters, and its turn comes after one of beta's."""
     alone = library.open(0)

@@ -115,6 +115,7 @@ def running(folder: Path, tmp_path: Path) -> Iterator[tuple[Running, str]]:
             stream.close()
 
 
+@pytest.mark.slow
 def test_a_tenant_changes_comes_and_goes_while_anothers_frames_flow(folder, plan, tmp_path):
     """Alpha's answers are all there, in their order and right to the bit; beta's are as told."""
     card = software_card(plan, "host")

@@ -134,6 +134,7 @@ def named() -> NetfpgaCardImage:
     return replace(image, regions=regions)
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_the_file_of_a_change_changes_the_card(tmp_path: Path) -> None:
     """What is written for the device, and read again, replaces the one network that it names."""

@@ -16,6 +16,7 @@ from tests.support import small_cards as cards
 pytestmark = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
 
 
+@pytest.mark.slow
 def test_two_tenants_at_random(tmp_path: Path) -> None:
     image = cards.two_tenants()
     write_card(image, tmp_path)

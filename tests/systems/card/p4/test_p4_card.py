@@ -48,6 +48,7 @@ def folder_fixture(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("carrier", "policy"),
     [
@@ -311,6 +312,7 @@ def branches_fixture(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("carrier", "policy"),
     [

@@ -211,6 +211,7 @@ def test_a_switch_that_holds_other_entries_is_not_changed(stand_ins, card) -> No
         card.change("remove", "b", f"thrift:{port}")
 
 
+@pytest.mark.slow
 def test_all_of_a_card_is_read_back(stand_ins, card) -> None:
     """Entries of exact keys and ranges, and meters; each one that differs is found."""
     switch = card.switch()

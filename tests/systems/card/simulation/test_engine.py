@@ -111,6 +111,7 @@ def test_packets_are_conserved_in_order_and_queues_bounded(policy, kind, first, 
     assert np.all(trace.utilisation >= 0)
 
 
+@pytest.mark.slow
 def test_no_tenant_is_let_in_above_its_bucket():
     trace = simulate(figure_4(20, 20), CHAINS)
     for name, count in trace.counts.items():

@@ -60,6 +60,7 @@ def attach(name, program, mode):
     libbpf.attach(socket.if_nametoindex(name), program, mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["native", pytest.param("generic", marks=pytest.mark.slow)])
 def test_frames_are_answered_forwarded_or_dropped(folder, tmp_path, in_namespace, passing, mode):
     image = image_in(folder, tmp_path, POLICY)

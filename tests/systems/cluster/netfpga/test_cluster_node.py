@@ -387,6 +387,7 @@ def test_the_same_model_and_placement_give_the_same_image():
     assert len(texts) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("verilator") is None, reason="needs Verilator")
 def test_lint_finds_nothing():
     files = [str(path) for path in node_sources()]

@@ -132,6 +132,7 @@ def test_simulated_packets_are_those_that_are_counted(shape, count, row, data):
         assert trace.packets == sum_traffic(row_traffic(placed, row)).packets
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("split", "within"), PLAN_WITHIN)
 @pytest.mark.parametrize(
     "shape", [pytest.param((4096, 2048, 10), marks=pytest.mark.slow), (768, 512, 64, 4)]

@@ -43,6 +43,7 @@ def killed(folder, name, flows=8, stride=1):
     return runs, model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [16, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_file_is_the_same_after_a_kill_at_any_step(tmp_path, stride):
     """By default at each sixteenth step."""

@@ -64,6 +64,7 @@ def the_options(tmp_path, card):
     }
 
 
+@pytest.mark.slow
 def test_a_model_is_refreshed_on_late_labels_and_pushed(options, tmp_path, card):
     """Labels of a batch come after the next one; a function that starts again knows it all."""
     function, late = LearnerFunction(options, (), Shared()), []

@@ -263,7 +263,7 @@ def test_no_buffer_leaks_after_many_kills(kills):
     assert last["buffers"]["free"] == last["buffers"]["all"]
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "why"), [("hang", "hung"), ("scribble", "damaged")])
 def test_a_function_that_hangs_or_writes_over_its_rings_is_killed(how, why):
     """Another goes on with all of its packets."""

@@ -33,12 +33,13 @@ def in_blocks(*blocks):
     return LabelledRows(number[:, None].astype(np.uint32), number * 0, np.array(blocks, np.uint64))
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(("burst", "runs"), [(20, 40), (5, 200), (20, 200)])
 def test_equal_models_are_promoted_as_seldom_as_stated_with_bursts(burst, runs):
     assert level(burst, runs, flows=2000, least_bursts=100).promoted <= 0.05
 
 
+@pytest.mark.slow
 def test_without_blocks_bursts_promote_equal_models():
     assert level(20, 20, flows=2000, least_bursts=100, by_flow=True).promoted > 0.4
 
@@ -136,6 +137,7 @@ def test_a_burst_of_one_source_is_one_block_of_labelled_flows():
         assert len({*join.labels(entries).block.tolist()}) == count
 
 
+@pytest.mark.slow
 def test_a_folder_that_resumes_decides_as_one_that_was_not_interrupted(tmp_path):
     """Open and closed blocks come back from the log, even if a burst crosses the interruption."""
     model, settings = tables(), LearnSettings(every=300)

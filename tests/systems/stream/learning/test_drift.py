@@ -83,6 +83,7 @@ def test_bursts_raise_no_more_alarms_than_stated(model, burst):
     assert alarms["flows"] > 50
 
 
+@pytest.mark.slow
 def test_an_alarm_does_not_depend_on_batches(model):
     rng = np.random.default_rng(3)
     reference = even(rng, 400)
@@ -148,6 +149,7 @@ def test_detectors_are_compared_on_a_replay_that_changes(model):
     assert all(each.delay is None for each in calm)
 
 
+@pytest.mark.slow
 def test_a_change_of_the_labels_alone_moves_no_flow(model):
     """Without labels nobody can see it; labels at once show it."""
     pytest.importorskip("river")

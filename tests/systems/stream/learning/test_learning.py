@@ -128,6 +128,7 @@ def test_without_anchors_a_lie_that_can_be_learned_is_believed_and_the_truth_bri
     assert accuracy(learner.running, honest) > 0.8
 
 
+@pytest.mark.slow
 def test_a_failed_push_keeps_the_running_model_and_is_tried_again(model):
     there = {"gone": True}
     learner, told = learning(model, push=lambda new: "no such device" if there["gone"] else "")

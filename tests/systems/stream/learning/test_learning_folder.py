@@ -80,6 +80,7 @@ def test_a_teacher_learns_beside_and_comes_back_from_the_log(tmp_path, model):
     assert learning.second_stage() != stage
 
 
+@pytest.mark.slow
 def test_a_log_goes_on_wherever_it_was_cut(folder, tmp_path):
     learned(folder).close()
     whole = (folder / LOG).read_bytes()

@@ -117,6 +117,7 @@ def test_only_shunted_flows_are_asked_about():
         second_verdicts(boosted(2)[1], batch, METER)
 
 
+@pytest.mark.slow
 def test_the_command_shows_both_stages_and_writes_one(n3ic, tmp_path):
     tables().with_shunt(9).save(tmp_path / "model.n3ic")
     write_table(tmp_path / "flows.csv", traffic(1200, 5))

@@ -122,6 +122,7 @@ def test_the_kernel_in_the_simulator_pulls_what_a_gather_copies():
     assert len(np.unique(pulled.numpy())) > 100
 
 
+@pytest.mark.slow
 @needs_numba
 def test_payloads_of_frames_are_pulled_from_where_they_lie_in_memory_that_is_only_read():
     rng = np.random.default_rng(5)
