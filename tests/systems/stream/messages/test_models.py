@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 from n3ic.errors import UsageError
+from n3ic.model.family import family
 from n3ic.model.random_models import random_model
+from n3ic.model.simplified import unchanged
 from n3ic.systems.stream.messages.devices import CpuDevice
 from n3ic.systems.stream.messages.models import (
     ClassifierModule,
@@ -18,6 +20,8 @@ from n3ic.systems.stream.messages.models import (
     tiny_yolo,
     vgg11,
 )
+from tests.support.family_models import FAMILIES, small_model
+from tests.support.random_graphs import graph_family
 
 
 @pytest.mark.slow
@@ -68,13 +72,22 @@ def test_a_model_of_the_product_gives_its_own_scores():
     assert (out.numpy()[1] == model.scores(words[1])).all()
 
 
-def test_a_model_file_is_a_model(tmp_path):
-    model = random_model((40, 8, 2), np.random.default_rng(0))
-    model.save(tmp_path / "m.n3ic")
-    found = message_model(str(tmp_path / "m.n3ic"))
-    assert found.shape == (64, 2)
-    assert found.message_bytes == 512
-    assert found.module.model == model
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_model_file_of_any_family_is_a_model(name, tmp_path):
+    with graph_family():
+        model = small_model(name)
+        model.save(tmp_path / "m.n3ic")
+        found = message_model(str(tmp_path / "m.n3ic"))
+        assert found.shape == (64, model.input.n_words)
+        assert found.module.model == model
+        words = family(name).vectors(unchanged(model), 64, 0)[:64]
+        out = found.module(torch.from_numpy(words.view(np.int32))[None])
+        assert (out.numpy()[0] == model.scores(words)).all()
+
+
+def test_messages_of_a_model_file_are_64_rows_of_words(tmp_path):
+    random_model((40, 8, 2), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
+    assert message_model(str(tmp_path / "m.n3ic")).message_bytes == 512
 
 
 def test_weights_follow_the_seed():
