@@ -28,6 +28,7 @@ from n3ic.data.dataset import data_set
 from n3ic.data.split import split
 from n3ic.data.table import FlowTable
 from n3ic.errors import ExportError, N3icError, N3icWarning
+from n3ic.families.trees.network import TreesModel
 from n3ic.model.classifier import Classifier, Inference, family_text
 from n3ic.model.family import Family, family, graph_of
 from n3ic.model.graph.operations import LogAdd
@@ -36,7 +37,7 @@ from n3ic.systems.card.export import card_target
 from n3ic.targets.base import exporter
 from tests.support.command_line import typed
 from tests.support.family_models import FAMILIES, metered_model
-from tests.support.random_graphs import graph_family
+from tests.support.random_graphs import GraphModel, graph_family
 from tests.support.traffic import labelled_capture
 
 CLASSES = ("bulk", "question", "other")
@@ -336,7 +337,14 @@ def refusals(case: str, model: Classifier) -> list[Refusal]:
     return [r for r in REFUSALS if case.startswith(r.words) and r.of(model)]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+# The default tests take one family, that of which the fewest other tests are.
+EVERY_FAMILY = [
+    pytest.param(name, marks=[] if name == TreesModel.family else [pytest.mark.slow])
+    for name in FAMILIES
+]
+
+
+@pytest.mark.parametrize("name", EVERY_FAMILY)
 @pytest.mark.parametrize(
     "case", [pytest.param(c, id=c.words, marks=[pytest.mark.slow] if c.slow else []) for c in CASES]
 )
@@ -465,13 +473,15 @@ VERBS: dict[str, tuple[Callable[[Place, Path], None], bool]] = {
 ELSEWHERE_IN_PYTHON = {
     "verify": "export", "run_cluster": "plan_cluster",
     "plan_card": "command card", "export_card": "command card", "simulate_card": "command card",
-    "verify_card": "command card",
+    "verify_card": "command card", "shifts": "command evaluate --shift",
 }  # fmt: skip
-NO_MODEL = {"load", "train", "extract", "audit", "decide", "sweep", "from_sklearn", "from_torch"}
+NO_MODEL = {
+    "load", "train", "extract", "audit", "decide", "domains", "sweep", "from_sklearn", "from_torch",
+}  # fmt: skip
 SAME_AS = {"learn": "stream learn", "plan_cluster": "cluster plan"}
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY_FAMILY)
 @pytest.mark.parametrize(
     "verb", [pytest.param(v, marks=[pytest.mark.slow] if slow else []) for v, (_, slow) in
              VERBS.items()],
@@ -529,7 +539,7 @@ def test_the_page_says_which_system_takes_which_family() -> None:
     lines = page.read_text().partition("## Systems")[2].strip().splitlines()
     cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if "|" in line]
     head, _, *rows = cells
-    names = plugins.names(plugins.FAMILIES)
+    names = [name for name in plugins.names(plugins.FAMILIES) if name != GraphModel.family]
     for name in names:
         words = family_text(name).removesuffix("s") + "s"
         (row,) = (r for r in rows if words.endswith(r[0]))
