@@ -70,8 +70,8 @@ def within(fixed: Collection[str], budget: int, n_classes: int) -> dict[str, Any
     if "boosted_bytes" in fixed:
         raise UsageError("a budget of bytes sets the boosted_bytes of trees; give only one of them")
     sums = n_sums(n_classes)
-    # A node and the tree's size, two leaves, a cut, and biases of up to four bytes.
-    least = 1 + -(-sums // 8) + 1 + 4 + 4 * sums
+    # A node and the tree's size, two leaves, a cut and its field, and biases of up to four bytes.
+    least = 1 + -(-sums // 8) + 1 + 5 + 4 * sums
     if least > budget:
         raise UsageError(
             f"{budget} bytes hold no tree for {n_classes} classes; take {least} bytes or more"
