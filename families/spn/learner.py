@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from n3ic.errors import UsageError
 from n3ic.families.spn.settings import SpnTraining
-from n3ic.runs.learner import Learned, Learner
+from n3ic.runs.learner import Learned, Learner, refuse_class_weight
 
 if TYPE_CHECKING:
     from n3ic.data.table import FlowTable
@@ -47,8 +46,7 @@ class SpnLearner(Learner):
         from n3ic.training.input_bits import chi2_scores
         from n3ic.training.input_choice import candidates
 
-        if experiment.recipe.training.class_weight != "none":
-            raise UsageError("class_weight applies to binary networks only")
+        refuse_class_weight(experiment.recipe)
         names = candidates(experiment.table, experiment.recipe)
         anomaly = self.unlearned(experiment)
         learned = rows if anomaly is None else rows.rows((rows.label != anomaly).nonzero()[0])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic.errors import UsageError
 from n3ic.families.tables.settings import TablesTraining
-from n3ic.runs.learner import Learned, Learner
+from n3ic.runs.learner import Learned, Learner, refuse_class_weight
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -69,8 +69,7 @@ class TablesLearner(Learner):
     ) -> tuple[InputSpec, dict[str, float]]:
         """Choose the cuts that tables may read; training keeps those that they do read."""
         recipe = experiment.recipe
-        if recipe.training.class_weight != "none":
-            raise UsageError("class_weight applies to binary networks only")
+        refuse_class_weight(recipe)
         if recipe.encoding == "weighted":  # a table needs no cut twice
             experiment = replace(experiment, recipe=replace(recipe, encoding="boosted"))
         spec, scores = super().choose_input(experiment, rows, trees)

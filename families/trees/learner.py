@@ -6,9 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from n3ic.errors import UsageError
 from n3ic.families.trees.settings import TreesTraining
-from n3ic.runs.learner import Learned, Learner
+from n3ic.runs.learner import Learned, Learner, refuse_class_weight
 
 _TREE_SHARE = 4  # a fourth of the candidates are the cuts of one tree
 
@@ -39,7 +38,7 @@ class TreesLearner(Learner):
         """
         from n3ic.families.trees.sizing import within
 
-        _check_aim(recipe)
+        refuse_class_weight(recipe)
         return recipe.with_options(within(fixed, budget, n_classes))
 
     def choose_input(
@@ -50,7 +49,7 @@ class TreesLearner(Learner):
         Within a budget of bytes, some are those of one large tree: boosting cuts at few quantiles.
         """
         recipe = experiment.recipe
-        _check_aim(recipe)
+        refuse_class_weight(recipe)
         if recipe.encoding not in ("boosted", "weighted"):
             return super().choose_input(experiment, rows, trees)
 
@@ -80,11 +79,6 @@ def _joined(first: InputSpec, second: InputSpec) -> InputSpec:
         cuts = {*f.cuts, *(fields[f.feature].cuts if f.feature in fields else ())}
         fields[f.feature] = Field.thermometer(f.feature, sorted(cuts), unit=f.unit, scale=f.scale)
     return InputSpec(tuple(fields.values()))
-
-
-def _check_aim(recipe: Recipe) -> None:
-    if recipe.training.class_weight != "none":
-        raise UsageError("class_weight applies to binary networks only")
 
 
 LEARNER = TreesLearner()

@@ -214,6 +214,19 @@ class Learner(Plugin):
         return None
 
 
+def refuse_class_weight(recipe: Recipe) -> None:
+    """Check that a recipe does not weigh classes, for families that cannot.
+
+    Raises:
+        UsageError: it does; the error says what to use instead.
+    """
+    if recipe.training.class_weight != "none":
+        raise UsageError(
+            f"class_weight {recipe.training.class_weight}: only binary networks weigh classes; "
+            "false_alarms bounds the rate of false alarms of every family"
+        )
+
+
 def learner(family: str) -> Learner:
     """The learner of a family.
 

@@ -48,7 +48,7 @@ class Added:
 
 
 @dataclass(frozen=True)
-class Statement:
+class StepStatement:
     """A statement that sets the field of a step.
 
     Attributes:
@@ -90,7 +90,7 @@ class GraphStatements:
     graph: Graph
     width: int
     bits: tuple[int, ...]
-    levels: tuple[tuple[Statement, ...], ...]
+    levels: tuple[tuple[StepStatement, ...], ...]
     scores: tuple[Operand, ...]
     input_bits: int
     pad_bits: int
@@ -101,7 +101,7 @@ class GraphStatements:
     layers: tuple[()] = ()
 
     @property
-    def statements(self) -> tuple[Statement, ...]:
+    def statements(self) -> tuple[StepStatement, ...]:
         """All statements."""
         return tuple(each for level in self.levels for each in level)
 
@@ -140,7 +140,7 @@ def graph_statements(model: Classifier, graph: Graph, *, shunts: bool = False) -
             text = f"{place(graph, i)}, reaches {low:,} to {high:,}"
             raise ExportError(f"{text}: P4 programs compute from -2^30 to 2^30 - 1")
     least, largest = (f(v for b in graph.bounds for v in b) for f in (min, max))
-    levels: dict[int, list[Statement]] = defaultdict(list)
+    levels: dict[int, list[StepStatement]] = defaultdict(list)
     level: list[int] = []
     for i, step in enumerate(graph.steps):
         level.append(1 + max((level[k] for k in operands(step)), default=0))
@@ -174,17 +174,17 @@ def _operand(graph: Graph, i: int) -> Operand:
     return Operand(i, step.value if isinstance(step, Constant) else None)
 
 
-def _statement(graph: Graph, i: int, step: Operation) -> Statement:
+def _statement(graph: Graph, i: int, step: Operation) -> StepStatement:
     if isinstance(step, Choose):
         reads = (_operand(graph, step.zero), _operand(graph, step.one))
-        return Statement(i, "choose", reads, bit=step.bit)
+        return StepStatement(i, "choose", reads, bit=step.bit)
     if isinstance(step, Add):
-        return Statement(i, "add", (_operand(graph, step.a), _operand(graph, step.b)))
+        return StepStatement(i, "add", (_operand(graph, step.a), _operand(graph, step.b)))
     if isinstance(step, Offset):
-        return Statement(i, "add", (_operand(graph, step.a), Operand(-1, step.by)))
+        return StepStatement(i, "add", (_operand(graph, step.a), Operand(-1, step.by)))
     if isinstance(step, Lookup):
         start = graph.input.offsets[step.field]
         pairs = zip(step.table, step.table[1:], strict=False)
         added = (Added(start + k, b - a) for k, (a, b) in enumerate(pairs) if a != b)
-        return Statement(i, "lookup", first=step.table[0], added=tuple(added))
+        return StepStatement(i, "lookup", first=step.table[0], added=tuple(added))
     raise ExportError(f"{place(graph, i)}: this target does not write it")

@@ -153,7 +153,7 @@ def test_cuts_are_as_coarse_as_the_recipe_says() -> None:
 
 
 def test_weights_of_classes_are_refused() -> None:
-    with pytest.raises(UsageError, match="binary networks only"):
+    with pytest.raises(UsageError, match="only binary networks"):
         learned(flows(1, 1), QUICK.with_options({"class_weight": "balanced"}))
 
 
