@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.special import rel_entr
 from scipy.stats import binom
 
 import n3ic
@@ -103,6 +104,17 @@ def test_the_bound_of_a_share_holds(share, rows):
     bound = share_bound(share, rows, 0.001)
     assert binom.sf(np.ceil(bound * rows) - 1, rows, share) <= 0.001
     assert share < bound <= 1
+
+
+@pytest.mark.parametrize("share", [0.001, 0.04, 0.5, 0.9])
+@pytest.mark.parametrize("rows", [40, 10_000])
+def test_the_share_bound_is_where_chernoffs_bound_is_the_alarm(share, rows):
+    q = share_bound(share, rows, 0.01)
+    if q > 1:
+        assert rows * -np.log(share) < -np.log(0.01)
+        return
+    divergence = rel_entr(q, share) + rel_entr(1 - q, 1 - share)
+    assert rows * divergence == pytest.approx(-np.log(0.01), rel=1e-9)
 
 
 def test_so_few_rows_that_all_of_them_say_nothing_tell_nothing(model):

@@ -46,6 +46,13 @@ def test_another_unit_is_told_by_its_factor(rows, factor, size):
     assert lines == [f"dur: {size} than in training: another unit?"]
 
 
+@pytest.mark.parametrize("shift", [0.4, 0.6, 1.7, 2.5])
+def test_another_unit_is_told_of_other_traffic_too(shift):
+    """Flows of another site are longer or shorter, beside the unit."""
+    lines = told(np.rint(drawn(20_000, 2) * shift * 1e-3).astype(np.int64))
+    assert lines == ["dur: 1,000 times smaller than in training: another unit?"]
+
+
 def test_the_upper_bits_of_a_binary_field_tell_it_too():
     lines = told(drawn(20_000, 2) // 1000, "binary")
     assert lines == ["dur: 1,000 times smaller than in training: another unit?"]
