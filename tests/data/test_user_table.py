@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from n3ic.data.column_inference import infer
@@ -485,6 +485,7 @@ NAMES = st.sampled_from(
     st.sampled_from(",;\t|"),
     st.booleans(),
 )
+@example(["a", "A"], [["0"], ["1e308"], ["-1e308"]], ",", True)
 @pytest.mark.filterwarnings("error")
 def test_no_table_breaks_inference(tmp_path_factory, header, lines, separator, square):
     """What is no table is refused in words; what is one is read alike by its columns.toml."""
