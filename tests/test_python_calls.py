@@ -296,6 +296,7 @@ def test_a_fitted_estimator_is_a_model(which, estimators, rows, frame, tmp_path)
     assert n3ic.verify(estimator, tmp_path / "e", vectors=20).ok
 
 
+@pytest.mark.slow
 def test_an_export_of_another_model_is_not_verified(estimators, tmp_path):
     n3ic.export(estimators["alone"], "nfp", tmp_path / "e")
     assert n3ic.load(tmp_path / "e" / MODEL) == estimators["alone"].model_

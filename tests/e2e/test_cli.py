@@ -399,6 +399,7 @@ def test_evaluate_gives_the_figures_of_the_network(place, flows):
     assert "not a tomography trace" in refused.stderr
 
 
+@pytest.mark.slow
 def test_evaluate_names_the_family_of_the_network(place, flows, tmp_path):
     model = BinaryModel.load(place / "runs" / "anomaly" / "model.n3ic")
     rng = np.random.default_rng(0)

@@ -380,6 +380,7 @@ def _matches(pattern: str, text: str) -> bool:
     return re.search(pattern, " ".join(text.split())) is not None
 
 
+@pytest.mark.slow
 def test_every_command_has_its_place() -> None:
     placed = {case.command for case in CASES} | {*ELSEWHERE}
     rest = [c for c in commands() if c not in placed and not f"{c} ".startswith(WITHOUT_MODEL)]

@@ -285,7 +285,7 @@ def exported(own_table, tmp_path_factory):
     return of
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_target_writes_the_model_or_refuses_it(exported, name):
     models, _, out, told = exported(name)

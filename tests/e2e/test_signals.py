@@ -220,7 +220,7 @@ def waits(process):
         time.sleep(0.5)
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "sent"),
     [

@@ -68,6 +68,7 @@ def test_too_many_layers_are_refused() -> None:
         blob.dump(model)
 
 
+@pytest.mark.slow
 def test_every_truncation_is_refused(library: KernelLibrary) -> None:
     for length in range(0, len(BLOB), 3):
         with pytest.raises(KernelError):

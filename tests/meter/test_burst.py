@@ -29,6 +29,7 @@ def verdict_of(record):
     return 1 + (int(record["number"]) * 1009 + int(record["packets"])) % (1 << 30)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("seed", range(4))
 def test_bursts_give_what_frames_one_by_one_give(seed):
     r = random.Random(seed)

@@ -56,6 +56,7 @@ def test_points_in_powers_decide_where_the_reference_does(points, equal):
     assert {row[8] for row in rows if row[9] == "packets"} == {*points}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "seed", [pytest.param(i, marks=[pytest.mark.slow] if i > 4 else []) for i in range(8)]
 )

@@ -58,6 +58,7 @@ def command(*words):
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False).stdout
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_row_for_each_decision(folder, tmp_path):
     out = tmp_path / "f.parquet"
     labels = ("--labels", folder / "labels.csv")
@@ -76,6 +77,7 @@ def test_the_command_writes_a_row_for_each_decision(folder, tmp_path):
     }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("typed", "decision"),
     [

@@ -363,6 +363,7 @@ def test_a_specification_without_tunnels_is_written_as_before():
             replace(spec, tunnels=wrong)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_command_opens_tunnels_and_tells_of_closed_ones(tmp_path):
     inner = [ethernet(ipv4(gtp(TCP4), UDP)), ethernet(ipv4(gre(TCP6, IPV6), GRE))]

@@ -204,6 +204,7 @@ def test_the_name_of_a_family_in_words(name, words):
     assert family_text(name) == words
 
 
+@pytest.mark.slow
 def test_a_model_predicts_as_its_family_does():
     spec = InputSpec((Field.thermometer("x", (3, 9, 27)), Field.binary("y", 7)))
     model = random_model((10, 4, 3), np.random.default_rng(0)).changed(input=spec)

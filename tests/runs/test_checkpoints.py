@@ -138,6 +138,7 @@ def test_a_folder_of_others_is_left_alone(tmp_path):
             raise AssertionError
 
 
+@pytest.mark.slow
 def test_layers_that_a_budget_chose_in_training_are_kept(experiments, tmp_path):
     ours, alone = replace(experiments["tor0_server0"], budget=150), ((8,),)
     plan = [replace(unit, shapes=alone) for unit in PLAN]  # a single unit would not be kept

@@ -29,6 +29,7 @@ def experiment() -> Experiment:
     return Experiment(table, SMALL, protocol="time", name="x", with_baselines=False)
 
 
+@pytest.mark.slow
 def test_trees_are_trained_and_read_back_from_the_core(experiment):
     result = train(experiment)
     assert result.history == ()

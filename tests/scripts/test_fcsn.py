@@ -116,6 +116,7 @@ def test_scaling_curves_are_told_apart(weak):
     assert len({(x.get_marker(), x.get_linestyle(), x.get_color()) for x in lines}) == 3
 
 
+@pytest.mark.slow
 def test_kernels_are_simulated_and_drawn(script, tmp_path):
     pytest.importorskip("matplotlib")
     sizes = ("--size", 128, "-n", "1,2", "--kernel", "spmv", "--kernel", "conv2d")

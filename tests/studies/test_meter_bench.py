@@ -40,6 +40,7 @@ def alone(monkeypatch):
     monkeypatch.setattr(bench, "which", lambda name: None)
 
 
+@pytest.mark.slow
 def test_generated_traffic_is_whole_packets_of_many_flows(tmp_path, alone):
     frames = bench.generated_frames(3000)
     packets = [parse(1, *frame) for frame in frames.each()]

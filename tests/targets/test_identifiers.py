@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @given(st.one_of(st.text(), st.sampled_from(HOSTILE)))
 def test_names_cannot_leave_their_place(name):
     assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", identifier(name))

@@ -51,6 +51,7 @@ def trees_fixture(table):
     return boosted_trees(table.features, table.label, rounds=ROUNDS)
 
 
+@pytest.mark.slow
 def test_boosting_that_collapses_ends_before(table, trees):
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits

@@ -10,6 +10,7 @@ from n3ic.training import float_mlp
 from n3ic.training.loop import Passes, deterministic, run_epochs
 
 
+@pytest.mark.slow
 def test_the_float_mlp_keeps_the_epoch_of_the_least_validation_loss(monkeypatch):
     rng = np.random.default_rng(1)
     bits = rng.random((900, 24)) < 0.5

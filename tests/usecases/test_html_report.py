@@ -310,6 +310,7 @@ def test_foreign_metrics_break_nothing(run, metrics):
     assert found.wrong == [] and "Confusion on" not in found.text
 
 
+@pytest.mark.slow
 def test_a_set_has_a_part_for_each_network(run, monkeypatch):
     folder, model, metrics = run
     models = {"a": model, NAME: model}

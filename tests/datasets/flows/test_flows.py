@@ -92,6 +92,7 @@ def test_the_next_table_is_read_by_the_same_rules(run, tmp_path):
     assert BinaryModel.from_bytes(model.to_bytes()).table == model.table
 
 
+@pytest.mark.slow
 def test_flows_of_one_class_alone_are_evaluated(run, tmp_path):
     found, data, _ = run
     header, *rows = data.read_text().splitlines()

@@ -77,6 +77,7 @@ def test_a_frame_trains_the_network_of_its_file_byte_for_byte(known, monkeypatch
     assert told[0].startswith("the data set iscx-tor2016 knows this layout and reads it")
 
 
+@pytest.mark.slow
 def test_flows_are_predicted_and_evaluated_from_frames_and_files(known):
     model, frame, path = known
     found, expected = n3ic.predict(model, frame), n3ic.predict(model, path)

@@ -53,7 +53,7 @@ def metered(spec, file):
     return out
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize("packets", [(8,), (4, 30)])
 def test_features_are_those_that_the_meter_computes(packets):
     table = TUNNELS.load_at(None, packets)

@@ -193,6 +193,7 @@ def test_extract_of_the_train_partition_belongs_to_none(folder):
     assert any("all rows are normal" in p for p in found.problems)
 
 
+@pytest.mark.slow
 def test_shares_of_rows_that_the_catalogue_gives_as_evidence(table):
     column = table.features
     even = (column["spkts"] % 2 == 0) & (column["dpkts"] % 2 == 0)

@@ -34,7 +34,7 @@ def checksum(data):
     return total
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
 def test_frames_are_sound(tmp_path, whole):
     """Lengths, checksums, and no packet that a meter puts aside."""

@@ -50,6 +50,7 @@ def test_kernels_are_timed_from_features_where_there_are_cuts(
     assert len(bench.render(result).tables[0][2]) == len(names)
 
 
+@pytest.mark.slow
 def test_a_kernel_with_other_scores_is_not_timed(
     compiler: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_csv_in_another_order_with_crlf_bom_and_blank_lines(bnn_exec: Path) -> N
     check(out, MODEL.encode(values))
 
 
+@pytest.mark.slow
 def test_binary_records(bnn_exec: Path) -> None:
     values = columns(33)
     records = np.stack(list(values.values()), axis=1).astype("<u4").tobytes()

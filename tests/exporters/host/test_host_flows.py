@@ -169,7 +169,7 @@ def test_hostile_traffic_gets_the_same_verdicts_by_every_way(
     assert ends > 300
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize("link", [0, 1, 9, 51, 101, 104, 113, 276, 7])
 def test_every_link_type(small: Path, tmp_path: Path, link: int) -> None:
     r = random.Random(link)

@@ -50,7 +50,7 @@ def shunting(model: SpnModel) -> SpnModel:
     return model.with_shunt(max(1, int(np.median(margins))))
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arithmetic", "classes"),
     [

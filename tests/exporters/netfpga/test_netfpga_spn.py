@@ -88,6 +88,7 @@ def test_the_pipeline_takes_an_input_every_clock_and_gives_the_scores(
     assert same[0] == same[1]
 
 
+@pytest.mark.slow
 @simulated
 def test_the_input_stage_is_that_of_the_card(tmp_path: Path) -> None:
     model = small(LogArithmetic.of(4), 2, False)

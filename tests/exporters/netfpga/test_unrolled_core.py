@@ -66,6 +66,7 @@ def check(model: BinaryModel, outputs: str, vectors: int) -> None:
     np.testing.assert_array_equal(value(network.margin), truth.margins)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     shape=st.lists(st.integers(1, 40), min_size=1, max_size=4),

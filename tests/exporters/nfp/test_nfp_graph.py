@@ -119,6 +119,7 @@ def test_words_are_read_back(name: str) -> None:
     assert sum(build(model).sections.values()) == build(model).size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["small", *(pytest.param(n, marks=pytest.mark.slow) for n in ("log", "fixed"))]
 )
@@ -386,6 +387,7 @@ def test_an_operation_that_is_not_written_is_refused(monkeypatch: pytest.MonkeyP
     )
 
 
+@pytest.mark.slow
 def test_larger_forests_go_to_slower_memories() -> None:
     small, large = MODELS["forest"], graph_model(3, operations=60, depth=9, classes=2)
     for model, memory in ((small, "cls"), (large, "ctm")):

@@ -102,6 +102,7 @@ def test_programs_give_scores_and_verdicts(
     assert found.at_shunt or found.below_shunt
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("seed", range(8))
 def test_each_input_matches_one_entry_of_each_tree(seed: int) -> None:
     model = graph_model(seed, operations=60) if seed % 2 else graph_model(seed, depth=4)
@@ -248,6 +249,7 @@ def rows(spec: InputSpec, count: int) -> Words:
     )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("seed", range(6))
 def test_joined_trees_are_read_back_as_they_were(tmp_path: Path, seed: int) -> None:
     """Trees of few cuts: a bit that one score's tree asks decides bits of another's."""
@@ -563,6 +565,7 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
         write(some_trees(), tmp_path, shunt_port="2")
 
 
+@pytest.mark.slow
 def test_a_forest_beyond_the_netfpga_is_refused_with_the_nearest() -> None:
     model = some_trees(trees=400, features=30, cuts=40, depth=6, largest=9999)
     text = next(text for text in problems(model, SUME) if "LUTs" in text)

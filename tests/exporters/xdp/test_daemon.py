@@ -150,6 +150,7 @@ def retrained(model):
     return replace(model, name="retrained", hidden=weights.hidden, output=weights.output)
 
 
+@pytest.mark.slow
 def test_a_hangup_swaps_the_model(daemon, veth, daemon_model, built, tmp_path):
     path = repacked(built, daemon_model, tmp_path / "n3icd.pack")
     running = daemon(pack=path).start()

@@ -151,6 +151,7 @@ def test_the_order_is_that_of_priorities(place, exported, priority, behind):
     place(check)
 
 
+@pytest.mark.slow
 def test_the_first_one_leaves_room_for_others(place, exported):
     def check(interface, other):
         loaded = deployment.load(interface, exported, priority=20)
@@ -186,6 +187,7 @@ def test_a_program_that_shares_with_nobody_is_named(
     in_namespace(check)
 
 
+@pytest.mark.slow
 def test_without_libxdp_a_program_stands_alone(in_namespace, exported, tmp_path, monkeypatch):
     monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
     monkeypatch.setattr(dispatcher, "libxdp", lambda: None)

@@ -169,6 +169,7 @@ def check_both_directions(image, frames):
     return events
 
 
+@pytest.mark.slow
 def test_both_directions_at_tcx_are_exact(image, in_namespace):
     frames = replayable(traffic(SPEC, 1500, seed=8))
     events = in_namespace(lambda: check_both_directions(image, frames))

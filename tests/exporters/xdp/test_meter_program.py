@@ -74,6 +74,7 @@ def long(value):
     return pytest.param(value, marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "table"),
     [
@@ -91,6 +92,7 @@ def test_flows_are_the_reference_meters_and_scores_the_models(seed, table):
         assert len(replayed(programs, model, random_frames(r, 200))) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tunnels", "table"),
     [

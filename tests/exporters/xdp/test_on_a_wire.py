@@ -53,6 +53,7 @@ def check_on_the_wire(image, frames, mode):
     return len(events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["native", pytest.param("generic", marks=pytest.mark.slow)])
 def test_traffic_on_a_wire_is_exact(image, in_namespace, mode):
     frames = replayable(traffic(SPEC, 1500, seed=8))

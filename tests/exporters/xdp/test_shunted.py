@@ -114,7 +114,7 @@ def shunted(programs):
     return {int(e["source_port"]): e for e in events if e["verdict"] == layout.SHUNTED}, len(events)
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("large", "mode"),
     [

@@ -364,6 +364,7 @@ def exported(tmp_path_factory, clang):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, tmp_path, classes):
     model = metered(classes=classes).with_shunt(4)
@@ -390,6 +391,7 @@ def test_the_kernel_takes_many_features_of_one_cut(clang, kernel):
         assert np.array_equal(got.scores, model.scores(model.encode(features)))
 
 
+@pytest.mark.slow
 def test_verification_finds_another_entry_in_the_meters_value(compiler, tmp_path):
     tool, model = EXPORTER.for_family(TablesModel.family), metered()
     options = tool.parse_options({})

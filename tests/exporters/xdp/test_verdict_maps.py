@@ -240,6 +240,7 @@ def test_one_flow_blocks_nobody_where_the_policy_asks_for_more(
         assert found == ([] if blocked is None else [12 - blocked])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "steps",
     [
@@ -313,6 +314,7 @@ def flow_results(programs, packets):
     return [run(programs.replayed(frame, len(frame), t)).result for t in range(1, 1 + packets)]
 
 
+@pytest.mark.slow
 def test_a_flood_in_a_flow_that_began_harmless_is_dropped_from_its_100th_packet_on(page):
     spec, image = page
     with load(counting_network(spec, [26]), image=image, table="buckets") as programs:
@@ -336,6 +338,7 @@ def test_an_unsure_decision_leaves_a_sure_one_in_force(page, shunt):
         assert programs.counters()["verdicts"] == 0
 
 
+@pytest.mark.slow
 def test_a_sure_decision_takes_the_place_of_any(page):
     spec, image = page
     with load(unsure_later(spec, 3), image=image, table="buckets") as programs:
@@ -425,7 +428,7 @@ def test_two_cpus_block_no_more_hosts_than_may_be(image):
         assert counters["verdicts"] + counters["refused"] == 200
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["buckets", "lru"])
 def test_entries_carry_the_key_that_a_typed_flow_has(image, table):
     """What user space reads of the table names its flow, and is what a verdict on it is put at."""

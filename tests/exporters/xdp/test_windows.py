@@ -165,6 +165,7 @@ def test_a_cpu_of_its_own_counts_as_the_reference_does(image, per_cpu):
         os.sched_setaffinity(0, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 def test_the_next_program_goes_on_with_the_windows(image, table):
     model = network(SPEC)

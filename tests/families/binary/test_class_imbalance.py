@@ -127,7 +127,7 @@ def trained(table, **options):
     return train(Experiment(table, recipe, with_baselines=False))
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_weights_find_more_of_a_rare_class(rare, method):
     plain, balanced = (
@@ -143,6 +143,7 @@ def test_weights_find_more_of_a_rare_class(rare, method):
     assert "attack" not in balanced.no_better_than + named.no_better_than
 
 
+@pytest.mark.slow
 def test_a_false_alarm_rate_holds_on_validation_rows_and_changes_one_bias(rare):
     plain = trained(rare, **METHODS["gradient"])
     asked = trained(rare, **METHODS["gradient"], false_alarms=0.05)

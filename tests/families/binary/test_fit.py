@@ -50,6 +50,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[] if name == "default" else pytest.mark.slow) for name in CONFIGS],
@@ -107,6 +108,7 @@ def test_density_is_exact_at_the_end(rows):
     assert (model.infer(pack(rows[0])).classes == rows[1]).mean() > 0.6
 
 
+@pytest.mark.slow
 def test_early_stopping_keeps_the_best_epoch(rows):
     trained, _ = train(rows, Training(hidden=(16,), epochs=60, batch_size=64, patience=3))
     losses = [e.validation_loss for e in trained.history]

@@ -42,6 +42,7 @@ def test_the_gaussian_is_that_of_independent_logarithms_and_the_mixture_knows_th
     assert 0 < (normal == 1).mean() < 0.15  # the threshold is that of 5 % of validation rows
 
 
+@pytest.mark.slow
 def test_every_detector_reads_logarithms():
     """Squares of the columns are their logarithms twice: standardised, the same."""
     of, squared = found(), found(power=2.0)

@@ -19,6 +19,7 @@ MANY = InputSpec(
 MIXED = InputSpec((Field.binary("r", 3), *MANY.fields[1:]))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("spec", [MANY, MIXED])
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.63, 0.95])
 def test_costs_are_those_of_the_narrowed_input(spec, share):

@@ -127,6 +127,7 @@ def test_a_budget_of_bytes_bounds_all_parts() -> None:
     assert 50 < model.total_bytes == sum(model.memory.values()) <= 90
 
 
+@pytest.mark.slow
 def test_validation_rows_choose_the_prior() -> None:
     """Labels that are noise: who learns few of them by heart is right more often."""
     table = flows(1, 1)

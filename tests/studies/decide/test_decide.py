@@ -81,6 +81,7 @@ def test_one_network_for_all_points_is_tested_on_the_same_flows(found, capture):
     assert rows > 2 * found.flows
 
 
+@pytest.mark.slow
 def test_networks_are_written_and_decide_there(found, capture):
     for point in found.points:
         model = BinaryModel.load(found.path / f"packet-{point.name}.n3ic")

@@ -220,6 +220,7 @@ def run(*words):
     return CliRunner().invoke(command_line(words), words, catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_the_command_writes_labels_that_extract_joins(tmp_path):
     frames = [tcp(tls_hello(), 1), *(udp(data) for data in quic_datagrams())]
     flows_of(tmp_path, frames)

@@ -53,6 +53,7 @@ def test_a_slower_site_is_seen_worse_and_copies_and_labels_help(study):
     assert {c.rows for c in study.cells} == {285}  # of a random tenth, and a tenth of the rest
 
 
+@pytest.mark.slow
 def test_the_domain_warning_stands_on_a_move_and_not_at_home(study):
     assert cell(study, "here", "away").traffic == "another"
     assert cell(study, "away", "here").traffic == "another"

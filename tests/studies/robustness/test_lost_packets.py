@@ -28,6 +28,7 @@ def capture(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_without_loss_the_flows_are_those_of_the_capture(capture):
     want = np.concatenate([records for records, _ in meter_capture(capture, SPEC)])
     found = metered(capture, SPEC, 1.0, 0)

@@ -79,6 +79,7 @@ def card(folder: Path, target: str, families: tuple[str, ...], *, features: bool
     return plan_card(parse_card(text, "card.toml", folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "features", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["bits", "features"]
 )
@@ -95,6 +96,7 @@ def test_a_host_card_computes_all_families_in_one_process(tmp_path: Path, featur
         assert path.read_bytes() == (tmp_path / "out" / path.relative_to(again)).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_wrong_network_that_is_compiled_in_is_found(tmp_path: Path) -> None:
     plan = card(tmp_path, "host", ("decision-trees", "look-up-tables"), features=False)
     out = export_card(plan, tmp_path / "out", verify=False).directory
@@ -145,6 +147,7 @@ def test_networks_that_are_compiled_in_leave_and_return_while_frames_flow(tmp_pa
         running.wait()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", [n for n in FAMILIES if n != "binary-network"])
 def test_frames_of_a_card_hold_inputs_that_features_can_have(tmp_path: Path, name: str) -> None:
     soft = software_card(card(tmp_path, "host", (name,), features=False), "host")
@@ -169,6 +172,7 @@ def test_a_card_that_computes_binary_networks_refuses_others(
         card(tmp_path, target, (name,), features=False)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_card_in_the_kernel_computes_the_family(
     tmp_path: Path, name: str, request: pytest.FixtureRequest

@@ -207,6 +207,7 @@ def cards(draw) -> Card:
     return parse_card(text + "".join(tenants))
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(cards(), st.lists(st.integers(0, 30), min_size=3, max_size=3))
 def test_a_plan_holds_what_it_says(card, loads):

@@ -171,6 +171,7 @@ def test_a_change_is_named(
     assert re.search(text, str(error.value)), str(error.value)
 
 
+@pytest.mark.slow
 def test_entries_of_log_add_are_named(tmp_path: Path) -> None:
     for name in ("log-adds", "log spn"):  # one block, and several
         model = MODELS[name]
@@ -222,6 +223,7 @@ def test_every_changed_number_is_found_or_changes_nothing(tmp_path: Path, name: 
     assert same < 10
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["forest", "log-adds", "products"])
 def test_text_that_is_no_pipeline_is_refused(tmp_path: Path, name: str) -> None:
     model = MODELS[name]

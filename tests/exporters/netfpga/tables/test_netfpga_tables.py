@@ -116,7 +116,7 @@ def test_tables_of_the_fpga_compute_the_model(
         np.testing.assert_array_equal(number(network.shunt), truth.margins < model.shunt)
 
 
-@pytest.mark.first_case
+@pytest.mark.slow
 @simulated
 @pytest.mark.parametrize("case", CASES[:2] + CASES[3:4], ids=NAMES[:2] + NAMES[3:4])
 def test_an_export_takes_an_input_every_clock_and_gives_the_scores(

@@ -204,6 +204,7 @@ def test_a_flood_malformed_frames_and_foreign_uids_change_nothing_of_another(car
     assert flooded.counters()["other"] == 0
 
 
+@pytest.mark.slow
 def test_queues_and_buckets_are_bounded(library, asked, card):
     running = library.open(0)
     frame = asked[BETA][0].frame

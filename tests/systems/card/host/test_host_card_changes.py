@@ -171,6 +171,7 @@ def test_a_tenant_changes_comes_and_goes_while_anothers_frames_flow(folder, plan
     assert [state for state, _ in groupby(became)] == ["old", "new", "none", "old"]
 
 
+@pytest.mark.slow
 def test_the_frames_of_an_export_are_answered(folder):
     with (folder / "card" / "frames.pcap").open("rb") as stream:
         done = subprocess.run(

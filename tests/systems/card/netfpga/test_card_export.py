@@ -107,6 +107,7 @@ def test_networks_of_one_shape_share_an_executor(tmp_path: Path) -> None:
     assert [t.rate for t in found.tenants] == [66, 132]
 
 
+@pytest.mark.slow
 def test_executors_are_shared_only_as_far_as_their_time_goes(tmp_path: Path) -> None:
     """An executor of an inference in seven clocks, three networks of 14 million a second each."""
     plan = plan_card(parse_card(text(), "card.toml", folder(tmp_path)))

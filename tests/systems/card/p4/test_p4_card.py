@@ -83,6 +83,7 @@ def test_networks_of_one_shape_share_stages_and_cost_entries(folder, tmp_path):
     assert programs["abc"].count("control Layer") == 5
 
 
+@pytest.mark.slow
 def test_a_tenant_comes_and_goes_by_entries_alone(folder, tmp_path):
     """b is replaced, removed and set back: every answer of the others stays as it was."""
     plan = cards.plan(folder, text())

@@ -110,6 +110,7 @@ def test_frames_are_answered_forwarded_or_dropped(folder, tmp_path, in_namespace
     in_namespace(check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["native", pytest.param("generic", marks=pytest.mark.slow)])
 def test_a_network_comes_and_goes_while_others_frames_flow(
     folder, tmp_path, in_namespace, passing, mode

@@ -106,6 +106,7 @@ def test_a_device_that_dpdk_does_not_open_is_an_error(installed, capfd):
     assert "net_nothing0" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_capture_through_dpdk_is_what_predict_says(tmp_path, installed):
     path, out = tmp_path / "c.pcap", tmp_path / "out.jsonl"
     frames, source = whole_frames(path, 60), f"dpdk:net_pcap0,rx_pcap={path}"

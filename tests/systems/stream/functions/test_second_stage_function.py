@@ -94,6 +94,7 @@ class Shared:
         pass
 
 
+@pytest.mark.slow
 def test_every_flow_that_comes_is_decided_by_the_second_stage(tmp_path):
     model, stage = the_models(tmp_path)
     options = {n: str(tmp_path / f) for n, f in (("model", "model.safetensors"), ("out", "out"))}

@@ -143,6 +143,7 @@ def test_payloads_of_frames_are_pulled_from_where_they_lie_in_memory_that_is_onl
         assert (found[0, :size].numpy() == np.concatenate(wanted)).all()
 
 
+@pytest.mark.slow
 @needs_numba
 def test_the_simulator_takes_the_place_of_the_device():
     data = random_bytes(1001)
