@@ -387,7 +387,7 @@ def _entries(
             names.get(by, str(by)),
             None if until == layout.FOR_EVER else (until - now) * tick_ns / SECOND_NS,
             packets,
-            epoch - (now - since) * tick_ns / SECOND_NS,
+            round(epoch - (now - since) * tick_ns / SECOND_NS, 3),
             margin if decided else None,
             of_flow if decided else None,
             repeats,

@@ -65,7 +65,8 @@ def test_a_target_gives_the_scores_or_refuses_by_operation(
     found = export(model, target, tmp_path / "e", options=options)
     assert found.verification is not None
     assert found.verification.ok, found.verification
-    if kind.startswith("bit-tables"):
+    # The P4 programs of look-up tables have one sum for two classes: these are trees there.
+    if kind.startswith("bit-tables") and not (kind.endswith("two-sums") and "p4" in target):
         assert any("look-up tables" in note for note in found.report.notes), found.report.notes
     again = export(model, target, tmp_path / "again", options=options, verify=False)
     for path in sorted(found.path.rglob("*")):

@@ -25,6 +25,7 @@ from n3ic.model.graph.operations import (
     Lookup,
     Offset,
     Operation,
+    Round,
     Scale,
     Select,
     Times,
@@ -45,7 +46,8 @@ def graph_difference(own: Graph, other: Graph) -> str:
         own: the model's graph.
         other: the graph that is read back from an artefact.
     """
-    if own.arithmetic != other.arithmetic:
+    unsaid = other.arithmetic is None and not own.kinds & {LogAdd, Times, Round}
+    if own.arithmetic != other.arithmetic and not unsaid:  # an artefact may not say what none needs
         return "its values stand for other numbers, or its log-add table is another one"
     if len(own.scores) != len(other.scores):
         return f"{len(other.scores)} scores, the model has {len(own.scores)}"

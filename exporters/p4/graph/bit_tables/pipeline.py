@@ -74,9 +74,14 @@ class TablesPipeline(StoredTables):
 
 
 def added_tables_of(model: Classifier) -> BitTables | None:
-    """The look-up tables that a model's graph adds up; None if it does not, or they are large."""
+    """The look-up tables that a model's graph adds up.
+
+    None if it does not, if they are large, or if each of two classes has a sum of its own.
+    """
     tables = bit_tables(graph_of(model))
-    return None if tables is None or tables.beyond else tables
+    if tables is None or tables.beyond or (len(model.classes) == 2 == len(tables.bias)):
+        return None
+    return tables
 
 
 def tables_pipeline(
