@@ -72,7 +72,7 @@ def test_an_export_loads_its_target_and_few_files(target, tmp_path):
     needless = ("n3ic.meter.c", "n3ic.training", "n3ic.usecases", "n3ic.data")
     parts = ("graph", "tables", "unrolled", "bench")  # other families, the other style, benchmarks
     assert not {n for n in ours if n.startswith(needless) or {*n.split(".")[3:4]} & {*parts}}
-    assert len(ours) < 110
+    assert len(ours) < 100
     assert not libraries & {"torch", "sklearn", "matplotlib", "pyarrow"}
 
 

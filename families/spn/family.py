@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from n3ic.families.spn.network import SpnModel
-from n3ic.model.bits import Words, pack, unpack
+from n3ic.model.bits import Words
 from n3ic.model.classifier import Inference
 from n3ic.model.family import Decided, Family
 from n3ic.model.graph.operations import Graph
@@ -34,15 +34,10 @@ class SpnFamily(Family):
         return spn_graph(model)
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
-        """Make inputs that decide entries and weights, boundary inputs, then random ones.
-
-        All are inputs that features can have: for others, a target of graphs may give any scores.
-        """
+        """Make inputs that decide entries and weights, boundary inputs, then random ones."""
         from n3ic.families.spn.vectors import spn_vectors
 
-        spec = network.source.input
-        words = spn_vectors(network.source, count, seed)
-        return pack(spec.ordered(unpack(words, spec.n_bits)))
+        return spn_vectors(network.source, count, seed)
 
     def decided(self, model: SpnModel, inputs: Words, inference: Inference) -> Decided:
         """Count the table entries and weights that some inputs decide."""

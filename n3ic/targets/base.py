@@ -86,6 +86,8 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
             It reads the graph and what all models share, and refuses operations that it does not
             write. Its options are named as above.
         refusals: by family, why its models are not written, in words.
+        of_features: whether its scores are those of the model only for input bits that features
+            can have; :meth:`run` then gets no others.
         simplifies: whether an export by default leaves out what makes no difference to the scores;
             False if a running device may load other weights of the trained shape.
     """
@@ -94,6 +96,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     verification: ClassVar[VerificationDefaults] = VerificationDefaults()
     products: ClassVar[tuple[str, ...]] = ()
     shunts: ClassVar[bool] = False
+    of_features: ClassVar[bool] = False
     simplifies: ClassVar[bool] = True
     family: ClassVar[str] = BinaryModel.family
     other_families: ClassVar[Mapping[str, str]] = {}

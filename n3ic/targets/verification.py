@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning, VerifyError
-from n3ic.model.bits import Words
+from n3ic.model.bits import Words, pack, unpack
 from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.difference import first_difference
 from n3ic.model.family import family
@@ -274,6 +274,8 @@ def verify_artefacts(
     source, model = network.source, network.model
     kind, near = family(source.family), margin_vectors(source, seed)
     words = np.concatenate([near, kind.vectors(network, vectors - len(near), seed)])
+    if tool.of_features:
+        words = pack(source.input.ordered(unpack(words, source.input.n_bits)))
     generated = len(words)
     features = boundary_features(source.input, seed)
     edges = len(next(iter(features.values())))

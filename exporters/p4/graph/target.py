@@ -37,6 +37,7 @@ class P4KernelsTarget(P4Program[Classifier]):
     """
 
     family: ClassVar[str] = ""
+    of_features: ClassVar[bool] = True  # a look-up by interval is a search among its bits
     of_tables: ClassVar[P4TablesTarget]
     of_graphs: ClassVar[P4GraphTarget[Any]]
 

@@ -27,7 +27,6 @@ from n3ic.exporters.xdp.network.groups import (
 from n3ic.model.bits import Bits
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
-from n3ic.model.graph.bit_tables import bit_tables
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
@@ -240,6 +239,8 @@ def kernel_of(model: Classifier) -> str:
     """
     if model.family == BinaryModel.family:
         return model.family
+    from n3ic.model.graph.bit_tables import bit_tables
+
     return GRAPHS if bit_tables(graph_of(model)) is None else TABLES
 
 
