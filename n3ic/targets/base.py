@@ -86,8 +86,6 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
             It reads the graph and what all models share, and refuses operations that it does not
             write. Its options are named as above.
         refusals: by family, why its models are not written, in words.
-        of_features: whether its scores are those of the model only for input bits that features
-            can have; :meth:`run` then gets no others.
         simplifies: whether an export by default leaves out what makes no difference to the scores;
             False if a running device may load other weights of the trained shape.
     """
@@ -96,7 +94,6 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     verification: ClassVar[VerificationDefaults] = VerificationDefaults()
     products: ClassVar[tuple[str, ...]] = ()
     shunts: ClassVar[bool] = False
-    of_features: ClassVar[bool] = False
     simplifies: ClassVar[bool] = True
     family: ClassVar[str] = BinaryModel.family
     other_families: ClassVar[Mapping[str, str]] = {}
@@ -186,6 +183,13 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     def is_product(self, name: str) -> bool:
         """Whether building an export creates the file of that path; see ``products``."""
         return any(fnmatchcase(name, pattern) for pattern in self.products)
+
+    def of_features(self, model: Classifier) -> bool:
+        """Whether scores are the model's only for input bits that features can have.
+
+        Verification then gives :meth:`run` no others.
+        """
+        return False
 
     def refuse_shunting(self, model: Classifier) -> None:
         """Check that the target does not ignore a model's shunting threshold.

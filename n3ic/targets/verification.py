@@ -274,7 +274,7 @@ def verify_artefacts(
     source, model = network.source, network.model
     kind, near = family(source.family), margin_vectors(source, seed)
     words = np.concatenate([near, kind.vectors(network, vectors - len(near), seed)])
-    if tool.of_features:
+    if tool.of_features(model):
         words = pack(source.input.ordered(unpack(words, source.input.n_bits)))
     generated = len(words)
     features = boundary_features(source.input, seed)

@@ -37,7 +37,6 @@ class P4KernelsTarget(P4Program[Classifier]):
     """
 
     family: ClassVar[str] = ""
-    of_features: ClassVar[bool] = True  # a look-up by interval is a search among its bits
     of_tables: ClassVar[P4TablesTarget]
     of_graphs: ClassVar[P4GraphTarget[Any]]
 
@@ -49,6 +48,10 @@ class P4KernelsTarget(P4Program[Classifier]):
     def kernel(self, model: Classifier) -> P4SumsTarget[Classifier, Any]:
         """What writes a model."""
         return self.of_graphs if added_tables_of(model) is None else self.of_tables
+
+    def of_features(self, model: Classifier) -> bool:
+        """A look-up by interval and a tree are searches among bits that follow each other."""
+        return added_tables_of(model) is None
 
     def artefacts(self, model: Classifier, packets: PacketLayout) -> dict[str, str]:
         """Render the texts of the artefacts by file name."""
