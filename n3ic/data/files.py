@@ -170,6 +170,8 @@ def read_bytes(path: str | Path, *, max_bytes: int = MAX_BYTES) -> bytes:
 def decompress(name: str, stream: IO[bytes]) -> Iterator[bytes]:
     """The bytes of a stream in pieces of at most 1 MiB, decompressed if necessary.
 
+    A pipe's bytes are given as they are written, not held back until 1 MiB is full.
+
     Args:
         name: the file, for messages.
         stream: a stream, which need not be seekable; its first bytes tell gzip, xz or bzip2.
@@ -192,7 +194,7 @@ def unpack(stream: IO[bytes]) -> Iterator[bytes]:
         OSError: the stream cannot be read.
     """
     head = stream.read(8)
-    whole = cast(IO[bytes], _Joined(head, stream))
+    whole = _Joined(head, cast(io.BufferedIOBase, stream))
     if head.startswith(b"\xfd7zXZ\x00"):
         pieces = _xz_pieces(whole)
     elif head.startswith(b"\x1f\x8b"):
@@ -227,17 +229,22 @@ def first_bytes(path: str | Path) -> bytes:
 class _Joined(io.BufferedIOBase):
     """A stream whose first bytes were already read to detect its format."""
 
-    def __init__(self, head: bytes, tail: IO[bytes]) -> None:
+    def __init__(self, head: bytes, tail: io.BufferedIOBase) -> None:
         self._head, self._rest = head, tail
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        whole = size is None or size < 0
-        head = self._head if whole else self._head[:size]
-        self._head = self._head[len(head) :]
-        return head + self._rest.read(-1 if size is None or whole else size - len(head))
+        if size is None or size < 0:
+            head, self._head = self._head, b""
+            return head + self._rest.read()
+        return self.read1(size)
+
+    def read1(self, size: int = _CHUNK) -> bytes:
+        """The next bytes that the stream has, without waiting for as many as asked for."""
+        head, self._head = self._head[:size], self._head[size:]
+        return head + self._rest.read1(size - len(head)) if len(head) < size else head
 
 
 def checked_text(name: str, data: bytes) -> bytes:
@@ -279,8 +286,8 @@ def _damaged(name: str, error: Exception) -> DataError:
     )
 
 
-def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
-    while piece := stream.read(_CHUNK):
+def _pieces(stream: io.BufferedIOBase) -> Iterator[bytes]:
+    while piece := stream.read1(_CHUNK):
         yield piece
 
 
@@ -290,7 +297,7 @@ def _unpacked(stream: gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
         yield piece
 
 
-def _xz_pieces(stream: IO[bytes]) -> Iterator[bytes]:
+def _xz_pieces(stream: io.BufferedIOBase) -> Iterator[bytes]:
     # lzma.open does not bound memory, and a hostile header may request a dictionary of 4 GiB.
     pending = stream.read(_CHUNK)
     while pending.strip(b"\x00"):  # zeros may pad the streams of an xz file

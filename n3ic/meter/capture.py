@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, Self
@@ -183,21 +183,25 @@ class Capture:
 
     def _readable(self, path: str | Path) -> str:
         """A path that libpcap can open: the file itself, or a pipe of its plain bytes."""
+        opened = None
         if str(path) == STANDARD_INPUT:
             stream: IO[bytes] = self._stream or sys.stdin.buffer
         else:
             file = Path(path)
             if file.is_dir():
                 raise IsADirectoryError(21, "is a folder; name a capture")
-            stream = opened = self._stack.enter_context(file.open("rb"))
+            stream = opened = file.open("rb")
             # A pipe is read once: libpcap could not open it again.
             if file.is_file() and not _is_packed(opened) and not needs_links(file):
+                opened.close()
                 return str(file)
         # libpcap does not unpack, and opens files by name: a thread feeds a pipe that has a name.
         readable, writable = os.pipe()
         self._stack.callback(os.close, readable)
         pump = threading.Thread(
-            target=_pump, args=(self._pieces(stream), writable, self._unpacking.append), daemon=True
+            target=_pump,
+            args=(self._pieces(stream), writable, self._unpacking.append, opened),
+            daemon=True,
         )
         pump.start()
         return f"/dev/fd/{readable}"
@@ -208,19 +212,22 @@ class Capture:
         first: list[bytes] = []
         damage: list[DamagedError] = []
 
+        def head() -> Iterator[bytes]:
+            try:
+                while sum(map(len, first)) < _HEAD and (piece := next(pieces, b"")):
+                    first.append(piece)
+                    yield piece
+            except DamagedError as error:
+                damage.append(error)
+
         def rest() -> Iterator[bytes]:
             yield from first
             if damage:
                 raise damage[0]
             yield from pieces
 
-        try:
-            while sum(map(len, first)) < _HEAD and (piece := next(pieces, b"")):
-                first.append(piece)
-        except DamagedError as error:
-            damage.append(error)
         # Set before libpcap, and so the constructor, gets the first byte.
-        self._links = begins_with_links(iter(first))
+        self._links = begins_with_links(head(), with_packets=False)
         yield from with_links(rest(), self.unread) if self._links else rest()
 
 
@@ -252,13 +259,22 @@ def _is_packed(stream: io.BufferedReader) -> bool:
     return head.startswith(_PACKED)
 
 
-def _pump(pieces: Iterator[bytes], writable: int, damaged: Callable[[str], object]) -> None:
-    """Write bytes into a pipe; damage is reported before the pipe is closed."""
+def _pump(
+    pieces: Iterator[bytes],
+    writable: int,
+    damaged: Callable[[str], object],
+    opened: IO[bytes] | None,
+) -> None:
+    """Write bytes into a pipe; damage is reported before the pipe is closed.
+
+    The file ``opened``, if any, is closed at the end.
+    """
     # A reader that closes the pipe early is no error: it wanted only some packets.
-    with suppress(BrokenPipeError), open(writable, "wb") as out:
+    with suppress(BrokenPipeError), opened or nullcontext(), open(writable, "wb") as out:
         try:
             for piece in pieces:
                 out.write(piece)
+                out.flush()
         except BlockError as error:
             damaged(str(error))
         except DamagedError as error:

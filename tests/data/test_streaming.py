@@ -106,6 +106,8 @@ def test_what_is_classified_is_read_no_further(monkeypatch):
             taken.append(size)
             return b"x0,x1\n" if len(taken) == 1 else b"1,2\n" * 10_000
 
+        read1 = read
+
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Endless()))
     first = next(stream_features("-", MODEL))
     assert len(first["x0"]) >= 1000

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
-from functools import cache
+from concurrent.futures import Future, wait
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ SOURCE = Path(__file__).parent / "c" / "gather.c"
 LARGEST = 1 << 18  # bytes of a packet that are kept, as in the C file
 ROOM = 16 * LARGEST  # bytes of a batch
 PACKETS = 4096  # most packets of a batch
+WAIT_S = 0.01  # longest wait of a packet for others
 _CACHE = "stream"
 
 Dispatch = Callable[[Any, ctypes.c_void_p, int], bool]
@@ -47,7 +50,8 @@ class PacketGatherer:
     """
 
     def __init__(self) -> None:
-        self._handler = ctypes.cast(_library().gather_packet, ctypes.c_void_p)
+        self._c = _library()
+        self._handler = ctypes.cast(self._c.gather_packet, ctypes.c_void_p)
         self._data = np.empty(ROOM, dtype=np.uint8)
         self._offset, self._time = (np.empty(PACKETS, dtype=np.uint64) for _ in range(2))
         self._captured, self._length = (np.empty(PACKETS, dtype=np.uint32) for _ in range(2))
@@ -55,41 +59,89 @@ class PacketGatherer:
             *(a.ctypes.data for a in (self._data, self._offset, self._time)),
             *(a.ctypes.data for a in (self._captured, self._length)),
         )
+        self._filling: Future[bool] | None = None
+        self._taken = 0
 
-    def read(
-        self, dispatch: Dispatch, most: int = PACKETS, hurry: Callable[[], bool] = lambda: False
-    ) -> tuple[Frames, bool]:
-        """Read a batch.
+    def read(self, dispatch: Dispatch, most: int = PACKETS) -> tuple[Frames, bool]:
+        """Read a batch, which ends when it is full or ``dispatch`` has no more.
 
         Args:
             dispatch: where the packets come from.
             most: maximum number of packets, up to :data:`PACKETS`.
-            hurry: tells whether the next packet may be long in coming, so that the batch ends.
 
         Returns:
             Copies of the packets, with times in nanoseconds since 1970, and whether ``dispatch``
             had no more.
         """
+        more = self._fill(dispatch, most)
+        return self._frames(0, int(self._gather.packets)), not more
+
+    def read_within(
+        self, dispatch: Dispatch, most: int = PACKETS, wait_s: float = WAIT_S
+    ) -> tuple[Frames, bool]:
+        """As :meth:`read`, but packets wait for the next ones only so long.
+
+        libpcap returns when it has all the packets that it was asked for, so that a thread waits
+        for it.
+
+        Args:
+            dispatch: where the packets come from; it is still in use between two calls.
+            most: maximum number of packets, up to :data:`PACKETS`.
+            wait_s: longest time in seconds that a packet waits for others.
+        """
+        if self._filling is None:
+            self._taken, self._filling = 0, _started(partial(self._fill, dispatch, most))
+        while True:
+            ended = bool(wait([self._filling], wait_s).done)
+            count = int(self._c.gathered_packets(ctypes.byref(self._gather)))
+            if ended or count > self._taken:
+                break
+        frames, self._taken = self._frames(self._taken, count), count
+        if not ended:
+            return frames, False
+        filling, self._filling = self._filling, None
+        return frames, not filling.result()
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether ``dispatch`` is still in use between two calls."""
+        return self._filling is not None and not self._filling.done()
+
+    def _fill(self, dispatch: Dispatch, most: int) -> bool:
+        """Fill the arrays anew; returns whether ``dispatch`` may have more."""
         g = self._gather
         g.used = g.packets = 0
         more = True
         # Never ask for more packets than are sure to fit.
         while more and (step := min(most - g.packets, (ROOM - g.used) // LARGEST)) > 0:
-            slow = hurry()
-            more = dispatch(
-                self._handler, ctypes.c_void_p(ctypes.addressof(g)), 1 if slow else step
-            )
-            if slow:
-                break
-        count = g.packets
-        frames = Frames(
-            self._data[: max(1, g.used)].copy(),
-            self._offset[:count].copy(),
-            self._captured[:count].copy(),
-            self._length[:count].copy(),
-            self._time[:count].copy(),
+            more = dispatch(self._handler, ctypes.c_void_p(ctypes.addressof(g)), step)
+        return more
+
+    def _frames(self, first: int, end: int) -> Frames:
+        offset, captured = self._offset[first:end], self._captured[first:end]
+        start = int(offset[0]) if len(offset) else 0
+        used = int(captured.sum())
+        return Frames(
+            self._data[start : start + max(1, used)].copy(),
+            offset - np.uint64(start),
+            captured.copy(),
+            self._length[first:end].copy(),
+            self._time[first:end].copy(),
         )
-        return frames, not more
+
+
+def _started(function: Callable[[], bool]) -> Future[bool]:
+    """Run a function in a thread that does not keep the program from ending."""
+    future: Future[bool] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever asks for the result
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
 @cache
@@ -109,4 +161,6 @@ def _library() -> ctypes.CDLL:
         ) from error
     except (build.BuildError, OSError) as error:
         raise N3icError(f"the stream's C code cannot be built: {error}") from error
-    return ctypes.CDLL(str(path))
+    library = ctypes.CDLL(str(path))
+    library.gathered_packets.restype = ctypes.c_uint64
+    return library

@@ -18,7 +18,7 @@ struct gather {
     uint64_t *offset, *time; /* nanoseconds since 1970 */
     uint32_t *captured, *length;
     uint64_t used;    /* bytes of data */
-    uint64_t packets; /* entries of the other arrays */
+    uint64_t packets; /* entries of the other arrays, all complete for another thread */
 };
 
 /* Times before 1970 become 0; times that exceed 63 bits (from the year 2262 on) become the last. */
@@ -44,7 +44,7 @@ static uint64_t nanoseconds_of(int64_t seconds, int64_t nanoseconds) {
 void gather_packet(uint8_t *to, const struct pcap_header *h, const uint8_t *frame) {
     struct gather *g = (struct gather *)(void *)to;
     const uint32_t captured = h->captured < LARGEST ? h->captured : LARGEST;
-    const uint64_t at = g->packets++;
+    const uint64_t at = g->packets;
 
     memcpy(g->data + g->used, frame, captured);
     g->offset[at] = g->used;
@@ -52,4 +52,10 @@ void gather_packet(uint8_t *to, const struct pcap_header *h, const uint8_t *fram
     g->captured[at] = captured;
     g->length[at] = h->length;
     g->used += captured;
+    __atomic_store_n(&g->packets, at + 1, __ATOMIC_RELEASE);
+}
+
+/* The number of packets that another thread may read. */
+uint64_t gathered_packets(const struct gather *g) {
+    return __atomic_load_n(&g->packets, __ATOMIC_ACQUIRE);
 }

@@ -29,14 +29,10 @@ class StoppableInput(io.RawIOBase):
 
     Args:
         handle: file descriptor of standard input.
-
-    Attributes:
-        waits: whether a read is waiting for the writer.
     """
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        self.waits = False
         self._wakes, self._waker = os.pipe()
 
     def readable(self) -> bool:
@@ -45,12 +41,7 @@ class StoppableInput(io.RawIOBase):
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Wait for bytes, or for :meth:`stop`; see :class:`io.RawIOBase`."""
-        places = [self._handle, self._wakes]
-        ready, _, _ = select.select(places, [], [], 0)
-        if not ready:
-            self.waits = True
-            ready, _, _ = select.select(places, [], [])
-            self.waits = False
+        ready, _, _ = select.select([self._handle, self._wakes], [], [])
         if self._wakes in ready:
             return 0
         room = memoryview(buffer).cast("B")
@@ -80,6 +71,7 @@ class CaptureFrames:
         self._stoppable = StoppableInput(sys.stdin.fileno()) if path == STANDARD_INPUT else None
         standard_input = io.BufferedReader(self._stoppable) if self._stoppable else None
         self._capture = Capture(path, self._damaged, standard_input)
+        self._gatherer = PacketGatherer()
         self.name = f"capture:{path if path == STANDARD_INPUT else Path(path).absolute()}"
         self.link: int | None = self._capture.link
         if self._capture.link_type not in (*LINKS, LINK_EACH):
@@ -92,16 +84,15 @@ class CaptureFrames:
         Raises:
             DataError: The packets before the position differ from those of the first reading.
         """
-        gatherer = PacketGatherer()
+        gatherer = self._gatherer
+        read = gatherer.read_within if self._stoppable else gatherer.read
         target, packets, ended = int(position.get("packets", 0)), 0, False
         checksums = [0, 0, 0]
         while not ended and not self._stopped:
             room = target - packets
             self._reading = True
-            frames, ended = gatherer.read(
-                self._capture.dispatch,
-                min(room, PACKETS) if room > 0 else PACKETS,
-                lambda: self._stoppable is not None and self._stoppable.waits,
+            frames, ended = read(
+                self._capture.dispatch, min(room, PACKETS) if room > 0 else PACKETS
             )
             self._reading = False
             packets += len(frames.time)
@@ -129,7 +120,7 @@ class CaptureFrames:
 
     def close(self) -> None:
         """Close the file, unless a thread is still reading it."""
-        if not self._reading:
+        if not self._reading and not self._gatherer.is_reading:
             self._capture.__exit__()
 
     def _damaged(self, line: str) -> None:

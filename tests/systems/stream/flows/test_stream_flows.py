@@ -4,7 +4,9 @@
 import gzip
 import io
 import json
+import os
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -80,6 +82,29 @@ def test_the_command_reads_standard_input(n3ic, tmp_path, monkeypatch, pack):
     assert out.encode() == (tmp_path / "file.jsonl").read_bytes()
     named = n3ic("stream c.pcap --model m.n3ic --features").stdout.splitlines()[0]
     assert [k for k in json.loads(named) if k.startswith("feature_")]
+
+
+@pytest.mark.parametrize("size", [3_000, 70_000, 900_000])
+def test_packets_of_a_writer_that_falls_silent_are_not_held_back(monkeypatch, size):
+    """Also if the writer stops amid a packet, and more than one read of a pipe came before."""
+    data = labelled_capture(400)[0]
+    whole, at = 0, 24
+    while (end := at + 16 + int.from_bytes(data[at + 8 : at + 12], "little")) <= size:
+        whole, at = whole + 1, end
+    assert at < size
+    readable, writable = os.pipe()
+    with os.fdopen(readable) as given, os.fdopen(writable, "wb", buffering=0) as writer:
+        monkeypatch.setattr(sys, "stdin", given)
+        feeder = threading.Thread(target=lambda: writer.write(data[:size]), daemon=True)
+        feeder.start()
+        source = capture.CaptureFrames("-")
+        batches = source.batches({})
+        while next(batches).position["packets"] < whole:
+            pass
+        source.stop()
+        assert [*batches] == []
+        feeder.join()
+        source.close()
 
 
 class Stopping(capture.CaptureFrames):
