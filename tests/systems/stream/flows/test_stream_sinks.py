@@ -7,7 +7,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -110,6 +112,13 @@ def test_ipfix_over_udp_is_the_same_and_a_collector_that_is_gone_is_counted(path
     assert figures.lost["sink ipfix collector: not taken"] == 60
 
 
+def waiting_bytes(port):
+    """Bytes that wait in the UDP socket of a port on 127.0.0.1."""
+    rows = [r.split() for r in Path("/proc/net/udp").read_text(encoding="ascii").splitlines()[1:]]
+    (queues,) = [row[4] for row in rows if row[1] == f"0100007F:{port:04X}"]
+    return int(queues.split(":")[1], 16)
+
+
 @pytest.mark.slow
 def test_debian_s_nfdump_reads_the_flows(path, model, tmp_path):
     if not shutil.which("nfcapd"):
@@ -126,6 +135,8 @@ def test_debian_s_nfdump_reads_the_flows(path, model, tmp_path):
                 if b"Startup" in line or b"listening" in line.lower():
                     break
             stream(path, model, f"ipfix://127.0.0.1:{port}", tmp_path / "rows.jsonl")
+            while waiting_bytes(port):  # nfcapd reads no further after SIGTERM
+                time.sleep(0.05)
         finally:
             capture.send_signal(signal.SIGTERM)
             said = capture.stdout.read().decode()
