@@ -45,9 +45,9 @@ class NextLayer:
     replicas: tuple[int, ...] = ()
 
     def packets(
-        self, words: Words, row: int, offset: int, *, lap: bool = False
+        self, words: Words, row: int, offset: int, tile_bytes: int, *, lap: bool = False
     ) -> list[TaskPacket]:
-        """Make the tasks that carry words of this layer's input."""
+        """Make the tasks that carry words of this layer's input, of shape ``(rows, n)``."""
         # The tag alone chooses the replica, so that every sender of the row chooses the same one.
         turn = self.replicas[row % len(self.replicas)] if self.replicas else BY_RANGE
         return list(
@@ -60,6 +60,7 @@ class NextLayer:
                 offset=offset,
                 destination=turn,
                 lap=lap,
+                tile_bytes=tile_bytes,
             )
         )
 
@@ -92,31 +93,38 @@ class Activation:
     limits: NDArray[np.int32]
     following: NextLayer | None
 
-    def packets(self, popcounts: NDArray[np.int32], row: int) -> Iterable[TaskPacket]:
+    def packets(
+        self, popcounts: NDArray[np.int32], row: int, tile_bytes: int
+    ) -> Iterable[TaskPacket]:
         """Make packets with bits for the next layer or scores for the coordinator.
 
         Args:
-            popcounts: int32 array of shape ``(neurons,)``.
-            row: tag of the row.
+            popcounts: int32 array of shape ``(rows, neurons)``.
+            row: tag of the rows.
+            tile_bytes: maximum bytes of numbers in a tile; 0 for packets of 512 bits.
         """
         if self.following is None:
             return score_packets(
-                popcounts + self.limits, array=self.array, row=row, start=self.start
+                popcounts + self.limits,
+                array=self.array,
+                row=row,
+                start=self.start,
+                tile_bytes=tile_bytes,
             )
         # Shares begin at multiples of 32, so a share's bits are whole words of the next layer.
         fired = pack(popcounts >= self.limits)
-        return self.following.packets(fired, row, self.start // WORD_BITS)
+        return self.following.packets(fired, row, self.start // WORD_BITS, tile_bytes)
 
 
 def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]:
     """Return a function for ``popcount(XNOR(w, x) & mask)``, compiled if possible.
 
     Returns:
-        A function that maps packed input bits, uint32 of shape ``(n_words,)``, to int32 of shape
-        ``(outputs,)``.
+        A function that maps packed input bits, uint32 of shape ``(rows, n_words)``, to int32 of
+        shape ``(rows, outputs)``.
     """
     if connections.n_outputs < 2:  # the compiled kernel needs at least two classes
-        return lambda words: connections.popcounts(words[None]).ravel()
+        return connections.popcounts
     model = BinaryModel(
         input=InputSpec.raw(connections.n_inputs),
         hidden=(),
@@ -127,10 +135,7 @@ def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]
         ),
         classes=tuple(str(j) for j in range(connections.n_outputs)),
     )
-    scores = (
-        prediction.load_into_kernel(model) or model
-    ).scores  # called for each packet: unchecked
-    return lambda words: scores(words[None]).ravel()
+    return (prediction.load_into_kernel(model) or model).scores  # called for each packet: unchecked
 
 
 class _Gathering:
@@ -144,20 +149,24 @@ class _Gathering:
         self._rows.clear()
 
     def add_words(self, row: int, at: int, words: Words) -> Words | None:
-        """Store words of a row; return all its words once the row is complete, else None."""
+        """Store words of shape ``(rows, n)``; return all words of these rows once complete."""
+        shape = (len(words), self._size)
         complete, present = self._rows.get(row) or (
-            np.zeros(self._size, dtype=np.uint32),
+            np.zeros(shape, dtype=np.uint32),
             np.zeros(self._size, dtype=np.bool_),
         )
+        if complete.shape != shape:
+            raise ProtocolError(f"tile {row}: of {len(complete)} and of {len(words)} rows")
+        end = at + words.shape[1]
         # Links deliver each packet once, so a word that comes twice is an error of the sender.
-        if at + len(words) > self._size or present[at : at + len(words)].any():
-            raise ProtocolError(f"row {row}: words {at} to {at + len(words)} of {self._size}")
+        if end > self._size or present[at:end].any():
+            raise ProtocolError(f"row {row}: words {at} to {end} of {self._size}")
         if row not in self._rows:
             if len(self._rows) == ROW_SLOTS:
                 raise ProtocolError(f"row {row}: more than {ROW_SLOTS} rows at once")
             self._rows[row] = complete, present
-        complete[at : at + len(words)] = words
-        present[at : at + len(words)] = True
+        complete[:, at:end] = words
+        present[at:end] = True
         if not present.all():
             return None
         del self._rows[row]
@@ -189,7 +198,7 @@ class NeuronShare(ArrayPart):
         # Weights pad with 1, so an input of 0 there does not match; a 1 would add to the popcount.
         if (words & ~self._pad).any():
             raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
-        return self._firing.packets(self._count(words), packet.row)
+        return self._firing.packets(self._count(words), packet.row, packet.tile_bytes)
 
     @property
     def status(self) -> TaskPacket:
@@ -224,7 +233,7 @@ class InputShare(ArrayPart):
         if not 0 <= first < last <= packet.count:
             raise ProtocolError(f"inputs [{packet.start}, {packet.end}) are not in the packet")
         at = (packet.start - self.start) // WORD_BITS
-        words = self._rows.add_words(packet.row, at, packet.words[first:last])
+        words = self._rows.add_words(packet.row, at, packet.words[:, first:last])
         if words is None:
             return ()
         if (words & ~self._pad).any():
@@ -234,6 +243,7 @@ class InputShare(ArrayPart):
             array=self.array,
             row=packet.row,
             offset=self.start // WORD_BITS,
+            tile_bytes=packet.tile_bytes,
         )
 
     @property
@@ -274,21 +284,23 @@ class Reducer(ArrayPart):
                 raise ProtocolError(f"row {packet.row}: more than {ROW_SLOTS} rows at once")
             size = self.end - self.start
             self._rows[packet.row] = (
-                np.zeros(size, dtype=np.int32),
+                np.zeros((packet.rows, size), dtype=np.int32),
                 np.zeros((len(self._parts), size), dtype=np.bool_),
             )
         total, parts = self._rows[packet.row]
+        if len(total) != packet.rows:
+            raise ProtocolError(f"tile {packet.row}: of {len(total)} and of {packet.rows} rows")
         here = slice(packet.start - self.start, packet.end - self.start)
         if parts[part, here].any():
             raise ProtocolError(f"row {packet.row}: a partial popcount arrived twice")
         # Parts may arrive in any order. Addition is not idempotent, so `seen` catches a part that
         # would be counted twice.
-        total[here] += packet.sums
+        total[:, here] += packet.sums
         parts[part, here] = True
         if not parts.all():
             return ()
         del self._rows[packet.row]
-        return self._firing.packets(total, packet.row)
+        return self._firing.packets(total, packet.row, packet.tile_bytes)
 
     @property
     def status(self) -> TaskPacket:

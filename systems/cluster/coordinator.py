@@ -25,6 +25,7 @@ from n3ic.systems.cluster.protocol import (
     BY_RANGE,
     HOME,
     MAX_ROW,
+    TILE_ROWS,
     ControlId,
     DataId,
     PacketType,
@@ -209,51 +210,67 @@ class RingFlow(ABC):
 Row = TypeVar("Row", bound=np.generic)
 
 
+OnRows = Callable[[int, NDArray[Any]], None]
+"""Takes the number of the first row within its batch, and the results of some rows."""
+
+
+@dataclass
+class _Batch:
+    """Rows that wait: the next of them is at ``at``."""
+
+    rows: NDArray[Any]
+    on_result: OnRows
+    at: int = 0
+
+
+@dataclass
+class _Flight(Generic[Row]):
+    """Rows that the nodes compute under one tag, and what is there of their results."""
+
+    first: int
+    on_result: OnRows
+    results: NDArray[Row]
+    there: NDArray[np.bool_]
+
+
 class TaggedRows(RingFlow, Generic[Row]):
-    """Rows in flight, as many at once as every node has room for.
+    """Rows in flight, as many tags at once as every node has room for.
 
     Args:
         array: number of the array whose results come home.
         kind: identifier of the data packets that bring the results.
         width: length of a row's result.
         result: dtype of a row's result.
-        on_result: function that takes a row's number and its result, of shape ``(width,)``.
+        rows: maximum number of rows under one tag.
 
     Attributes:
-        slots: maximum number of rows in flight.
+        slots: maximum number of tags in flight.
     """
 
     def __init__(
-        self,
-        array: int,
-        kind: DataId,
-        width: int,
-        result: type[Row],
-        on_result: Callable[[int, NDArray[Row]], None],
+        self, array: int, kind: DataId, width: int, result: type[Row], rows: int = 1
     ) -> None:
         self.slots = 1
         self._array = array
         self._kind = kind
         self._width = width
         self._result = result
-        self._on_result = on_result
-        self._queue: deque[NDArray[Any]] = deque()
+        self._most = rows
+        self._queue: deque[_Batch] = deque()
         self._next = 0
-        self._flying: dict[int, tuple[NDArray[Row], NDArray[np.bool_]]] = {}
+        self._flying: dict[int, _Flight[Row]] = {}
 
     @abstractmethod
-    def _tasks(self, row: int, operand: NDArray[Any]) -> list[TaskPacket]:
-        """Make the tasks of a row; ``row`` is its tag."""
+    def _tasks(self, tag: int, operand: NDArray[Any]) -> list[TaskPacket]:
+        """Make the tasks of rows."""
 
     @abstractmethod
     def _values(self, packet: TaskPacket) -> NDArray[Row]:
-        """Read the numbers of a data packet."""
+        """Read the numbers of a data packet, of shape ``(rows, n)``."""
 
-    def submit(self, rows: Iterable[NDArray[Any]]) -> int:
-        """Queue rows; return the number of the first."""
-        first = self._next + len(self._queue)
-        self._queue.extend(rows)
-        return first
+    def submit(self, rows: NDArray[Any], on_result: OnRows) -> None:
+        """Queue a batch of rows, which must not be empty."""
+        self._queue.append(_Batch(rows, on_result))
 
     @property
     def idle(self) -> bool:
@@ -263,40 +280,47 @@ class TaggedRows(RingFlow, Generic[Row]):
     def admit(self) -> list[TaskPacket]:
         """Return the tasks of the rows that the nodes have room for now."""
         packets: list[TaskPacket] = []
-        # Measured from the oldest row in flight: cards index their slots by the low bits of the
-        # tag, so all rows in flight must lie within `slots` consecutive numbers.
+        # Measured from the oldest tag in flight: cards index their slots by the low bits of the
+        # tag, so all tags in flight must lie within `slots` consecutive numbers.
         while self._queue and self._next - min(self._flying, default=self._next) < self.slots:
-            row = self._next
-            self._next += 1
-            self._flying[row] = (
-                np.zeros(self._width, dtype=self._result),
+            batch = self._queue[0]
+            operand = batch.rows[batch.at : batch.at + self._most]
+            self._flying[self._next] = _Flight(
+                batch.at,
+                batch.on_result,
+                np.zeros((len(operand), self._width), dtype=self._result),
                 np.zeros(self._width, dtype=np.bool_),
             )
-            packets += self._tasks(row & MAX_ROW, self._queue.popleft())
+            packets += self._tasks(self._next & MAX_ROW, operand)
+            self._next += 1
+            batch.at += len(operand)
+            if batch.at == len(batch.rows):
+                self._queue.popleft()
         return packets
 
     def accept_data(self, packet: TaskPacket) -> list[TaskPacket]:
-        """Take numbers of a row's result; return the tasks of rows that now have room."""
-        # Tags repeat after 2^16 rows, but rows in flight lie within `slots` numbers, so one
-        # matches.
-        row = next((r for r in self._flying if r & MAX_ROW == packet.row), None)
+        """Take numbers of some rows' results; return the tasks of rows that now have room."""
+        # Tags repeat after 2^16, but tags in flight lie within `slots` numbers, so one matches.
+        tag = next((t for t in self._flying if t & MAX_ROW == packet.row), None)
+        flight = None if tag is None else self._flying[tag]
         if (
             packet.identifier is not self._kind
             or packet.array != self._array
-            or row is None
+            or tag is None
+            or flight is None
             or packet.end > self._width
-            or self._flying[row][1][packet.start : packet.end].any()
+            or packet.rows != len(flight.results)
+            or flight.there[packet.start : packet.end].any()
         ):
             raise ProtocolError(
                 f"unrequested {packet.identifier.name.lower()} [{packet.start}, {packet.end}) of "
                 f"row {packet.row}"
             )
-        result, there = self._flying[row]
-        result[packet.start : packet.end] = self._values(packet)
-        there[packet.start : packet.end] = True
-        if there.all():
-            del self._flying[row]
-            self._on_result(row, result)
+        flight.results[:, packet.start : packet.end] = self._values(packet)
+        flight.there[packet.start : packet.end] = True
+        if flight.there.all():
+            del self._flying[tag]
+            flight.on_result(flight.first, flight.results)
         return self.admit()
 
 
@@ -305,18 +329,19 @@ class RowFlow(TaggedRows[np.int32]):
 
     Args:
         placement: placement of the network.
-        on_result: function that takes a row's number and its scores, int32 of shape ``(classes,)``.
+        tile_bytes: maximum bytes of numbers in a tile; 0 for packets of 512 bits and one row, which
+            cards take.
     """
 
-    def __init__(
-        self, placement: ModelPlacement, on_result: Callable[[int, NDArray[np.int32]], None]
-    ) -> None:
+    def __init__(self, placement: ModelPlacement, tile_bytes: int = 0) -> None:
         last = len(placement.layers) - 1
-        super().__init__(last, DataId.SCORES, placement.shape[-1], np.int32, on_result)
+        rows = TILE_ROWS if tile_bytes else 1
+        super().__init__(last, DataId.SCORES, placement.shape[-1], np.int32, rows)
         self._input = layer_input(placement, 0)
+        self._tile_bytes = tile_bytes
 
-    def _tasks(self, row: int, operand: NDArray[Any]) -> list[TaskPacket]:
-        return self._input.packets(operand, row, 0, lap=True)
+    def _tasks(self, tag: int, operand: NDArray[Any]) -> list[TaskPacket]:
+        return self._input.packets(operand, tag, 0, self._tile_bytes, lap=True)
 
     def _values(self, packet: TaskPacket) -> NDArray[np.int32]:
         return packet.scores

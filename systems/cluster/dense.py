@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -102,19 +102,16 @@ class GemmFlow(TaggedRows[np.int64]):
     Args:
         array: the second matrix's number.
         columns: number of its columns.
-        on_result: function that takes a row's number and the product's row, int64 of shape
-            ``(columns,)``.
     """
 
-    def __init__(
-        self, array: int, columns: int, on_result: Callable[[int, NDArray[np.int64]], None]
-    ) -> None:
-        super().__init__(array, DataId.TOTALS, columns, np.int64, on_result)
+    def __init__(self, array: int, columns: int) -> None:
+        super().__init__(array, DataId.TOTALS, columns, np.int64)
 
-    def _tasks(self, row: int, operand: NDArray[Any]) -> list[TaskPacket]:
+    def _tasks(self, tag: int, operand: NDArray[Any]) -> list[TaskPacket]:
         packets = []
-        for i in range(0, len(operand), VALUES_PER_PACKET):
-            part = operand[i : i + VALUES_PER_PACKET]
+        (row,) = operand
+        for i in range(0, len(row), VALUES_PER_PACKET):
+            part = row[i : i + VALUES_PER_PACKET]
             packets.append(
                 TaskPacket(
                     PacketType.TASK,
@@ -123,7 +120,7 @@ class GemmFlow(TaggedRows[np.int64]):
                     self._array,
                     0,
                     self._width,
-                    row=row,
+                    row=tag,
                     count=len(part),
                     offset=i // VALUES_PER_PACKET,
                     body=body_of(part, ">i4"),
@@ -133,4 +130,4 @@ class GemmFlow(TaggedRows[np.int64]):
         return packets
 
     def _values(self, packet: TaskPacket) -> NDArray[np.int64]:
-        return packet.totals
+        return packet.totals[None]

@@ -22,6 +22,7 @@ from n3ic.systems.cluster.protocol import (
     PacketType,
     ProtocolError,
     TaskPacket,
+    Tile,
 )
 
 SILENT, IMPOSSIBLE, FAILED = 1, 2, 3
@@ -29,6 +30,9 @@ SILENT, IMPOSSIBLE, FAILED = 1, 2, 3
 _TEXT = BODY_BYTES - 8
 ROOM = 4096
 """Maximum number of packets that wait to be handled; beyond it, datagrams are dropped."""
+TILE_ROOM = 256
+"""As :data:`ROOM`, for a datagram with a tile."""
+_TILE_WORK = 16  # packets of 512 bits that take about as long to handle as a tile
 _REPORTS = 3  # copies of an error report, because reports are not acknowledged
 
 
@@ -177,7 +181,8 @@ class Endpoint:
             self._inbox.extend(datagram.packets)
         elif datagram.sender != self.predecessor:
             self.dropped += 1
-        elif len(self._inbox) < ROOM:  # otherwise it is not acknowledged, and will be retransmitted
+        # Otherwise it is not acknowledged, and will be retransmitted.
+        elif len(self._inbox) < (TILE_ROOM if isinstance(datagram.packets[0], Tile) else ROOM):
             self._acknowledge = True
             self._inbox.extend(self._receiver.accept(datagram))
 
@@ -191,9 +196,11 @@ class Endpoint:
 
         They were acknowledged on arrival, so slow work does not cause retransmissions.
         """
-        for _ in range(min(packets, len(self._inbox))):
+        while self._inbox and packets > 0:
+            packet = self._inbox.popleft()
+            packets -= _TILE_WORK if isinstance(packet, Tile) else 1
             try:
-                self._sender.push(self.handler.handle(self._inbox.popleft()))
+                self._sender.push(self.handler.handle(packet))
             except ProtocolError as error:
                 self._report(IMPOSSIBLE, self.handler.number, str(error))
                 return

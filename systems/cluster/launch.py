@@ -6,9 +6,10 @@ from __future__ import annotations
 import socket
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any, Generic, TypeVar
 
 from n3ic.errors import ClusterError, needed
@@ -40,6 +41,7 @@ from n3ic.util.signals import held
 
 LOOPBACK = "127.0.0.1"
 _STOP_S = 2
+_LOOPBACK_TILE, _ETHERNET_TILE = 1 << 14, 1400  # bytes of numbers
 AnySession = TypeVar("AnySession", bound=CoordinatorSession)
 _SEED_STEP = 1_000_003  # makes each node lose different datagrams
 
@@ -303,7 +305,8 @@ def ring_on(
     for number, actor in processes.items():
         faults = FaultInjection(options.faults.loss, options.faults.seed + _SEED_STEP * number)
         actor.serve(addresses, list(options.cards), options.timing, faults).result()
-    link = RingLink(addresses, options.cards, options.timing, options.faults)
+    size = tile_bytes([host for host, _ in addresses.values()], options.cards)
+    link = RingLink(addresses, options.cards, options.timing, options.faults, size)
     try:
         with work.session(link, sock) as session:
             yield Ring(session, processes)
@@ -311,6 +314,19 @@ def ring_on(
         for actor in processes.values():
             with suppress(Exception):  # a dead worker raises errors of any type
                 actor.stop().result(timeout=_STOP_S)
+
+
+def tile_bytes(hosts: Collection[str], cards: Collection[int]) -> int:
+    """Choose the maximum bytes of numbers in a tile of a ring.
+
+    Returns:
+        Most for processes of one machine, as many as fit an Ethernet frame of 1,500 bytes for
+        several, and 0, for packets of 512 bits, if a node is a card.
+    """
+    if cards:
+        return 0
+    one = all(ip_address(host).is_loopback for host in hosts)
+    return _LOOPBACK_TILE if one else _ETHERNET_TILE
 
 
 def _started(

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from n3ic.systems.cluster.protocol import MAX_PACKETS, WINDOW, Datagram, TaskPacket
+from n3ic.systems.cluster.protocol import MAX_PACKETS, WINDOW, Datagram, TaskPacket, Tile
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class LinkTiming:
     limit: float = 5.0
 
 
+WINDOW_BYTES = 1 << 16
+"""Bytes in flight on a link beyond which a tile waits; a socket's buffer holds twice as many."""
 REORDERED = 3
 """Number of later arrivals after which a datagram counts as lost before its time is up."""
 
@@ -45,6 +47,11 @@ class _Flight:
     arrived: bool = False
     hurried: bool = False
     again: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of its packets that are still in flight."""
+        return 0 if self.arrived else sum(packet.size for packet in self.datagram.packets)
 
 
 class Sender:
@@ -145,18 +152,25 @@ class Sender:
                 flight.again = True
                 self.resent += 1
                 out.append(flight.datagram)
+        flying = sum(flight.size for flight in self._flights.values())
         while self._queue and len(self._flights) < self._window:
+            if flying and flying + self._queue[0].size > WINDOW_BYTES:
+                break
             # An idle link makes no progress, so silence is counted from its first datagram.
             if not self._flights:
                 self._progress = now
             out.append(self._take(now))
+            flying += sum(packet.size for packet in out[-1].packets)
         return out
 
     def _take(self, now: float) -> Datagram:
         begins = self._next == 0
         # The receiver resets its state on `begin`, so that datagram carries the first packet alone.
-        size = 1 if begins else min(self._per_datagram, len(self._queue))
-        packets = tuple(self._queue.popleft() for _ in range(size))
+        packets: tuple[TaskPacket, ...] = (self._queue.popleft(),)
+        if not begins and not isinstance(packets[0], Tile):
+            queue, most = self._queue, self._per_datagram
+            while queue and len(packets) < most and not isinstance(queue[0], Tile):
+                packets += (queue.popleft(),)
         datagram = replace(self._head, sequence=self._next, begin=begins, packets=packets)
         wait = self._wait
         self._flights[self._next] = _Flight(datagram, now, now + wait, wait)

@@ -17,7 +17,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.model.verification_vectors import verification_vectors
 from n3ic.systems.cluster.session import Session
 
-BATCH_ROWS = 32
+BATCH_ROWS = 64
 LATENCY_ROWS = 50
 
 

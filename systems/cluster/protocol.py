@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's protocol: task packets of 512 bits, and the datagrams that carry them.
+"""The cluster's protocol: task packets of 512 bits, tiles of many rows, and their datagrams.
 
 The packets are those of FCsN (Guo et al., section IV-B: a 32-bit header and 480 bits of payload).
 docs/reference/cluster-protocol.md describes layout, units and rules.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -46,7 +46,12 @@ MAX_PACKETS = 22
 """Maximum packets per datagram: as many as fit an IPv4 packet of 1,500 bytes."""
 _HEADER = struct.Struct(">HBBIBBIII")
 HEADER_BYTES = _HEADER.size
-_BEGIN, _ACK, _COUNT = 0x80, 0x40, 0x1F
+_BEGIN, _ACK, _TILE, _COUNT = 0x80, 0x40, 0x20, 0x1F
+_TILE_HEADER = struct.Struct(">BBBBIIHHII")
+TILE_ROWS = 64
+"""Maximum rows of a tile."""
+MAX_TILE_BYTES = 65_507 - HEADER_BYTES - _TILE_HEADER.size - 4
+"""Maximum bytes of a tile's numbers: as many as fit a UDP datagram."""
 WINDOW = 32
 """Maximum datagrams in flight on a link: as many as a selective acknowledgement can name."""
 
@@ -143,6 +148,21 @@ class TaskPacket:
     body: bytes = bytes(BODY_BYTES)
     lap: bool = False
 
+    @property
+    def rows(self) -> int:
+        """Number of rows that the packet carries."""
+        return 1
+
+    @property
+    def tile_bytes(self) -> int:
+        """Maximum bytes of numbers in a tile of its ring; 0 if the ring has packets of 512 bits."""
+        return 0
+
+    @property
+    def size(self) -> int:
+        """Number of bytes in a datagram."""
+        return PACKET_BYTES
+
     def encode(self) -> bytes:
         """Serialise the packet to 64 bytes."""
         return _PACKET.pack(
@@ -213,25 +233,34 @@ class TaskPacket:
 
     @property
     def words(self) -> Words:
-        """The body's filled words: uint32 array of shape ``(count,)``."""
-        return np.frombuffer(self.body, dtype=">u4", count=self.count).astype(np.uint32)
+        """The body's filled words: uint32 array of shape ``(rows, count)``."""
+        return np.frombuffer(self.body, dtype=">u4", count=self.count).astype(np.uint32)[None]
 
     @property
     def sums(self) -> NDArray[np.int32]:
-        """Partial popcounts of the neurons of the range: int32 array."""
+        """Partial popcounts of the neurons of the range: int32 array of shape ``(rows, neurons)``.
+
+        Raises:
+            ProtocolError: The range is not that of a body.
+        """
         at = self.start % SUMS_PER_PACKET
         size = self.end - self.start
         if at + size > SUMS_PER_PACKET:
             raise ProtocolError(f"sums of [{self.start}, {self.end}) are not in one packet")
-        return np.frombuffer(self.body, dtype=">u2", count=size, offset=2 * at).astype(np.int32)
+        sums = np.frombuffer(self.body, dtype=">u2", count=size, offset=2 * at)
+        return sums.astype(np.int32)[None]
 
     @property
     def scores(self) -> NDArray[np.int32]:
-        """Scores of the classes of the range: int32 array."""
+        """Scores of the classes of the range: int32 array of shape ``(rows, classes)``.
+
+        Raises:
+            ProtocolError: The range is not that of a body.
+        """
         size = self.end - self.start
         if size > SCORES_PER_PACKET:
             raise ProtocolError(f"scores of [{self.start}, {self.end}) are not in one packet")
-        return np.frombuffer(self.body, dtype=">i4", count=size).astype(np.int32)
+        return np.frombuffer(self.body, dtype=">i4", count=size).astype(np.int32)[None]
 
     @property
     def totals(self) -> NDArray[np.int64]:
@@ -240,6 +269,155 @@ class TaskPacket:
         if size > WIDE_PER_PACKET:
             raise ProtocolError(f"totals of [{self.start}, {self.end}) are not in one packet")
         return np.frombuffer(self.body, dtype=">i8", count=size).astype(np.int64)
+
+
+# Identifiers of different types are equal numbers, so the type is a part of the key.
+_TILE_NUMBERS = {
+    (PacketType.TASK, TaskId.BITS): ">u4",
+    (PacketType.TASK, TaskId.INPUTS): ">u4",
+    (PacketType.TASK, TaskId.SUMS): ">u2",
+    (PacketType.DATA, DataId.SCORES): ">i4",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile(TaskPacket):
+    """A packet with the same numbers of several rows, for processes; a card takes none.
+
+    ``row`` tags the tile. ``count`` is the number of words of each row in a tile of bits.
+
+    Attributes:
+        tile_rows: number of rows, 1 to :data:`TILE_ROWS`.
+        limit: maximum bytes of numbers in the tiles that are computed from this one.
+    """
+
+    tile_rows: int = 1
+    limit: int = MAX_TILE_BYTES
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that the packet carries."""
+        return self.tile_rows
+
+    @property
+    def tile_bytes(self) -> int:
+        """Maximum bytes of numbers in a tile of its ring."""
+        return self.limit
+
+    @property
+    def size(self) -> int:
+        """Number of bytes in a datagram."""
+        return _TILE_HEADER.size + len(self.body)
+
+    def encode(self) -> bytes:
+        """Serialise the tile: its header, then the numbers of each row."""
+        head = _TILE_HEADER.pack(
+            self.type | _LAP * self.lap,
+            self.identifier,
+            self.destination,
+            self.array,
+            self.start,
+            self.end,
+            self.row,
+            self.tile_rows,
+            self.offset,
+            self.limit,
+        )
+        return head + self.body
+
+    @classmethod
+    def decode(cls, data: bytes) -> Tile:
+        """Parse a tile.
+
+        Raises:
+            ProtocolError: The bytes are not a tile; the error says why.
+        """
+        if len(data) <= _TILE_HEADER.size:
+            raise ProtocolError(f"a tile of {len(data)} bytes is cut short")
+        kind, identifier, destination, array, start, end, row, rows, offset, limit = (
+            _TILE_HEADER.unpack_from(data)
+        )
+        key = _NAMED.get((kind & _TYPE, identifier))
+        if kind & ~(_LAP | _TYPE) or key not in _TILE_NUMBERS:
+            raise ProtocolError(f"no tiles are of type {kind:#04x} with identifier {identifier}")
+        packet_type, named = key
+        if start >= end:
+            raise ProtocolError(f"expected a range with start below end, got [{start}, {end})")
+        if not 1 <= rows <= TILE_ROWS:
+            raise ProtocolError(f"a tile has 1 to {TILE_ROWS} rows, got {rows}")
+        # A tile of one number a row is the least that a node may have to make of this one.
+        if not 4 * TILE_ROWS <= limit <= MAX_TILE_BYTES:
+            raise ProtocolError(f"tiles of at most {limit} bytes")
+        body = data[_TILE_HEADER.size :]
+        count, rest = divmod(len(body), rows * int(_TILE_NUMBERS[key][-1]))
+        is_bits = named is TaskId.BITS or named is TaskId.INPUTS
+        whole = (end - start) // (WORD_BITS if is_bits else 1)
+        if rest or (count != whole and named is not TaskId.BITS):
+            raise ProtocolError(f"a tile of {rows} rows for [{start}, {end}) has {len(body)} bytes")
+        return cls(
+            packet_type,
+            named,
+            destination,
+            array,
+            start,
+            end,
+            row,
+            count if is_bits else 0,
+            offset,
+            body,
+            bool(kind & _LAP),
+            rows,
+            limit,
+        )
+
+    def ranged(self, start: int, end: int) -> Tile:
+        """Return the tile for another range, with the numbers of that range alone.
+
+        Raises:
+            ProtocolError: The range does not consist of whole words of bits.
+        """
+        if self.identifier is TaskId.BITS:
+            return replace(self, start=start, end=end)
+        unit = WORD_BITS if self.identifier is TaskId.INPUTS else 1
+        if start % unit or end % unit:
+            raise ProtocolError(f"inputs [{start}, {end}) are not whole words")
+        first, last = (start - self.start) // unit, (end - self.start) // unit
+        body = self._numbers[:, first:last].tobytes()
+        part = replace(self, start=start, end=end, body=body)
+        return part if unit == 1 else replace(part, count=last - first, offset=self.offset + first)
+
+    @property
+    def words(self) -> Words:
+        """Words of each row: uint32 array of shape ``(rows, count)``."""
+        return self._numbers.astype(np.uint32)
+
+    @property
+    def sums(self) -> NDArray[np.int32]:
+        """Partial popcounts of the neurons of the range: int32 array of shape ``(rows, neurons)``.
+
+        Raises:
+            ProtocolError: The tile carries other numbers.
+        """
+        return self._ints(TaskId.SUMS)
+
+    @property
+    def scores(self) -> NDArray[np.int32]:
+        """Scores of the classes of the range: int32 array of shape ``(rows, classes)``.
+
+        Raises:
+            ProtocolError: The tile carries other numbers.
+        """
+        return self._ints(DataId.SCORES)
+
+    def _ints(self, identifier: IntEnum) -> NDArray[np.int32]:
+        if self.identifier is not identifier:
+            raise ProtocolError(f"a tile of {self.identifier.name.lower()} has no such numbers")
+        return self._numbers.astype(np.int32)
+
+    @property
+    def _numbers(self) -> NDArray[Any]:
+        numbers = np.frombuffer(self.body, dtype=_TILE_NUMBERS[self.type, self.identifier])
+        return numbers.reshape(self.tile_rows, -1)
 
 
 def body_of(numbers: NDArray[Any], kind: str) -> bytes:
@@ -252,6 +430,32 @@ def body_of(numbers: NDArray[Any], kind: str) -> bytes:
     return numbers.astype(kind).tobytes().ljust(BODY_BYTES, b"\0")
 
 
+def tile_of(numbers: NDArray[Any], tile_bytes: int, packet: TaskPacket) -> Tile:
+    """Make a tile of numbers of shape ``(rows, n)``, with the other fields of a packet."""
+    body = numbers.astype(_TILE_NUMBERS[packet.type, packet.identifier]).tobytes()
+    return Tile(
+        packet.type,
+        packet.identifier,
+        packet.destination,
+        packet.array,
+        packet.start,
+        packet.end,
+        packet.row,
+        packet.count,
+        packet.offset,
+        body,
+        packet.lap,
+        len(numbers),
+        tile_bytes,
+    )
+
+
+def _columns(numbers: NDArray[Any], tile_bytes: int, number_bytes: int) -> Iterator[slice]:
+    """Slices of the columns that fit a tile each."""
+    step = tile_bytes // (number_bytes * len(numbers))
+    return (slice(at, at + step) for at in range(0, numbers.shape[1], step))
+
+
 def bits_packets(
     words: Words,
     *,
@@ -262,11 +466,13 @@ def bits_packets(
     offset: int = 0,
     destination: int = BY_RANGE,
     lap: bool = False,
+    tile_bytes: int = 0,
 ) -> Iterator[TaskPacket]:
     """Make the task packets that carry packed input bits to a layer.
 
     Args:
-        words: uint32 array of shape ``(n,)``, packed as the layer's input.
+        words: uint32 array of shape ``(rows, n)``, packed as the layer's input; one row for packets
+            of 512 bits.
         task: ``TaskId.BITS``, whose range is all neurons, or ``TaskId.INPUTS``, whose range is the
             bits that each packet carries.
         array: number of the layer.
@@ -275,24 +481,19 @@ def bits_packets(
         offset: position of the words in the layer's input, in words.
         destination: node number, or :data:`BY_RANGE`.
         lap: whether the sender is the coordinator.
+        tile_bytes: maximum bytes of numbers in a tile; 0 for packets of 512 bits.
     """
-    for at in range(0, len(words), BODY_WORDS):
-        part = words[at : at + BODY_WORDS]
-        first = offset + at
+    for columns in _columns(words, tile_bytes or BODY_BYTES, 4):
+        part = words[:, columns]
+        first, count = offset + columns.start, part.shape[1]
         inputs = task is TaskId.INPUTS
-        yield TaskPacket(
-            PacketType.TASK,
-            task,
-            destination,
-            array,
-            WORD_BITS * first if inputs else 0,
-            WORD_BITS * (first + len(part)) if inputs else outputs,
-            row=row,
-            count=len(part),
-            offset=first,
-            body=body_of(part, ">u4"),
-            lap=lap,
+        start = WORD_BITS * first if inputs else 0
+        end = start + WORD_BITS * count if inputs else outputs
+        body = b"" if tile_bytes else body_of(part[0], ">u4")
+        packet = TaskPacket(
+            PacketType.TASK, task, destination, array, start, end, row, count, first, body, lap
         )
+        yield tile_of(part, tile_bytes, packet) if tile_bytes else packet
 
 
 def sums_packets(
@@ -303,24 +504,37 @@ def sums_packets(
     offset: int,
     start: int = 0,
     destination: int = BY_RANGE,
+    tile_bytes: int = 0,
 ) -> Iterator[TaskPacket]:
     """Make the task packets that carry partial popcounts to the reducers.
 
     Args:
-        sums: int32 array of shape ``(neurons,)``, each in 0..65535.
+        sums: int32 array of shape ``(rows, neurons)``, each in 0..65535; one row for packets of 512
+            bits.
         array: number of the layer.
         row: tag of the row.
         offset: first of the counted input words; it identifies the part.
         start: the first neuron.
         destination: node number, or :data:`BY_RANGE`.
+        tile_bytes: maximum bytes of numbers in a tile; 0 for packets of 512 bits.
     """
+    if tile_bytes:
+        for columns in _columns(sums, tile_bytes, 2):
+            part = sums[:, columns]
+            first = start + columns.start
+            last = first + part.shape[1]
+            packet = TaskPacket(
+                PacketType.TASK, TaskId.SUMS, destination, array, first, last, row, 0, offset, b""
+            )
+            yield tile_of(part, tile_bytes, packet)
+        return
     # Bodies are aligned to multiples of 16 neurons, so a reducer finds a neuron's sum in the body
     # from the range alone, even after the range was split.
-    end = start + len(sums)
+    end = start + sums.shape[1]
     for group in range(start - start % SUMS_PER_PACKET, end, SUMS_PER_PACKET):
         first, last = max(group, start), min(group + SUMS_PER_PACKET, end)
         filled = np.zeros(SUMS_PER_PACKET, dtype=np.int32)
-        filled[first - group : last - group] = sums[first - start : last - start]
+        filled[first - group : last - group] = sums[0, first - start : last - start]
         yield TaskPacket(
             PacketType.TASK,
             TaskId.SUMS,
@@ -335,29 +549,26 @@ def sums_packets(
 
 
 def score_packets(
-    scores: NDArray[np.int32], *, array: int, row: int, start: int = 0
+    scores: NDArray[np.int32], *, array: int, row: int, start: int = 0, tile_bytes: int = 0
 ) -> Iterator[TaskPacket]:
     """Make the data packets that carry scores home.
 
     Args:
-        scores: int32 array of shape ``(classes,)``.
+        scores: int32 array of shape ``(rows, classes)``; one row for packets of 512 bits.
         array: number of the layer.
         row: tag of the row.
         start: the first class.
+        tile_bytes: maximum bytes of numbers in a tile; 0 for packets of 512 bits.
     """
-    for at in range(0, len(scores), SCORES_PER_PACKET):
-        part = scores[at : at + SCORES_PER_PACKET]
-        first = start + at
-        yield TaskPacket(
-            PacketType.DATA,
-            DataId.SCORES,
-            HOME,
-            array,
-            first,
-            first + len(part),
-            row=row,
-            body=body_of(part, ">i4"),
+    for columns in _columns(scores, tile_bytes or BODY_BYTES, 4):
+        part = scores[:, columns]
+        first = start + columns.start
+        last = first + part.shape[1]
+        body = b"" if tile_bytes else body_of(part[0], ">i4")
+        packet = TaskPacket(
+            PacketType.DATA, DataId.SCORES, HOME, array, first, last, row, body=body
         )
+        yield tile_of(part, tile_bytes, packet) if tile_bytes else packet
 
 
 @dataclass(frozen=True)
@@ -373,7 +584,7 @@ class Datagram:
             datagram acknowledges nothing.
         selective: bit ``i`` is set if sequence ``acknowledge + 1 + i`` has arrived too.
         begin: whether this is the first datagram of a session on this link.
-        packets: 0 to :data:`MAX_PACKETS` packets.
+        packets: 0 to :data:`MAX_PACKETS` packets of 512 bits, or one tile.
     """
 
     session: int
@@ -390,7 +601,10 @@ class Datagram:
         if len(self.packets) > MAX_PACKETS:
             raise ValueError(f"expected at most {MAX_PACKETS} packets, got {len(self.packets)}")
         acknowledges = self.acknowledge is not None
-        flags = _BEGIN * self.begin | _ACK * acknowledges | len(self.packets)
+        has_tile = any(isinstance(packet, Tile) for packet in self.packets)
+        if has_tile and len(self.packets) > 1:
+            raise ValueError(f"expected a tile alone, got {len(self.packets)} packets")
+        flags = _BEGIN * self.begin | _ACK * acknowledges | _TILE * has_tile | len(self.packets)
         head = _HEADER.pack(
             MAGIC,
             VERSION,
@@ -422,10 +636,9 @@ class Datagram:
         )
         if magic != MAGIC or version != VERSION:
             raise ProtocolError(f"magic {magic:#06x}, version {version}: not a datagram of n3ic")
-        if flags & ~(_BEGIN | _ACK | _COUNT):
-            raise ProtocolError(f"reserved bits are set in the flags {flags:#04x}")
-        count = flags & _COUNT
-        if count > MAX_PACKETS or len(data) != HEADER_BYTES + PACKET_BYTES * count + 4:
+        count, has_tile = flags & _COUNT, bool(flags & _TILE)
+        fits = count == 1 if has_tile else len(data) == HEADER_BYTES + PACKET_BYTES * count + 4
+        if count > MAX_PACKETS or not fits:
             raise ProtocolError(f"a datagram of {count} packets cannot have {len(data)} bytes")
         acknowledges = bool(flags & _ACK)
         if not acknowledges and (acknowledge or selective):
@@ -436,7 +649,12 @@ class Datagram:
         # A session is a reset of the link, so nothing but its first packet may carry the flag.
         if begins and (sequence or not count):
             raise ProtocolError("a session begins with packets at sequence 0")
-        ends = range(HEADER_BYTES, len(data) - 4, PACKET_BYTES)
+        packets: tuple[TaskPacket, ...]
+        if has_tile:
+            packets = (Tile.decode(data[HEADER_BYTES:-4]),)
+        else:
+            starts = range(HEADER_BYTES, len(data) - 4, PACKET_BYTES)
+            packets = tuple(TaskPacket.decode(data[at : at + PACKET_BYTES]) for at in starts)
         return cls(
             session=session,
             sender=sender,
@@ -445,5 +663,5 @@ class Datagram:
             acknowledge=acknowledge if acknowledges else None,
             selective=selective,
             begin=begins,
-            packets=tuple(TaskPacket.decode(data[at : at + PACKET_BYTES]) for at in ends),
+            packets=packets,
         )

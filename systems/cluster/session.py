@@ -48,12 +48,14 @@ class RingLink:
         cards: nodes of the card subset.
         timing: timing of the coordinator's links.
         faults: faults that the coordinator injects.
+        tile_bytes: maximum bytes of numbers in a tile; 0 if cards need packets of 512 bits.
     """
 
     addresses: Mapping[int, Address]
     cards: Collection[int] = ()
     timing: LinkTiming = LinkTiming()  # noqa: RUF009 - frozen
     faults: FaultInjection = FaultInjection()  # noqa: RUF009 - frozen
+    tile_bytes: int = 0
 
 
 def talk(number: int, nodes: int, cards: Collection[int]) -> Neighbour:
@@ -158,9 +160,9 @@ class _Batch(Generic[Row]):
         self.results: NDArray[Row] = np.zeros((rows, width), dtype=kind)
         self.missing = rows
 
-    def set_result(self, index: int, result: NDArray[Row]) -> None:
-        self.results[index] = result
-        self.missing -= 1
+    def set_results(self, first: int, results: NDArray[Row]) -> None:
+        self.results[first : first + len(results)] = results
+        self.missing -= len(results)
         if not self.missing:
             self.future.set_result(self.results)
 
@@ -276,7 +278,7 @@ class RowSession(CoordinatorSession, Generic[Row]):
     _flow: TaggedRows[Row]
     _width: int
     _kind: type[Row]
-    _batches: dict[int, tuple[_Batch[Row], int]]
+    _batches: set[_Batch[Row]]
 
     def submit_rows(self, rows: NDArray[Any]) -> Future[NDArray[Row]]:
         """Send rows that the caller has checked."""
@@ -284,21 +286,23 @@ class RowSession(CoordinatorSession, Generic[Row]):
         if not len(rows):
             batch.future.set_result(batch.results)
             return batch.future
-        with self.sending():
-            first = self._flow.submit(rows.copy())  # the caller may change its array meanwhile
-            self._batches |= {first + i: (batch, i) for i in range(len(rows))}
-        return batch.future
 
-    def row_done(self, row: int, result: NDArray[Row]) -> None:
-        """Take a row's result from the flow."""
-        batch, index = self._batches.pop(row)
-        batch.set_result(index, result)
+        def done(first: int, results: NDArray[Any]) -> None:
+            batch.set_results(first, results)
+            if not batch.missing:
+                self._batches.remove(batch)
+
+        with self.sending():
+            self._flow.submit(rows.copy(), done)  # the caller may change its array meanwhile
+            self._batches.add(batch)
+        return batch.future
 
     def drop(self, error: ClusterError) -> None:
         """Fail the futures of all pending rows."""
         # One error per batch: several rows share a future, which may fail only once.
-        failure = ClusterError(f"{error}; {len(self._batches):,} rows have no scores")
-        for batch in {id(b): b for b, _ in self._batches.values()}.values():
+        missing = sum(batch.missing for batch in self._batches)
+        failure = ClusterError(f"{error}; {missing:,} rows have no scores")
+        for batch in self._batches:
             batch.future.set_exception(failure)
         self._batches.clear()
 
@@ -324,11 +328,11 @@ class Session(RowSession[np.int32]):
         self, model: BinaryModel, placement: ModelPlacement, ring: RingLink, sock: socket.socket
     ) -> None:
         placement.check_model(model)
-        self._batches = {}
+        self._batches = set()
         self._bits = model.input.n_bits
         self._width, self._kind = placement.shape[-1], np.int32
         self._placement = placement
-        self._flow = RowFlow(placement, self.row_done)
+        self._flow = RowFlow(placement, ring.tile_bytes)
         super().__init__(placement.nodes, model.digest, self._flow, ring, sock)
 
     def check(self) -> None:
@@ -367,10 +371,10 @@ class GemmSession(RowSession[np.int64]):
     """
 
     def __init__(self, kernel: GemmKernel, nodes: int, ring: RingLink, sock: socket.socket) -> None:
-        self._batches = {}
+        self._batches = set()
         self._inner, self._width = kernel.matrix.shape
         self._kind = np.int64
-        self._flow = GemmFlow(OPERAND, self._width, self.row_done)
+        self._flow = GemmFlow(OPERAND, self._width)
         super().__init__(nodes, kernel.digest, self._flow, ring, sock)
 
     def submit(self, matrix: ArrayLike) -> Future[NDArray[np.int64]]:

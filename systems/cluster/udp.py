@@ -19,7 +19,7 @@ from n3ic.util.signals import check
 
 Address = tuple[str, int]
 _BUFFER_BYTES = 1 << 22
-_DATAGRAM_BYTES = 2048
+_DATAGRAM_BYTES = 1 << 16
 _BURST = 64  # datagrams read before answers are sent
 _IDLE_S = 0.5
 

@@ -21,6 +21,7 @@ from n3ic.systems.cluster.netfpga.image import EndpointAddress, node_image
 from n3ic.systems.cluster.netfpga.simulation import build
 from n3ic.systems.cluster.netfpga.tap import NodeCounters
 from n3ic.systems.cluster.node import Node
+from tests.support.rings import by_row
 
 HOST_MAC = bytes.fromhex("020000000a01")
 CARD_MAC = bytes.fromhex("020000000a02")
@@ -122,8 +123,7 @@ class MixedRing:
         self.loss, self.repeat, self.damage = loss, repeat, damage
         self.card, self.placement = card, placement
         self.rig = Rig(node_image(model, placement, card, **endpoints(placement, card)), folder)
-        self.scores = {}
-        self.flow = RowFlow(placement, self.scores.__setitem__)
+        self.flow = RowFlow(placement)
         self.home = Coordinator(placement.nodes, model.digest, self.flow.accept_data)
         timing = LinkTiming(limit=30)
         handlers = [self.home] + [
@@ -183,7 +183,8 @@ class MixedRing:
         self.flow.slots = self.home.slots
 
     def run(self, words):
-        first = self.flow.submit(words)
+        scores = {}
+        self.flow.submit(words, by_row(scores))
         self.stations[0].send(self.flow.admit())
         self.until(lambda: self.flow.idle)
-        return np.array([self.scores[first + i] for i in range(len(words))])
+        return np.array([scores[i] for i in range(len(words))])

@@ -146,4 +146,4 @@ INPUT = np.arange(1, 33, dtype=np.uint32)  # 1,000 bits; the last word has eight
 
 def bits(row):
     """The three input packets of a row of layer 0."""
-    return list(bits_packets(INPUT, task=TaskId.BITS, array=0, row=row, outputs=700))
+    return list(bits_packets(INPUT[None], task=TaskId.BITS, array=0, row=row, outputs=700))

@@ -74,13 +74,20 @@ class Network:
         return True
 
 
+def by_row(results):
+    """A function that puts results of rows into a dict."""
+    return lambda first, rows: results.update(enumerate(rows, first))
+
+
 class BinaryRing:
     """A binary model over nodes in memory."""
 
-    def __init__(self, model, placement, timing=None, talk=None, slots=None, **faults):
+    def __init__(
+        self, model, placement, timing=None, talk=None, slots=None, tile_bytes=0, **faults
+    ):
         timing = timing or LinkTiming()
         self.scores = {}
-        self.flow = RowFlow(placement, self.scores.__setitem__)
+        self.flow = RowFlow(placement, tile_bytes)
         self.home = Coordinator(placement.nodes, model.digest, self.flow.accept_data)
         self.nodes = {
             n: Node(n, parts_of(model, placement, n), model.digest)
@@ -107,12 +114,13 @@ class BinaryRing:
 
     def run(self, words):
         """Scores of packed rows; raises the coordinator's error."""
-        first = self.flow.submit(words)
+        self.scores.clear()
+        self.flow.submit(words, by_row(self.scores))
         self.station.send(self.flow.admit())
         self.network.run(lambda: self.flow.idle or self.home.error)
         if self.home.error:
             raise self.home.error
-        return np.array([self.scores[first + i] for i in range(len(words))])
+        return np.array([self.scores[i] for i in range(len(words))])
 
 
 class KernelRing:
@@ -124,7 +132,7 @@ class KernelRing:
         self.jobs = JobFlow()
         self.flow = self.jobs
         if isinstance(kernel, GemmKernel):
-            self.products = GemmFlow(0, kernel.matrix.shape[1], self.results.__setitem__)
+            self.products = GemmFlow(0, kernel.matrix.shape[1])
             self.flow = self.products
         self.home = Coordinator(nodes, kernel.digest, self.flow.accept_data)
         stations = {
@@ -152,7 +160,7 @@ class KernelRing:
 
     def rows(self, matrix):
         """The product of GEMM."""
-        self.products.submit(matrix)
+        self.products.submit(matrix, by_row(self.results))
         self.station.send(self.flow.admit())
         self._until(lambda: self.flow.idle)
         return np.array([self.results[i] for i in range(len(matrix))])

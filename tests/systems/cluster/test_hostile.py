@@ -35,8 +35,8 @@ NODES = {"model": lambda: Node(2, parts_of(MODEL, PLACED, 2), MODEL.digest)} | {
     for name, kernel in KERNELS.items()
 }
 FLOWS: dict[str, Callable[[], RingFlow]] = {
-    "model": lambda: RowFlow(PLACED, lambda *_: None),
-    "gemm": lambda: GemmFlow(0, 9, lambda *_: None),
+    "model": lambda: RowFlow(PLACED),
+    "gemm": lambda: GemmFlow(0, 9),
     "jobs": JobFlow,
 }
 BODIES = st.sampled_from(

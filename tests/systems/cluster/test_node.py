@@ -35,7 +35,7 @@ def node(number, nodes=3, splits=None, model=MODEL):
 
 def task(row=0, start=0, end=96, destination=BY_RANGE):
     (packet,) = bits_packets(
-        ROWS[row], task=TaskId.BITS, array=0, row=row, outputs=96, destination=destination
+        ROWS[[row]], task=TaskId.BITS, array=0, row=row, outputs=96, destination=destination
     )
     return replace(packet, start=start, end=end)
 
@@ -66,11 +66,11 @@ def test_a_task_is_done_where_its_data_lies_and_the_rest_passes_on():
     assert [(p.start, p.end) for p in rests] == [(0, 32), (64, 96)]
     fired = MODEL.hidden[0].fire(ROWS[:1])[0]
     assert [(p.array, p.start, p.end, p.offset, p.count) for p in new] == [(1, 0, 5, 1, 1)]
-    assert new[0].words.tolist() == [int(fired[1])]
+    assert new[0].words.tolist() == [[int(fired[1])]]
 
 
 def test_a_task_waits_frozen_until_its_row_is_complete():
-    (whole,) = bits_packets(ROWS[0], task=TaskId.BITS, array=0, row=0, outputs=96)
+    (whole,) = bits_packets(ROWS[:1], task=TaskId.BITS, array=0, row=0, outputs=96)
     halves = [
         replace(whole, count=2, offset=2, body=whole.body[8:16].ljust(48, b"\xff")),
         replace(whole, count=2, offset=0, body=whole.body[:8].ljust(48, b"\xff")),
@@ -79,7 +79,7 @@ def test_a_task_waits_frozen_until_its_row_is_complete():
     assert [p.array for p in card.handle(halves[0])] == [0]
     done = card.handle(halves[1])
     assert [p.array for p in done] == [0, 1]
-    assert done[1].words.tolist() == MODEL.hidden[0].fire(ROWS[:1])[0][:1].tolist()
+    assert done[1].words.tolist() == MODEL.hidden[0].fire(ROWS[:1])[0][None, :1].tolist()
     assert [p.array for p in card.handle(halves[0])] == [0]  # another row of that tag begins
     card.clear()
     card.handle(halves[0])
@@ -106,7 +106,7 @@ def test_what_is_for_others_passes_untouched():
 
 def test_inputs_are_taken_by_those_who_hold_them_from_within_a_packet():
     splits = (LayerSplit.INPUT, LayerSplit.OUTPUT)
-    packets = list(bits_packets(ROWS[0], task=TaskId.INPUTS, array=0, row=0, outputs=96))
+    packets = list(bits_packets(ROWS[:1], task=TaskId.INPUTS, array=0, row=0, outputs=96))
     seen = set()
     for number in (1, 2, 3):
         left = [p for packet in packets for p in node(number, splits=splits).handle(packet)]
@@ -124,10 +124,10 @@ def test_partial_popcounts_add_up_to_the_layer():
     out = []
     for share in placed.layers[0].shares:
         part = BITS[0, share.start : share.end] == layer.weights[:32, share.start : share.end]
-        counts = part.sum(axis=1).astype(np.int32)
+        counts = part.sum(axis=1).astype(np.int32)[None]
         for packet in sums_packets(counts, array=0, row=0, offset=share.start // 32):
             out += reducer.perform_task(packet)
-    assert out[0].words.tolist() == [int(layer.fire(ROWS[:1])[0][0])]
+    assert out[0].words.tolist() == [[int(layer.fire(ROWS[:1])[0][0])]]
 
 
 def full_row_again(card):
@@ -161,7 +161,7 @@ def test_what_cannot_be_is_an_error_and_no_number(wrong, message):
 
 
 def sums(offset=0, row=0):
-    return next(iter(sums_packets(np.ones(16, np.int32), array=0, row=row, offset=offset)))
+    return next(iter(sums_packets(np.ones((1, 16), np.int32), array=0, row=row, offset=offset)))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_sums_that_cannot_be(packets, message):
 @pytest.mark.parametrize("change", [{"start": 8}, {"start": 0, "end": 800}])
 def test_inputs_that_cannot_be(change):
     placed = even_placement(MODEL, 1, (LayerSplit.INPUT, LayerSplit.OUTPUT))
-    (packet,) = bits_packets(ROWS[0], task=TaskId.INPUTS, array=0, row=0, outputs=96)
+    (packet,) = bits_packets(ROWS[:1], task=TaskId.INPUTS, array=0, row=0, outputs=96)
     share = parts_of(MODEL, placed, 1)[0]
     with pytest.raises(ProtocolError):
         share.perform_task(replace(packet, **change))
@@ -197,6 +197,6 @@ def test_a_share_without_a_compiled_kernel_computes_the_same(monkeypatch):
         h for h in parts_of(masked, placed, 2) if isinstance(h, NeuronShare) and h.array == 0
     ]
     x = pack(np.random.default_rng(1).random((1, 70)) < 0.5)
-    packets = bits_packets(x[0], task=TaskId.BITS, array=0, row=0, outputs=33)
+    packets = bits_packets(x, task=TaskId.BITS, array=0, row=0, outputs=33)
     (found,) = [p for packet in packets for p in share.perform_task(packet)]
-    assert found.words[0] == masked.hidden[0].fire(x)[0][1]
+    assert found.words[0, 0] == masked.hidden[0].fire(x)[0][1]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from n3ic.systems.cluster.link import Sender
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
     HEADER_BYTES,
@@ -24,9 +25,11 @@ from n3ic.systems.cluster.protocol import (
     ProtocolError,
     TaskId,
     TaskPacket,
+    Tile,
     bits_packets,
     score_packets,
     sums_packets,
+    tile_of,
 )
 
 TASK = TaskPacket(
@@ -152,7 +155,7 @@ def test_a_packet_that_cannot_be(at, byte, message):
     [
         ({"magic": 0}, "not a datagram of n3ic"),
         ({"version": 2}, "version 2"),
-        ({"flags": 0x20}, "reserved bits"),
+        ({"flags": 0x20}, "a datagram of 0 packets cannot have 26 bytes"),
         ({"flags": 0x01}, "a datagram of 1 packets cannot have 26 bytes"),
         ({"flags": 23, "more": 23 * PACKET_BYTES}, "a datagram of 23 packets"),
         ({"acknowledge": 1}, "without its flag"),
@@ -181,36 +184,133 @@ def test_a_datagram_cut_short():
 
 def test_bits_travel_in_slices_of_twelve_words():
     words = np.arange(1, 30, dtype=np.uint32)
-    found = list(bits_packets(words, task=TaskId.BITS, array=2, row=5, outputs=70, offset=3))
+    found = list(bits_packets(words[None], task=TaskId.BITS, array=2, row=5, outputs=70, offset=3))
     assert [(p.start, p.end, p.offset, p.count) for p in found] == [
         (0, 70, 3, 12),
         (0, 70, 15, 12),
         (0, 70, 27, 5),
     ]
     read = [TaskPacket.decode(p.encode()) for p in found]
-    assert np.concatenate([p.words for p in read]).tolist() == words.tolist()
-    found = list(bits_packets(words, task=TaskId.INPUTS, array=2, row=5, outputs=70, offset=3))
+    assert np.concatenate([p.words[0] for p in read]).tolist() == words.tolist()
+    found = list(
+        bits_packets(words[None], task=TaskId.INPUTS, array=2, row=5, outputs=70, offset=3)
+    )
     assert [(p.start, p.end) for p in found] == [(96, 480), (480, 864), (864, 1024)]
 
 
 def test_sums_stay_in_groups_of_sixteen():
     sums = np.arange(65500, 65536, dtype=np.int32)
-    found = list(sums_packets(sums, array=1, row=2, offset=4, start=8))
+    found = list(sums_packets(sums[None], array=1, row=2, offset=4, start=8))
     assert [(p.start, p.end) for p in found] == [(8, 16), (16, 32), (32, 44)]
-    assert np.concatenate([p.sums for p in found]).tolist() == sums.tolist()
+    assert np.concatenate([p.sums[0] for p in found]).tolist() == sums.tolist()
     # the splitter narrows a range and leaves the body as it is
-    assert replace(found[1], start=20, end=22).sums.tolist() == sums[12:14].tolist()
+    assert replace(found[1], start=20, end=22).sums[0].tolist() == sums[12:14].tolist()
     with pytest.raises(ProtocolError, match="not in one packet"):
         _ = replace(found[1], end=33).sums
 
 
 def test_scores_are_signed():
     scores = np.array([-(2**31), -1, 0, 2**31 - 1, *range(10)], dtype=np.int32)
-    found = list(score_packets(scores, array=3, row=9))
+    found = list(score_packets(scores[None], array=3, row=9))
     assert [(p.start, p.end, p.destination) for p in found] == [(0, 12, 0), (12, 14, 0)]
-    assert np.concatenate([p.scores for p in found]).tolist() == scores.tolist()
+    assert np.concatenate([p.scores[0] for p in found]).tolist() == scores.tolist()
     with pytest.raises(ProtocolError, match="not in one packet"):
         _ = replace(found[0], end=13).scores
+
+
+def tile(identifier=TaskId.BITS, rows=3, numbers=5, limit=256, **changes):
+    """A tile of numbers from 1, as its own bytes."""
+    kind = PacketType.DATA if identifier is DataId.SCORES else PacketType.TASK
+    is_input = identifier is TaskId.INPUTS
+    end = 64 + numbers * (32 if is_input else 1)
+    packet = TaskPacket(kind, identifier, 255, 1, 64, end, 7, 0, 2, b"")
+    values = np.arange(1, rows * numbers + 1).reshape(rows, numbers)
+    if identifier in (TaskId.BITS, TaskId.INPUTS):
+        packet = replace(packet, count=numbers)
+    return replace(tile_of(values, limit, packet), **changes)
+
+
+@pytest.mark.parametrize("identifier", [TaskId.BITS, TaskId.INPUTS, TaskId.SUMS, DataId.SCORES])
+@pytest.mark.parametrize(("rows", "numbers"), [(1, 1), (3, 5), (64, 1), (2, 99)])
+def test_a_tile_comes_back_from_its_datagram(identifier, rows, numbers):
+    packet = tile(identifier, rows, numbers, limit=1400, lap=True)
+    whole = Datagram(4, 1, 2, 9, packets=(packet,))
+    assert Datagram.decode(whole.encode()) == whole
+    assert len(whole.encode()) == HEADER_BYTES + packet.size + 4
+    assert (packet.rows, packet.tile_bytes) == (rows, 1400)
+    is_data = identifier is DataId.SCORES
+    name = "scores" if is_data else "sums" if identifier is TaskId.SUMS else "words"
+    numbers_of = getattr(packet, name)
+    assert numbers_of.ravel().tolist() == [*range(1, rows * numbers + 1)]
+    assert numbers_of.shape == (rows, numbers)
+    other = "scores" if identifier is TaskId.SUMS else "sums"
+    with pytest.raises(ProtocolError, match="has no such numbers"):
+        getattr(packet, other)
+
+
+def test_a_part_of_a_tile_carries_its_own_numbers():
+    part = tile(TaskId.SUMS).ranged(65, 67)
+    assert (part.start, part.end, part.offset, part.sums.tolist()) == (
+        65, 67, 2, [[2, 3], [7, 8], [12, 13]]
+    )  # fmt: skip
+    part = tile(TaskId.INPUTS).ranged(128, 224)
+    assert (part.offset, part.count) == (4, 3)
+    assert part.words.tolist() == [[3, 4, 5], [8, 9, 10], [13, 14, 15]]
+    assert Tile.decode(part.encode()) == part
+    whole = tile(TaskId.BITS)
+    assert whole.ranged(65, 66) == replace(whole, start=65, end=66)
+    with pytest.raises(ProtocolError, match="not whole words"):
+        tile(TaskId.INPUTS).ranged(64, 100)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (tile(tile_rows=0), "1 to 64 rows, got 0"),
+        (tile(tile_rows=65), "1 to 64 rows, got 65"),
+        (tile(tile_rows=2, body=bytes(4 * 3)), "has 12 bytes"),
+        (tile(body=b""), "cut short"),
+        (tile(end=64), "start below end"),
+        (tile(limit=255), "tiles of at most 255 bytes"),
+        (tile(limit=1 << 20), "tiles of at most 1048576 bytes"),
+        (tile(TaskId.SUMS, end=70), "a tile of 3 rows"),
+        (tile(TaskId.INPUTS, end=480), "a tile of 3 rows"),
+        (tile(DataId.SCORES, end=90), "a tile of 3 rows"),
+        (replace(tile(), identifier=TaskId.VALUES), "no tiles are of type"),
+        (
+            replace(tile(), type=PacketType.CONTROL, identifier=ControlId.START),
+            "no tiles are of type",
+        ),
+    ],
+)
+def test_tiles_that_cannot_be(wrong, message):
+    with pytest.raises(ProtocolError, match=message):
+        Tile.decode(wrong.encode())
+    if wrong.body:
+        with pytest.raises(ProtocolError, match=message):
+            Datagram.decode(Datagram(1, 1, 2, 1, packets=(wrong,)).encode())
+
+
+def test_a_tile_travels_alone():
+    with pytest.raises(ValueError, match="a tile alone"):
+        Datagram(1, 1, 2, packets=(tile(), TASK)).encode()
+    sender = Sender(1, 0, 1)
+    control = TaskPacket(PacketType.CONTROL, ControlId.START, 255, 0, 0, 0)
+    sender.push([control, TASK, TASK, tile(), tile(), TASK])
+    assert [len(d.packets) for d in sender.due(0.0)] == [1, 2, 1, 1, 1]
+
+
+def test_tiles_in_flight_fit_a_sockets_buffer():
+    sender = Sender(1, 0, 1)
+    large = tile(rows=64, numbers=64, limit=1 << 14)
+    sender.push([large] * 9)
+    assert [d.sequence for d in sender.due(0.0)] == [0, 1, 2]
+    sender.acknowledged(1, 0, 0.001)
+    assert [d.sequence for d in sender.due(0.001)] == [3]
+    huge = tile(rows=64, numbers=255, limit=65_400)
+    alone = Sender(1, 0, 1)
+    alone.push([huge] * 2)
+    assert [d.sequence for d in alone.due(0.0)] == [0]
 
 
 def test_the_reference_names_every_identifier():

@@ -21,18 +21,19 @@ from n3ic.systems.cluster.placement import (
     even_shares,
 )
 from n3ic.systems.cluster.traffic import NodeWork, mean_traffic, period, row_traffic, sum_traffic
+from tests.support.rings import by_row
 
 
 def counted_by_nodes(model, placed, row_words):
     """Packets on each link when the nodes' own handlers compute a row, and its scores."""
     found = {}
-    flow = RowFlow(placed, found.__setitem__)
+    flow = RowFlow(placed)
     flow.slots = 1
     home = Coordinator(placed.nodes, model.digest, flow.accept_data)
     nodes = {
         n: Node(n, parts_of(model, placed, n), model.digest) for n in range(1, placed.nodes + 1)
     }
-    first = flow.submit(row_words[None])
+    flow.submit(row_words[None], by_row(found))
     links = np.zeros(placed.nodes + 1)
     waiting = deque((0, packet) for packet in flow.admit())
     while waiting:
@@ -41,7 +42,7 @@ def counted_by_nodes(model, placed, row_words):
         to = (sender + 1) % (placed.nodes + 1)
         waiting.extend((to, p) for p in (nodes[to] if to else home).handle(packet))
     assert home.error is None
-    return links, found[first]
+    return links, found[0]
 
 
 @pytest.mark.parametrize("splits", list(product(LayerSplit, repeat=2)))

@@ -207,7 +207,7 @@ def test_repeated_and_early_datagrams_are_done_once(begun):
     layer = MODEL.hidden[0]
     popcounts = layer.popcounts(INPUT[None])[0]
     fired = pack((popcounts >= layer.thresholds)[64:544])
-    wanted = list(bits_packets(fired, task=TaskId.BITS, array=1, row=4, outputs=90, offset=2))
+    wanted = list(bits_packets(fired[None], task=TaskId.BITS, array=1, row=4, outputs=90, offset=2))
     assert [begun.packet() for _ in wanted] == wanted
     assert begun.rig.stop().again == 3
 
@@ -259,7 +259,7 @@ def test_parts_of_words_are_told_home(tmp_path):
     card = Alone(tmp_path, "inputs")
     card.begin()
     words = np.arange(1, 13, dtype=np.uint32)
-    (packet,) = bits_packets(words, task=TaskId.INPUTS, array=1, row=0, outputs=90)
+    (packet,) = bits_packets(words[None], task=TaskId.INPUTS, array=1, row=0, outputs=90)
     wrong = [
         {"start": 100},
         {"end": 383},

@@ -105,7 +105,7 @@ def verilog_rows(folder, inputs, neurons, rows):
     told = (0, 0, neurons, 0, 1, 16, -(-inputs // 32), 1)
     card = Alone(folder, model=model, placed=placed, told=told)
     card.begin()
-    words = pack(np.random.default_rng(1).random((1, inputs)) < 0.5)[0]
+    words = pack(np.random.default_rng(1).random((1, inputs)) < 0.5)
     os.kill(card.rig.process.pid, signal.SIGSTOP)  # so that the rows come back to back
     for row in range(rows):
         for packet in bits_packets(words, task=TaskId.BITS, array=0, row=row, outputs=neurons):
