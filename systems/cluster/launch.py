@@ -41,7 +41,7 @@ from n3ic.util.signals import held
 
 LOOPBACK = "127.0.0.1"
 _STOP_S = 2
-_LOOPBACK_TILE, _ETHERNET_TILE = 1 << 14, 1400  # bytes of numbers
+_LOOPBACK_TILE, _ETHERNET_TILE = 1 << 15, 1400  # bytes of numbers
 AnySession = TypeVar("AnySession", bound=CoordinatorSession)
 _SEED_STEP = 1_000_003  # makes each node lose different datagrams
 

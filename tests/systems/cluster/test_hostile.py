@@ -16,7 +16,15 @@ from n3ic.systems.cluster.dense import GemmFlow
 from n3ic.systems.cluster.kernels import ConvolutionKernel, GemmKernel, JobFlow, SparseKernel
 from n3ic.systems.cluster.node import Node
 from n3ic.systems.cluster.placement import LayerSplit, even_placement
-from n3ic.systems.cluster.protocol import IDENTIFIERS, PacketType, ProtocolError, TaskPacket
+from n3ic.systems.cluster.protocol import (
+    IDENTIFIERS,
+    DataId,
+    PacketType,
+    ProtocolError,
+    TaskId,
+    TaskPacket,
+    Tile,
+)
 from n3ic.systems.cluster.sparse import Combine
 
 MODEL = random_model((70, 64, 40, 3), np.random.default_rng(0))
@@ -39,6 +47,8 @@ FLOWS: dict[str, Callable[[], RingFlow]] = {
     "gemm": lambda: GemmFlow(0, 9),
     "jobs": JobFlow,
 }
+TILED = [TaskId.BITS, TaskId.INPUTS, TaskId.SUMS]
+SCORED = PacketType.DATA, DataId.SCORES
 BODIES = st.sampled_from(
     [bytes(48), b"\xff" * 48, bytes(range(48)), b"\0\0\0\2" * 12, (b"\0" * 7 + b"\2") * 6]
 )
@@ -63,10 +73,26 @@ def packets(draw):
     )
 
 
+@st.composite
+def tiles(draw):
+    """Tiles of any kind, for arrays and ranges that exist or do not."""
+    packet = draw(packets())
+    rows = draw(st.sampled_from([1, 2, 64]))
+    kind, identifier = draw(st.sampled_from([(PacketType.TASK, task) for task in TILED] + [SCORED]))
+    size = 2 if identifier is TaskId.SUMS else 4
+    numbers = draw(st.sampled_from([1, 2, 3, 10]))
+    width = 32 if identifier is TaskId.INPUTS else 1
+    start = packet.start // width * width
+    end = start + (packet.end if identifier is TaskId.BITS else numbers * width)
+    body = draw(st.sampled_from([b"\0", b"\xff", b"\1"])) * (rows * numbers * size)
+    head = packet.destination, packet.array, start, end, packet.row, numbers, packet.offset
+    return Tile.decode(Tile(kind, identifier, *head, body, packet.lap, rows, 256).encode())
+
+
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", list(NODES))
 @settings(max_examples=20, deadline=None)
-@given(sent=st.lists(packets(), max_size=25))
+@given(sent=st.lists(packets() | tiles(), max_size=25))
 def test_a_node_answers_or_refuses(name, sent):
     node = NODES[name]()
     for packet in sent:
@@ -76,12 +102,12 @@ def test_a_node_answers_or_refuses(name, sent):
             node.clear()
             continue
         for on in passed:
-            assert TaskPacket.decode(on.encode()) == on
+            assert type(on).decode(on.encode()) == on
 
 
 @pytest.mark.parametrize("name", list(FLOWS))
 @settings(max_examples=20, deadline=None)
-@given(sent=st.lists(packets(), max_size=25))
+@given(sent=st.lists(packets() | tiles(), max_size=25))
 def test_the_home_takes_or_refuses(name, sent):
     flow: RingFlow = FLOWS[name]()
     home = Coordinator(2, MODEL.digest, flow.accept_data)
