@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import threading
 import time
@@ -17,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ClusterError
-from n3ic.model.bits import checked_words
+from n3ic.kernel import prediction
+from n3ic.model.bits import Words, checked_words
 from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.coordinator import Coordinator, RingFlow, RowFlow, TaggedRows
 from n3ic.systems.cluster.dense import GemmFlow
@@ -29,6 +31,8 @@ from n3ic.systems.cluster.protocol import BY_RANGE, HOME, ControlId, PacketType,
 from n3ic.systems.cluster.udp import Address, FaultInjection, UdpEndpoint, neighbours, run_endpoint
 
 _EPOCH = 1_577_836_800  # 2020-01-01, UTC
+SAMPLED = 64
+"""Of so many rows, one is computed by the coordinator, too."""
 Scores = NDArray[np.int32]
 Row = TypeVar("Row", np.int32, np.int64)
 
@@ -287,15 +291,23 @@ class RowSession(CoordinatorSession, Generic[Row]):
             batch.future.set_result(batch.results)
             return batch.future
 
+        own = rows.copy()  # the caller may change its array meanwhile
+
         def done(first: int, results: NDArray[Any]) -> None:
+            if not self.accept_results(own[first : first + len(results)], results):
+                return  # the session has failed, and with it the batch
             batch.set_results(first, results)
             if not batch.missing:
                 self._batches.remove(batch)
 
         with self.sending():
-            self._flow.submit(rows.copy(), done)  # the caller may change its array meanwhile
+            self._flow.submit(own, done)
             self._batches.add(batch)
         return batch.future
+
+    def accept_results(self, rows: NDArray[Any], results: NDArray[Row]) -> bool:
+        """Whether the results of some rows may be given out; else the session has failed."""
+        return True
 
     def drop(self, error: ClusterError) -> None:
         """Fail the futures of all pending rows."""
@@ -309,6 +321,9 @@ class RowSession(CoordinatorSession, Generic[Row]):
 
 class Session(RowSession[np.int32]):
     """A binary model on a ring.
+
+    One of :data:`SAMPLED` rows, at random, is computed here too. The session fails if its scores
+    differ: a node's memory or processor changes bits that no checksum covers.
 
     Args:
         model: the model that the nodes hold.
@@ -333,6 +348,9 @@ class Session(RowSession[np.int32]):
         self._width, self._kind = placement.shape[-1], np.int32
         self._placement = placement
         self._flow = RowFlow(placement, ring.tile_bytes)
+        self._own = prediction.load_into_kernel(model) or model
+        self._random = random.Random()  # noqa: S311 - a choice of rows, no secret
+        self._unsampled = 0
         super().__init__(placement.nodes, model.digest, self._flow, ring, sock)
 
     def check(self) -> None:
@@ -354,6 +372,22 @@ class Session(RowSession[np.int32]):
             ClusterError: The session has already failed.
         """
         return self.submit_rows(checked_words(np.asarray(words), self._bits, "packed inputs"))
+
+    def accept_results(self, rows: Words, results: Scores) -> bool:
+        """Compare one of :data:`SAMPLED` rows with the model's scores."""
+        self._unsampled += len(rows)
+        if self._unsampled < SAMPLED:
+            return True
+        self._unsampled = 0
+        row = self._random.randrange(len(rows))
+        expected = self._own.scores(rows[row : row + 1])[0]
+        if np.array_equal(results[row], expected):
+            return True
+        self.home.fail(
+            f"a node's memory or processor is faulty: the ring has scores {results[row].tolist()} "
+            f"for a row, the model {expected.tolist()}"
+        )
+        return False
 
     def scores(self, words: ArrayLike) -> Scores:
         """Compute the scores of packed inputs; see :meth:`submit`."""

@@ -67,23 +67,51 @@ class LoopbackRing:
         self.threads[node - 1].join(60)
         assert not self.threads[node - 1].is_alive()
 
-    def session(self):
-        link = RingLink(self.addresses, timing=self.timing, faults=self.faults)
+    def session(self, tile_bytes=0):
+        link = RingLink(
+            self.addresses, timing=self.timing, faults=self.faults, tile_bytes=tile_bytes
+        )
         return Session(self.model, self.placement, link, self.sock)
 
 
 @pytest.mark.first_case
 @pytest.mark.parametrize("loss", [0.0, 0.01, 0.1])
-def test_every_row_has_the_models_scores_whatever_is_lost(loss):
+@pytest.mark.parametrize("tile_bytes", [1400, 0, 1 << 15])
+def test_every_row_has_the_models_scores_whatever_is_lost(loss, tile_bytes):
     ring = LoopbackRing(MODEL, even_placement(MODEL, 4, MIXED), loss=loss)
     words = rows_to_compare(MODEL, 60, seed=0)
-    with ring.session() as session:
+    with ring.session(tile_bytes) as session:
         measured = compare(session, MODEL, words)
     assert measured.rows == 60
     assert measured.to_dict()["kind"] == "measured"
     for thread in ring.threads:
         thread.join(60)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("tile_bytes", [1 << 15, 0])
+def test_a_node_that_flips_a_bit_ends_the_session(tile_bytes):
+    """A weight differs, and the node gives the model's digest all the same."""
+
+    def faulty(model, placement, node):
+        weights = model.output.weights.copy()
+        weights[1, 64:] ^= node == 2
+        changed = replace(model, output=replace(model.output, weights=weights))
+        return parts_of(changed, replace(placement, model=changed.digest), node)
+
+    words = pack(np.random.default_rng(0).random((1000, 500)) < 0.5)
+    given = 0
+    splits = (LayerSplit.OUTPUT, LayerSplit.OUTPUT, LayerSplit.INPUT)
+    with LoopbackRing(MODEL, even_placement(MODEL, 2, splits), held=faulty).session(
+        tile_bytes
+    ) as session:
+        with pytest.raises(ClusterError, match=r"faulty: .* the model .*rows have no scores"):
+            for at in range(0, 1000, 50):
+                session.scores(words[at : at + 50])
+                given += 50
+        with pytest.raises(ClusterError, match="faulty"):
+            session.submit(words)
+    assert given < 500
 
 
 def test_batches_overlap_and_come_in_any_order():
