@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from n3ic.errors import ClusterError
 from n3ic.model.classifier import Classifier
-from n3ic.model.family import family, graph_of
+from n3ic.model.family import graph_of
 from n3ic.model.graph.operations import in_words
 from n3ic.model.network import BinaryModel
 
@@ -18,12 +18,9 @@ def layered(model: Classifier) -> BinaryModel:
     """
     if isinstance(model, BinaryModel):
         return model
-    made_of = ""
-    if family(model.family).gives_graphs:
-        kinds = sorted(in_words(kind) for kind in graph_of(model).kinds)
-        made_of = f" of operations {', '.join(kinds)}"
+    kinds = sorted(in_words(kind) for kind in graph_of(model).kinds)
     raise ClusterError(
         f"{model.name}: a ring spreads the fully connected layers of a binary network, got a model "
-        f"of family {model.family}{made_of}, which has no layers: run it on one node, such as "
-        "n3ic export --target host"
+        f"of family {model.family} of operations {', '.join(kinds)}, which has no layers: run it "
+        "on one node, such as n3ic export --target host"
     )

@@ -6,7 +6,6 @@ import pytest
 
 import n3ic
 from n3ic.errors import ClusterError
-from n3ic.model.family import family
 from n3ic.systems.cluster.fcsn_api import check_computable
 from n3ic.systems.cluster.launch import RingOptions
 from tests.support.command_line import typed
@@ -44,8 +43,7 @@ def test_models_without_layers_are_refused_by_their_operations(name, tmp_path):
         model = small_model(name)
         model.save(tmp_path / "m.n3ic")
         said = f"layers of a binary network, got a model of family {name}"
-        if family(name).gives_graphs:
-            said += " of operations .*(choice|log-add|look-up)"
+        said += " of operations .*(choice|log-add|look-up)"
         ways = (
             lambda: check_computable(model),
             lambda: n3ic.plan_cluster(model, nodes=2),
