@@ -7,17 +7,18 @@ from n3ic.errors import ClusterError
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.operations import in_words
+from n3ic.model.layered import in_layers
 from n3ic.model.network import BinaryModel
 
 
 def layered(model: Classifier) -> BinaryModel:
-    """The model itself, whose layers a ring spreads over its nodes.
+    """The network of a model's layers, which a ring spreads over its nodes.
 
     Raises:
         ClusterError: the model has no layers; the error names its operations.
     """
-    if isinstance(model, BinaryModel):
-        return model
+    if isinstance(network := in_layers(model), BinaryModel):
+        return network
     kinds = sorted(in_words(kind) for kind in graph_of(model).kinds)
     raise ClusterError(
         f"{model.name}: a ring spreads the fully connected layers of a binary network, got a model "
