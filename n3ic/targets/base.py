@@ -67,6 +67,9 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     ``device.toml`` and their templates beside their module, and import no PyTorch. What not every
     target has is None here: see :mod:`n3ic.targets.capabilities`.
 
+    A model of another family whose graph consists of binary layers is written as a binary network
+    (:func:`~n3ic.model.layered.in_layers`), by the exporter of these.
+
     Attributes:
         name: name, as in ``--target NAME``.
         summary: one line for ``n3ic targets``.

@@ -53,7 +53,7 @@ ARITHMETICS: dict[str, Arithmetic | None] = {
     "integers": None, "log": LOG, "steep": STEEP, "fixed": FIXED,
 }  # fmt: skip
 
-NEURONS = -1  # instead of an arithmetic's place: layers of neurons
+NEURONS, BESIDE = -1, -2  # instead of an arithmetic's place: layers of neurons, or with a choice
 
 
 class Recorder:
@@ -341,9 +341,12 @@ class GraphModel(Classifier):
     def ask(self, kind: Callable[..., Any]) -> Graph:
         """The graph, made by a :class:`GraphBuilder` or a :class:`Recorder`."""
         seed, arithmetic, operations, depth, *bits = self.drawn
-        if arithmetic == NEURONS:
+        if arithmetic in (NEURONS, BESIDE):
             plain, rng = kind(self.input), np.random.default_rng(seed)
             made = neurons(plain, rng, operations / 100, (depth, *bits), len(self.classes))
+            if arithmetic == BESIDE:
+                choice = plain.choose(0, plain.constant(0), plain.constant(1))
+                made = (*made[:-1], plain.add(made[-1], choice))
             return plain.build(made)  # type: ignore[no-any-return]
         builder = kind(self.input, list(ARITHMETICS.values())[arithmetic])
         rng, classes = np.random.default_rng(seed), len(self.classes)
@@ -439,11 +442,20 @@ def graph_model(
 
 
 def layered_model(
-    seed: int, hidden: Sequence[int], *, density: int = 100, classes: int = 3, fields: int = 5
+    seed: int,
+    hidden: Sequence[int],
+    *,
+    density: int = 100,
+    classes: int = 3,
+    fields: int = 5,
+    beside: bool = False,
 ) -> GraphModel:
-    """A random model of layers of neurons, with a share of their connections in per cent."""
+    """A random model of layers of neurons, with a share of their connections in per cent.
+
+    With ``beside``, the last score adds a choice, which no layer has.
+    """
     return GraphModel(
         random_input(np.random.default_rng(seed), fields, 20),
-        (seed, NEURONS, density, *hidden),
+        (seed, BESIDE if beside else NEURONS, density, *hidden),
         tuple(f"c{i}" for i in range(classes)),
     )

@@ -15,12 +15,14 @@ from n3ic import plugins
 from n3ic.errors import ExportError
 from n3ic.model.classifier import margins_of
 from n3ic.model.family import graph_of
+from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layered import in_layers
 from n3ic.model.network import BinaryModel
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import export
 from n3ic.targets.export_index import read_export
 from n3ic.targets.verification import verify_directory
+from tests.support.family_models import SPEC
 from tests.support.random_graphs import (
     GraphModel,
     codes,
@@ -123,6 +125,34 @@ def test_layers_of_any_family_take_the_kernel_of_binary_networks(
     assert "written as layers of family binary-network" in (found.path / "report.md").read_text()
     assert read_export(found.path).network.model == found.network.model
     assert verify_directory(found.path, vectors=50).ok or found.verification.missing
+
+
+@pytest.mark.slow  # builds and runs the host's meter
+def test_layers_that_are_metered_and_shunt_are_verified_with_packets(tmp_path: Path) -> None:
+    model = layered_model(13, (9,), classes=2, fields=len(SPEC.feature_names))
+    fields = [
+        Field.thermometer(name, field.cuts, unit=SPEC.units[name])
+        for name, field in zip(SPEC.feature_names, model.input.fields, strict=True)
+    ]
+    model = model.with_input(InputSpec(tuple(fields)), meter=SPEC)
+    for threshold in (1, model.largest_margin + 1):  # the second shunts every flow
+        own = model.with_shunt(threshold)
+        found = export(own, "host", tmp_path / f"{threshold}").verification
+        assert found is not None and found.ok and found.packets > 0, found
+        assert found.shunt == threshold
+
+
+@pytest.mark.parametrize("target", WRITERS)
+def test_neurons_beside_other_operations_are_refused_by_place(target: str, tmp_path: Path) -> None:
+    model = layered_model(14, (3,), classes=2, beside=True)
+    assert in_layers(model) is model
+    bits = model.input.n_bits
+    with pytest.raises(
+        ExportError, match=rf"step 0, a popcount of {bits} bits.*writes no popcount"
+    ):
+        export(model, target, tmp_path / "e")
+    with pytest.raises(ExportError, match=r"step \d+, a threshold.*writes no threshold"):
+        export(model, target, tmp_path / "e")
 
 
 def test_a_wrong_weight_of_any_familys_layers_is_found(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from n3ic.model.graph.builder import GraphBuilder
 from n3ic.model.graph.comparison import graph_difference
 from n3ic.model.graph.dense import DenseLayers, dense_graph, dense_layers
 from n3ic.model.graph.evaluate import scores
-from n3ic.model.graph.operations import Constant, Graph, Offset, Popcount, Threshold
+from n3ic.model.graph.operations import Constant, Graph, Offset, Operation, Popcount, Threshold
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.random_models import random_model
@@ -207,7 +207,7 @@ def test_every_weight_mask_bit_and_threshold_counts_in_a_comparison():
     model = random_model((10, 4, 3), np.random.default_rng(1), density=0.7)
     graph = of_network(model)
     for i, step in enumerate(graph.steps):
-        others = []
+        others: list[Operation] = []
         if isinstance(step, Popcount):
             for j in range(step.size):
                 if step.mask >> j & 1:
