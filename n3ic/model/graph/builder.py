@@ -134,13 +134,18 @@ class GraphBuilder:
                 other weights of this shape.
 
         Raises:
-            ModelError: the input has no such bits, a value may be neither 0 nor 1, or weights and
-                mask have another size.
+            ModelError: there are no bits, the input lacks one, a value may be neither 0 nor 1, or
+                weights and mask have another size or other numbers.
         """
         own, count = np.asarray(weights), len(bits) + len(values)
         counts = np.ones(count, np.bool_) if mask is None else np.asarray(mask)
         if own.shape != (count,) or counts.shape != (count,):
-            raise ModelError(f"a popcount of {count} bits has weights of shape {own.shape}")
+            raise ModelError(
+                f"a popcount of {count} bits has weights of shape {own.shape}, and a mask of shape "
+                f"{counts.shape}"
+            )
+        if not all(((each == 0) | (each == 1)).all() for each in (own, counts)):
+            raise ModelError("weights of a popcount are 0 or 1; a weight of -1 is written 0")
         own, counts = own.astype(np.bool_), counts.astype(np.bool_)
         step = self._popcount(bits, values, own, counts)
         if shaped:

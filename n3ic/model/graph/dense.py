@@ -140,7 +140,7 @@ def _connections(
     """Weights and mask of a layer, and the values that it reads; none if it reads input bits.
 
     Raises:
-        ModelError: it reads both, or nothing.
+        ModelError: it reads both, or all its neurons are constant.
     """
     steps = {j: n.popcount for j, n in enumerate(neurons) if n.popcount is not None}
     rows = popcount_rows([*steps.values()])

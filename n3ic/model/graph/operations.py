@@ -452,6 +452,8 @@ def _check_select(spec: InputSpec, step: Select) -> None:
 
 
 def _check_popcount(spec: InputSpec, step: Popcount) -> None:
+    if not step.size:
+        raise ModelError("a popcount reads one bit or more")
     if len({*step.bits}) != len(step.bits):
         raise ModelError("a popcount reads different input bits, not one several times")
     if step.bits and not (min(step.bits) >= 0 and max(step.bits) < spec.n_bits):

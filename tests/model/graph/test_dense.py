@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ModelError
-from n3ic.model.bits import pack
+from n3ic.model.bits import pack, unpack
 from n3ic.model.graph.builder import GraphBuilder
 from n3ic.model.graph.comparison import graph_difference
 from n3ic.model.graph.dense import DenseLayers, dense_graph, dense_layers
 from n3ic.model.graph.evaluate import scores
 from n3ic.model.graph.operations import Constant, Graph, Offset, Operation, Popcount, Threshold
-from n3ic.model.inputs import InputSpec
+from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.random_models import random_model
 from n3ic.targets.operations import unwritten
@@ -133,6 +133,36 @@ def test_a_threshold_of_a_look_up_is_a_look_up():
     assert found.table == tuple(int(v >= limit) for v in table)
 
 
+@pytest.mark.parametrize("kind", [Recorder, GraphBuilder])
+def test_neurons_count_values_of_every_kind(kind):
+    spec = InputSpec((Field.thermometer("a", (3, 9)), Field.binary("b", 3)))
+    rng = np.random.default_rng(0)
+    b = kind(spec)
+    zero, one = b.constant(0), b.constant(1)
+    values = [
+        zero,
+        one,
+        b.lookup(0, (0, 1, 0)),
+        b.select((3, 4), (1, 0, 0, 1)),
+        b.choose(2, one, zero),
+        b.choose(4, b.choose(2, zero, one), b.select((3,), (0, 1))),
+        b.threshold(b.add(b.lookup(0, (5, -2, 9)), b.select((2, 3), (3, 1, 4, 1))), 6),
+    ]
+    ones = np.ones(len(values) + 2, dtype=bool)
+    scores_asked = [
+        b.popcount([4, 0], values, rng.random(len(ones)) < 0.5, ones),
+        b.threshold(b.popcount([1], values[:3], ones[:4], ones[:4]), 3),
+        b.add(values[2], b.popcount([3], values[5:], np.zeros(3, bool), ones[:3])),
+    ]
+    graph = b.build(scores_asked)
+    rows = {"a": np.repeat([0, 3, 9], 8), "b": np.tile(np.arange(8), 3)}
+    words = spec.encode_words(rows)
+    wanted = [interpreted(graph, row) for row in unpack(words, spec.n_bits).tolist()]
+    assert len({*map(tuple, wanted)}) > 5
+    assert scores(graph, words).tolist() == wanted
+    assert dense_layers(graph) is None
+
+
 def test_popcounts_that_cannot_be_are_refused():
     b = GraphBuilder(SPEC)
     two = b.popcount((0, 1), (), (1, 1))
@@ -144,6 +174,13 @@ def test_popcounts_that_cannot_be_are_refused():
         b.popcount((3, 3), (), (1, 1))
     with pytest.raises(ModelError, match=r"popcount of 2 bits has weights of shape \(3,\)"):
         b.popcount((3, 4), (), (1, 1, 0))
+    with pytest.raises(ModelError, match=r"of 2 bits .* and a mask of shape \(3,\)"):
+        b.popcount((3, 4), (), (1, 1), (1, 1, 1))
+    for weights, mask in (((1, -1), (1, 1)), ((1, 1), (2, 1))):
+        with pytest.raises(ModelError, match="are 0 or 1; a weight of -1 is written 0"):
+            b.popcount((3, 4), (), weights, mask)
+    with pytest.raises(ModelError, match="one bit or more"):
+        b.popcount((), (), ())
     for weights, mask in ((4, 3), (1, 2), (0, 8), (-1, 3)):
         with pytest.raises(ModelError, match="have 2 bits, weights 0 where none counts"):
             Graph(SPEC, (Popcount((0, 1), (), weights, mask), Constant(0)), (0, 1))
