@@ -24,6 +24,7 @@ from n3ic.errors import (
 )
 from n3ic.evaluation.study import bench_of
 from n3ic.model.classifier import Classifier
+from n3ic.model.layered import in_layers
 from n3ic.model.load import load_model
 from n3ic.options import OptionValue, parse_options
 from n3ic.training.recipe_values import RecipeValues
@@ -582,6 +583,7 @@ def bench(
         if not isinstance(source, Classifier):
             source = load_model(next(iter(models_of(source).values())))
         network = source
+    network = in_layers(network)
     benchmark = exporter(target).for_family(network.family).benchmark
     if benchmark is None:
         raise UsageError(f"target {target} has no benchmark for models of family {network.family}")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from n3ic.model.bits import Bits, Words
     from n3ic.model.classifier import Inference
+    from n3ic.model.graph.operations import Graph
     from n3ic.model.network import BinaryModel
     from n3ic.model.passes import Simplified
     from n3ic.util.display import TextTable
@@ -32,6 +33,12 @@ class BinaryFamily(Family):
         from n3ic.model.network import BinaryModel
 
         return BinaryModel
+
+    def graph(self, model: BinaryModel) -> Graph:
+        """Write the neurons as thresholds of popcounts, and the scores as popcounts."""
+        from n3ic.families.binary.graph import network_graph
+
+        return network_graph(model)
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
         """Make inputs that decide weight bits, inputs at thresholds, then random ones."""

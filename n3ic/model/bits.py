@@ -73,6 +73,31 @@ def pad_mask(n: int) -> Words:
     return pack(np.ones(n, dtype=np.bool_))
 
 
+_CHUNK_CELLS = 1 << 22  # cells of the (rows, neurons, words) block that numpy holds at once
+
+
+def popcounts(inputs: Words, weights: Words, mask: Words | None) -> NDArray[np.int32]:
+    """``popcount(XNOR(weights, inputs) & mask)`` of every neuron on every row.
+
+    Args:
+        inputs: uint32 array of shape ``(rows, n_words)``, pad bits 0.
+        weights: uint32 array of shape ``(neurons, n_words)``, pad bits 1.
+        mask: uint32 array of the weights' shape; None if every bit counts.
+
+    Returns:
+        int32 array of shape ``(rows, neurons)``.
+    """
+    out = np.empty((len(inputs), len(weights)), dtype=np.int32)
+    step = max(1, _CHUNK_CELLS // weights.size)
+    for start in range(0, len(inputs), step):
+        # Pads are 0 in inputs and 1 in weights, so XNOR gives 0 there.
+        block = ~(inputs[start : start + step, None, :] ^ weights)
+        if mask is not None:
+            block &= mask
+        out[start : start + step] = np.bitwise_count(block).sum(axis=2, dtype=np.int32)
+    return out
+
+
 def checked_words(words: ArrayLike, n: int, name: str) -> Words:
     """Check the shape, the type and the padding of packed bits.
 

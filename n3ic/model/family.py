@@ -93,11 +93,8 @@ class Family(Plugin):
         """
         return None
 
-    def graph(self, model: Any) -> Graph | None:
+    def graph(self, model: Any) -> Graph:
         """The operations that compute a model's scores, from which targets are written.
-
-        A family that overrides this reaches every target that writes graphs; by default None, and
-        targets take the family only by exporters of its own.
 
         Args:
             model: a model of the family.
@@ -105,12 +102,7 @@ class Family(Plugin):
         Raises:
             ModelError: a value may exceed 64 bits, or a score 32 bits.
         """
-        return None
-
-    @property
-    def gives_graphs(self) -> bool:
-        """Whether its models have a graph."""
-        return type(self).graph is not Family.graph
+        raise NotImplementedError
 
     def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
         """Packed inputs of the trained model for verification: deciding ones, then others.
@@ -123,9 +115,9 @@ class Family(Plugin):
             seed: seed of the random inputs.
 
         Returns:
-            uint32 array of shape ``(rows, n_words)``. For models with a graph, only inputs that
-            features can have (:meth:`~n3ic.model.inputs.InputSpec.ordered`), unless it is a sum of
-            look-ups by bits, whose scores are those of any bits.
+            uint32 array of shape ``(rows, n_words)``: only inputs that features can have
+            (:meth:`~n3ic.model.inputs.InputSpec.ordered`), unless the graph is a sum of look-ups by
+            bits or layers of popcounts, whose scores are those of any bits.
         """
         from n3ic.model.verification_vectors import feature_vectors
 
@@ -239,13 +231,9 @@ def graph_of(model: Classifier) -> Graph:
     """The graph of integer operations of a model.
 
     Args:
-        model: a model of a family that gives graphs.
+        model: a model of any family.
 
     Raises:
-        UsageError: the family gives none.
         ModelError: a value may exceed 64 bits, or a score 32 bits.
     """
-    graph = family(model.family).graph(model)
-    if graph is None:
-        raise UsageError(f"models of family {model.family} have no graph of integer operations")
-    return graph
+    return family(model.family).graph(model)

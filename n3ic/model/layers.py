@@ -11,11 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
-from n3ic.model.bits import Bits, Words, checked_words, pack, pad_mask, unpack, word_count
+from n3ic.model.bits import (
+    Bits,
+    Words,
+    checked_words,
+    pack,
+    pad_mask,
+    popcounts,
+    unpack,
+    word_count,
+)
 from n3ic.model.file import Tensors
 
 MAX_NEURONS = 1 << 16
-_CHUNK_CELLS = 1 << 22  # cells of the (rows, neurons, words) block that numpy holds at once
 
 
 def _frozen(array: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
@@ -108,16 +116,7 @@ class Connections:
             ModelError: the inputs are not packed inputs of this layer.
         """
         inputs = checked_words(inputs, self.n_inputs, "packed inputs")
-        mask = None if self.mask is None else self.mask_words
-        out = np.empty((len(inputs), self.n_outputs), dtype=np.int32)
-        step = max(1, _CHUNK_CELLS // (self.n_outputs * self.n_words))
-        for start in range(0, len(inputs), step):
-            # Pads are 0 in inputs and 1 in weights, so XNOR gives 0 there.
-            block = ~(inputs[start : start + step, None, :] ^ self.weight_words)
-            if mask is not None:
-                block &= mask
-            out[start : start + step] = np.bitwise_count(block).sum(axis=2, dtype=np.int32)
-        return out
+        return popcounts(inputs, self.weight_words, None if self.mask is None else self.mask_words)
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,6 +105,18 @@ class Simplified(Generic[ModelT]):
     source_bits: tuple[int, ...]
     findings: Findings
 
+    @property
+    def differs(self) -> bool:
+        """Whether parts were removed, or the simplified model is of another family."""
+        return self.findings.removes or self.model.family != self.source.family
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """How the simplified model differs, in words, one line each."""
+        form = f"written as layers of family {self.model.family}"
+        same = self.model.family == self.source.family
+        return (*(() if same else (form,)), *self.findings.lines())
+
     def inputs(self, words: ArrayLike) -> Words:
         """Packed inputs of ``source`` as packed inputs of ``model``.
 

@@ -22,7 +22,6 @@ from n3ic import plugins
 from n3ic.errors import ExportError
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier, Inference
-from n3ic.model.family import family
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.plugins import Plugin
@@ -68,6 +67,9 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     ``device.toml`` and their templates beside their module, and import no PyTorch. What not every
     target has is None here: see :mod:`n3ic.targets.capabilities`.
 
+    A model of another family whose graph consists of binary layers is written as a binary network
+    (:func:`~n3ic.model.layered.in_layers`), by the exporter of these.
+
     Attributes:
         name: name, as in ``--target NAME``.
         summary: one line for ``n3ic targets``.
@@ -81,7 +83,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         other_families: exporters of other families for the same target: by family, an
             :class:`Exporter` as ``module:name``; see :meth:`for_family`. Each of their options
             has the name of an option of this exporter, because the command line offers those.
-        graph_exporter: the exporter of every other family that gives a graph of integer operations
+        graph_exporter: the exporter of every other family's graph of integer operations
             (:meth:`~n3ic.model.family.Family.graph`), as ``module:name``; empty if there is none.
             It reads the graph and what all models share, and refuses operations that it does not
             write. Its options are named as above.
@@ -136,7 +138,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         if not self.graph_exporter:
             return own
         names = plugins.names(plugins.FAMILIES)
-        return (*own, *(n for n in names if n not in own and family(n).gives_graphs))
+        return (*own, *(n for n in names if n not in own))
 
     def for_options(self, options: Options) -> Exporter[Any]:
         """The exporter for these options; itself, unless one of them chooses another form.
@@ -157,9 +159,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """
         if name == self.family:
             return self
-        written_by = self.other_families.get(name, "")
-        if not written_by and family(name).gives_graphs:
-            written_by = self.graph_exporter
+        written_by = self.other_families.get(name, self.graph_exporter)
         if not written_by:
             why = self.refusals.get(name, f"it takes models of family {', '.join(self.families)}")
             raise ExportError(f"target {self.name} takes no model of family {name}: {why}")

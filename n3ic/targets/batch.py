@@ -12,6 +12,7 @@ from typing import Any
 from n3ic import plugins
 from n3ic.errors import ExportError, MissingDependencyError, ModelError, N3icError, UsageError
 from n3ic.model.classifier import Classifier
+from n3ic.model.layered import in_layers
 from n3ic.options import OptionValue
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import Exported, export
@@ -81,7 +82,7 @@ class ExportOutcome:
             return f"{name}: {self.reason}"
         forced = "" if self.exported.fit.ok else " (does not fit, forced)"
         network = self.exported.network
-        removed = f" as {network.model.shape_text}" if network.findings.removes else ""
+        removed = f" as {network.model.shape_text}" if network.differs else ""
         return f"{name}: {self.exported.path}{removed}{forced}: {proof}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,7 +130,7 @@ def export_plan(
         UsageError: a target is unknown, or no target knows an option.
     """
     targets = plugins.names("n3ic.exporters") if target == "all" else (target,)
-    families = tuple(dict.fromkeys(model.family for model in models.values()))
+    families = tuple(dict.fromkeys(in_layers(model).family for model in models.values()))
     known = {t: _option_names(t, families, alone=target != "all") for t in targets}
     for name in options:
         if not any(name in names for names in known.values()):

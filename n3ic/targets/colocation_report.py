@@ -37,7 +37,9 @@ def set_summary(outcomes: Sequence[ExportOutcome]) -> dict[str, Any]:
         members = [
             CoLocatedNetwork(
                 o.exported.network.model,
-                exporter(name).for_family(o.item.model.family).parse_options(o.item.options),
+                exporter(name)
+                .for_family(o.exported.network.model.family)
+                .parse_options(o.item.options),
                 o.exported.fit,
                 o.exported.report,
             )

@@ -14,8 +14,8 @@ from n3ic.errors import (
     UsageError,
     VerifyError,
 )
-from n3ic.model import passes
 from n3ic.model.classifier import Classifier
+from n3ic.model.layered import in_layers, written
 from n3ic.model.passes import Simplified
 from n3ic.options import OptionValue
 from n3ic.targets.artefacts import describe, files_of, write_artefacts
@@ -61,7 +61,7 @@ class Exported(Displayed):
                 TextTable("what lies where", ("part", "memory", "bytes"), parts, left=2),
                 self.report.table,
             ),
-            (*map(str, self.fit.problems), *self.network.findings.lines(), *self.report.notes),
+            (*map(str, self.fit.problems), *self.network.lines, *self.report.notes),
         )
 
 
@@ -101,12 +101,12 @@ def export(
         VerifyError: the artefacts do not compute the model's scores.
         N3icError: the directory cannot be written.
     """
-    tool = exporter(target).for_family(model.family)
+    tool = exporter(target).for_family(in_layers(model).family)
     parsed = tool.parse_options(options or {})
     tool = tool.for_options(parsed)
     tool.refuse_shunting(model)
     smaller = tool.simplifies if simplify is None else simplify
-    network = passes.simplify(model) if smaller else passes.unchanged(model)
+    network = written(model, smaller=smaller)
     fit = tool.check(network.model, parsed)
     if not fit.ok and not force:
         listed = "; ".join(str(p) for p in fit.problems)
@@ -114,8 +114,8 @@ def export(
             f"{network.model.shape_text} does not fit {tool.device.name}: {listed} "
             "(--force writes it anyway)"
         )
-    written = _written(tool, Path(out)) if replace and Path(out).is_dir() else ()
-    with new_directory(out, replace=replace, written=written) as directory:
+    own = _written(tool, Path(out)) if replace and Path(out).is_dir() else ()
+    with new_directory(out, replace=replace, written=own) as directory:
         write_artefacts(directory, tool, network, parsed)
         report = tool.report(network.model, parsed, directory)
         accuracy = accuracy_of(metrics, model)

@@ -72,7 +72,7 @@ def read_export(path: Path) -> Exported:
     try:
         fit = Fit(_all(Placement, data, "placements"), _all(Problem, data, "problems"))
         report = Report(_all(Figure, data, "figures"), tuple(map(str, data.get("notes", ()))))
-        checked = _recorded(path, manifest["target"], network.source.family)
+        checked = _recorded(path, manifest["target"], network.model.family)
     except ValueError as error:
         raise ExportError(f"{path} is damaged: {error}") from error
     return Exported(path, manifest["target"], network, fit, report, checked)

@@ -132,7 +132,7 @@ def trusted_copy(directory: Path, place: Path, *, run_changed: bool = False) -> 
     fresh.mkdir()
     manifest = read_manifest(directory)
     network = exported_network(directory, manifest)
-    tool = exporter(manifest["target"]).for_family(network.source.family)
+    tool = exporter(manifest["target"]).for_family(network.model.family)
     tool = tool.for_options(manifest["options"])
     comparison = regenerate(directory, manifest, tool, network, fresh)
     if not comparison.changed:

@@ -10,8 +10,9 @@ from typing import Any
 
 from n3ic.errors import ExportError
 from n3ic.model.file import read_file
+from n3ic.model.layered import written
 from n3ic.model.load import parse_model
-from n3ic.model.passes import Simplified, simplify, unchanged
+from n3ic.model.passes import Simplified
 from n3ic.util.files import read_regular
 
 FORMAT = "n3ic-export"
@@ -113,4 +114,4 @@ def exported_network(directory: str | Path, manifest: Mapping[str, Any]) -> Simp
     """
     path = Path(directory) / MODEL
     model = parse_model(read_file(path, follow=False), str(path))
-    return simplify(model) if manifest["simplify"] else unchanged(model)
+    return written(model, smaller=manifest["simplify"])

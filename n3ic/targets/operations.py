@@ -10,6 +10,7 @@ from n3ic.model.graph.operations import (
     Graph,
     Lookup,
     Operation,
+    Popcount,
     Select,
     in_words,
     with_article,
@@ -40,6 +41,8 @@ def place(graph: Graph, index: int) -> str:
         read = ", ".join(dict.fromkeys(map(graph.input.feature_of, step.bits)))
         bits = f"{len(step.bits)} bit{'s' if len(step.bits) > 1 else ''}"
         return f"step {index:,}, a look-up of {bits} by {read}"
+    if isinstance(step, Popcount):
+        return f"step {index:,}, a popcount of {step.counted:,} bits"
     read = ""
     if isinstance(step, Choose):
         read = f" by {graph.input.feature_of(step.bit)}"

@@ -58,11 +58,11 @@ def accuracy_of(metrics: Mapping[str, Any] | None, model: Classifier) -> dict[st
 
 
 def exported_as(network: Simplified[Any]) -> dict[str, Any] | None:
-    """Shape, digest, input bits and removed parts of a written network; None if nothing changed.
+    """Shape, digest, input bits and removed parts of a written network; None if it is the model.
 
     ``bits`` are the trained network's input bits, in the order of the written ones.
     """
-    if not network.findings.removes:
+    if not network.differs:
         return None
     return {
         "shape": list(network.model.shape),
@@ -125,9 +125,9 @@ def write_report(
             f"Class or shunt: a flow of a margin below {model.shunt} is left to the host.",
             "",
         ]
-    if network.findings.removes:
+    if network.differs:
         lines += [f"## Exported as {network.model.shape_text}", ""]
-        lines += [f"- {escaped(line)}" for line in network.findings.lines()]
+        lines += [f"- {escaped(line)}" for line in network.lines]
         lines.append("")
     lines += [f"**Does not fit:** {escaped(str(p))}" for p in fit.problems]
     if fit.placements:

@@ -18,8 +18,9 @@ from n3ic.model.bits import Words, pack, unpack
 from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.difference import first_difference
 from n3ic.model.family import family
+from n3ic.model.layered import in_layers
 from n3ic.model.network import BinaryModel
-from n3ic.model.passes import Simplified
+from n3ic.model.passes import Simplified, unchanged
 from n3ic.model.verification_vectors import boundary_features, margin_vectors
 from n3ic.options import Options, OptionValue
 from n3ic.targets.artefacts import copy_files
@@ -205,7 +206,7 @@ def verify_directory(
     path = Path(directory)
     manifest = read_manifest(path)
     network = exported_network(path, manifest)
-    tool = exporter(manifest["target"]).for_family(network.source.family)
+    tool = exporter(manifest["target"]).for_family(network.model.family)
     tool = tool.for_options(manifest["options"])
     parsed = tool.parse_options(manifest["options"] | dict(options or {}), verify=True)
     state = state_of(path, tool)
@@ -272,8 +273,8 @@ def verify_artefacts(
         seed: seed of the random vectors.
     """
     source, model = network.source, network.model
-    kind, near = family(source.family), margin_vectors(source, seed)
-    words = np.concatenate([near, kind.vectors(network, vectors - len(near), seed)])
+    near = margin_vectors(source, seed)
+    words = np.concatenate([near, _vectors(network, vectors - len(near), seed)])
     if tool.of_features(model):
         words = pack(source.input.ordered(unpack(words, source.input.n_bits)))
     generated = len(words)
@@ -308,7 +309,7 @@ def verify_artefacts(
     if difference is not None:
         failures.append(str(difference))
     failures += metering.failures
-    known = kind.decided(model, inputs, outcome.inference)
+    known = family(model.family).decided(model, inputs, outcome.inference)
     at_shunt, below_shunt = _beside_threshold(source, words)
     return Verification(
         tool.name,
@@ -331,6 +332,22 @@ def verify_artefacts(
         flows=metering.flows,
         unmetered=metering.missing if captures else "",
     )
+
+
+def _vectors(network: Simplified[Any], count: int, seed: int) -> Words:
+    """The inputs by which a network is verified: its family's.
+
+    A network that was written from another family's model has those of both families: the other's
+    own scores may be those of inputs that features can have only.
+    """
+    source = network.source
+    form = in_layers(source)
+    if form is source:
+        return family(source.family).vectors(network, count, seed)
+    own = family(source.family).vectors(unchanged(source), count // 2, seed)
+    layers = family(form.family).vectors(replace(network, source=form), count - len(own), seed)
+    n_bits = source.input.n_bits
+    return np.concatenate([own, pack(source.input.ordered(unpack(layers, n_bits)))])
 
 
 def _beside_threshold(model: Classifier, words: Words) -> tuple[int, int]:

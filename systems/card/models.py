@@ -10,6 +10,7 @@ from typing import cast
 from n3ic.errors import CardError, N3icError, UsageError
 from n3ic.meter.spec_file import read_spec
 from n3ic.model.classifier import Classifier
+from n3ic.model.layered import in_layers
 from n3ic.model.load import load_model
 from n3ic.runs.folder import models_of
 from n3ic.systems.card.description import (
@@ -26,7 +27,7 @@ from n3ic.systems.card.description import (
 
 
 def open_network(model: Path, network: str) -> Classifier:
-    """Load a network of a model file or a run.
+    """Load a network of a model file or a run, in the form that targets write.
 
     Args:
         model: model file, or folder of a run.
@@ -38,11 +39,11 @@ def open_network(model: Path, network: str) -> Classifier:
     """
     models = models_of(model)
     if not network and len(models) == 1:
-        return load_model(next(iter(models.values())))
+        return in_layers(load_model(next(iter(models.values()))))
     if network not in models:
         names = ", ".join(n for n in models if n) or "a single one"
         raise UsageError(f"{model}: no network {network!r}; it holds {names}")
-    return load_model(models[network])
+    return in_layers(load_model(models[network]))
 
 
 def network_of(card: Card, name: str) -> Classifier:

@@ -13,6 +13,7 @@ from n3ic import plugins
 from n3ic.errors import UsageError
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
+from n3ic.model.layered import in_layers
 from n3ic.model.load import load_model
 from n3ic.runs.folder import models_of
 from n3ic.systems.card.description import UID_BITS, Rate, UidCarrier
@@ -54,7 +55,7 @@ def tenant_models(sources: Sequence[str]) -> tuple[TenantModels, ...]:
         tenant = path_component(name if equals else label)[:63]
         if any(o.name == tenant for o in out):
             raise UsageError(f"two tenants named {tenant}: name one of them, NAME={path}")
-        models = {task: load_model(p) for task, p in models_of(source).items()}
+        models = {task: in_layers(load_model(p)) for task, p in models_of(source).items()}
         out.append(TenantModels(tenant, source, models))
     return tuple(out)
 

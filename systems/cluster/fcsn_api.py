@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
 from n3ic.model.classifier import Classifier
-from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.kernels import GemmKernel, Kernel
 from n3ic.systems.cluster.launch import (
     KernelWork,
@@ -67,14 +66,14 @@ class RingCluster:
     def load(
         self,
         task_id: str,
-        kernel: BinaryModel | Kernel | GemmKernel,
+        kernel: Classifier | Kernel | GemmKernel,
         placement: ModelPlacement | None = None,
     ) -> None:
         """Load a kernel and its weights on the nodes.
 
         Args:
             task_id: name by which the kernel is started.
-            kernel: a binary model of any size, or an integer kernel.
+            kernel: a model of binary layers of any size, or an integer kernel.
             placement: placement of a model; even parts of every layer if None.
 
         Raises:
@@ -86,8 +85,9 @@ class RingCluster:
             raise ClusterError(f"task id {task_id!r} is already loaded")
         # Each kernel gets a ring of its own, so kernels do not wait for each other's rows.
         work: RingWork
-        if isinstance(kernel, BinaryModel):
-            work = ModelWork(kernel, placement or even_placement(kernel, self._nodes))
+        if isinstance(kernel, Classifier):
+            network = layered(kernel)
+            work = ModelWork(network, placement or even_placement(network, self._nodes))
         else:
             work = KernelWork(kernel, self._nodes)
         ring = ring_on(self._client, work, self._options)
@@ -158,10 +158,11 @@ def check_computable(kernel: object) -> None:
         ClusterError: The object is neither a binary model nor an integer kernel; for a PyTorch
             module the error names the first layer.
     """
-    if isinstance(kernel, BinaryModel | Kernel | GemmKernel):
+    if isinstance(kernel, Kernel | GemmKernel):
         return
     if isinstance(kernel, Classifier):
         layered(kernel)
+        return
     what = type(kernel).__name__ + _layer_text(kernel)
     raise ClusterError(
         f"a ring cannot compute {what}; it computes the fully connected binary layers of a "

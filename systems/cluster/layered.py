@@ -5,25 +5,23 @@ from __future__ import annotations
 
 from n3ic.errors import ClusterError
 from n3ic.model.classifier import Classifier
-from n3ic.model.family import family, graph_of
+from n3ic.model.family import graph_of
 from n3ic.model.graph.operations import in_words
+from n3ic.model.layered import in_layers
 from n3ic.model.network import BinaryModel
 
 
 def layered(model: Classifier) -> BinaryModel:
-    """The model itself, whose layers a ring spreads over its nodes.
+    """The network of a model's layers, which a ring spreads over its nodes.
 
     Raises:
         ClusterError: the model has no layers; the error names its operations.
     """
-    if isinstance(model, BinaryModel):
-        return model
-    made_of = ""
-    if family(model.family).gives_graphs:
-        kinds = sorted(in_words(kind) for kind in graph_of(model).kinds)
-        made_of = f" of operations {', '.join(kinds)}"
+    if isinstance(network := in_layers(model), BinaryModel):
+        return network
+    kinds = sorted(in_words(kind) for kind in graph_of(model).kinds)
     raise ClusterError(
         f"{model.name}: a ring spreads the fully connected layers of a binary network, got a model "
-        f"of family {model.family}{made_of}, which has no layers: run it on one node, such as "
-        "n3ic export --target host"
+        f"of family {model.family} of operations {', '.join(kinds)}, which has no layers: run it "
+        "on one node, such as n3ic export --target host"
     )

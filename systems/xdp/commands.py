@@ -203,15 +203,16 @@ def _choices(
 
 
 def _model(path: Path) -> Classifier:
-    """The model of a file or a run."""
+    """The model of a file or a run, in the form that targets write."""
     from n3ic.errors import UsageError
+    from n3ic.model.layered import in_layers
     from n3ic.model.load import load_model
     from n3ic.runs.folder import models_of
 
     models = models_of(path)
     if len(models) != 1:
         raise UsageError(f"{path} holds {len(models)} models; name the file of one")
-    return load_model(next(iter(models.values())))
+    return in_layers(load_model(next(iter(models.values()))))
 
 
 def _bytes(text: str) -> int:

@@ -31,6 +31,7 @@ from n3ic.exporters.xdp.program import Clock, MeterPrograms
 from n3ic.exporters.xdp.resident import check_slot
 from n3ic.exporters.xdp.verdict_lists import SECOND_NS, Action
 from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier
+from n3ic.model.layered import in_layers
 from n3ic.systems.xdp import daemon_requests, dispatcher
 from n3ic.systems.xdp.hooks import METERS, check_hook, detach, query, ways
 from n3ic.systems.xdp.prefix_files import read_prefix_file
@@ -339,6 +340,7 @@ def update(
         MissingDependencyError: A new program is needed, clang is missing, and no export's object
             file fits.
     """
+    model = in_layers(model)
     with changing(interface), open_program(interface) as (record, programs, models):
         if model.meter != programs.spec:
             raise ExportError(

@@ -276,7 +276,7 @@ def not_trained_further(model: Classifier) -> bool:
 
 
 def logarithms(model: Classifier) -> bool:
-    return family(model.family).gives_graphs and LogAdd in graph_of(model).kinds
+    return LogAdd in graph_of(model).kinds
 
 
 @dataclass(frozen=True)

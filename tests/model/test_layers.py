@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ModelError
-from n3ic.model import layers
+from n3ic.model import bits
 from n3ic.model.bits import pack
 from n3ic.model.layers import MAX_NEURONS, Connections, HiddenLayer, OutputLayer
 
@@ -33,7 +33,7 @@ def test_popcounts_are_agreements_of_connections():
 
 @pytest.mark.parametrize("cells", [1, 2, 3, 7, 1 << 20])
 def test_rows_are_counted_in_parts(monkeypatch, cells):
-    monkeypatch.setattr(layers, "_CHUNK_CELLS", cells)
+    monkeypatch.setattr(bits, "_CHUNK_CELLS", cells)
     assert Connections(WEIGHTS).popcounts(pack(ROWS)).tolist() == [[5, 2], [0, 3], [3, 2]]
 
 
@@ -57,7 +57,7 @@ def test_as_many_rows_are_held_as_fit_2_to_the_22_words(monkeypatch):
     for cells, rows in ((1, [1] * 5), (11, [1] * 5), (12, [2, 2, 1]), (24, [4, 1]), (29, [4, 1])):
         narrow = Connections(np.ones((2, 70), bool))
         with monkeypatch.context() as patched:
-            patched.setattr(layers, "_CHUNK_CELLS", cells)
+            patched.setattr(bits, "_CHUNK_CELLS", cells)
             assert [shape[0] for shape in blocks(patched, narrow, 5)] == rows
 
 

@@ -35,9 +35,11 @@ from n3ic.model.graph.operations import (
     Lookup,
     Offset,
     Operation,
+    Popcount,
     Round,
     Scale,
     Select,
+    Threshold,
     Times,
 )
 from n3ic.model.inputs import Field, InputSpec
@@ -50,6 +52,8 @@ FIXED = FixedPoint(9)
 ARITHMETICS: dict[str, Arithmetic | None] = {
     "integers": None, "log": LOG, "steep": STEEP, "fixed": FIXED,
 }  # fmt: skip
+
+NEURONS, BESIDE = -1, -2  # instead of an arithmetic's place: layers of neurons, or with a choice
 
 
 class Recorder:
@@ -72,6 +76,21 @@ class Recorder:
 
     def select(self, bits: Sequence[int], table: Sequence[int]) -> int:
         return self._record(Select(tuple(bits), tuple(table)))
+
+    def popcount(
+        self,
+        bits: Sequence[int],
+        values: Sequence[int],
+        weights: NDArray[np.bool_],
+        mask: NDArray[np.bool_],
+    ) -> int:
+        numbers = [
+            sum(int(bit) << j for j, bit in enumerate(each)) for each in (weights & mask, mask)
+        ]
+        return self._record(Popcount(tuple(bits), tuple(values), *numbers))
+
+    def threshold(self, a: int, limit: int) -> int:
+        return self._record(Threshold(a, limit))
 
     def choose(self, bit: int, zero: int, one: int) -> int:
         return self._record(Choose(bit, zero, one))
@@ -214,6 +233,39 @@ def selections(
     return (builder.constant(0), *totals) if sums == 1 else tuple(totals)
 
 
+def neurons(
+    builder: Any, rng: np.random.Generator, density: float, hidden: Sequence[int], classes: int
+) -> tuple[int, ...]:
+    """Ask a builder for layers of neurons; the value of each class's score.
+
+    Some neurons are constant, some are equal, and some have no connections.
+
+    Args:
+        builder: a :class:`GraphBuilder` or a :class:`Recorder`.
+        rng: random generator.
+        density: share of the connections that count.
+        hidden: number of neurons of each hidden layer.
+        classes: number of scores.
+    """
+    bits, values = list(range(builder.input.n_bits)), list[int]()
+
+    def popcount() -> tuple[int, int]:
+        size = len(bits) + len(values)
+        mask = rng.random(size) < (0 if rng.random() < 0.1 else density)
+        return builder.popcount(bits, values, rng.random(size) < 0.5, mask), int(mask.sum())
+
+    for size in hidden:
+        fired: list[int] = []
+        for _ in range(size):
+            value, counted = popcount()
+            ends = (0, counted, counted + 1)
+            limit = counted // 2 if rng.random() < 0.7 else int(rng.choice(ends))
+            equal = bool(fired) and rng.random() < 0.1
+            fired.append(fired[-1] if equal else builder.threshold(value, limit))
+        bits, values = [], fired
+    return tuple(builder.offset(popcount()[0], int(rng.integers(-3, 4))) for _ in range(classes))
+
+
 def interpreted(graph: Graph, bits: Sequence[bool]) -> list[int]:
     """The scores of one row in Python's integers, operation by operation."""
     return [values_of(graph, bits)[i] for i in graph.scores]
@@ -231,6 +283,12 @@ def values_of(graph: Graph, bits: Sequence[bool]) -> list[int]:
             found.append(step.table[sum(map(int, bits[first : first + width]))])
         elif isinstance(step, Select):
             found.append(step.table[sum(int(bits[bit]) << j for j, bit in enumerate(step.bits))])
+        elif isinstance(step, Popcount):
+            read = [bits[bit] for bit in step.bits] + [found[value] for value in step.values]
+            agree = [int(x) == step.weights >> j & 1 for j, x in enumerate(read)]
+            found.append(sum(a for j, a in enumerate(agree) if step.mask >> j & 1))
+        elif isinstance(step, Threshold):
+            found.append(int(found[step.a] >= step.limit))
         elif isinstance(step, Choose):
             found.append(found[step.one] if bits[step.bit] else found[step.zero])
         elif isinstance(step, Add):
@@ -283,6 +341,13 @@ class GraphModel(Classifier):
     def ask(self, kind: Callable[..., Any]) -> Graph:
         """The graph, made by a :class:`GraphBuilder` or a :class:`Recorder`."""
         seed, arithmetic, operations, depth, *bits = self.drawn
+        if arithmetic in (NEURONS, BESIDE):
+            plain, rng = kind(self.input), np.random.default_rng(seed)
+            made = neurons(plain, rng, operations / 100, (depth, *bits), len(self.classes))
+            if arithmetic == BESIDE:
+                choice = plain.choose(0, plain.constant(0), plain.constant(1))
+                made = (*made[:-1], plain.add(made[-1], choice))
+            return plain.build(made)  # type: ignore[no-any-return]
         builder = kind(self.input, list(ARITHMETICS.values())[arithmetic])
         rng, classes = np.random.default_rng(seed), len(self.classes)
         if bits:
@@ -372,5 +437,25 @@ def graph_model(
     return GraphModel(
         random_input(np.random.default_rng(seed), fields, cuts),
         (seed, list(ARITHMETICS).index(arithmetic), operations, depth, *more),
+        tuple(f"c{i}" for i in range(classes)),
+    )
+
+
+def layered_model(
+    seed: int,
+    hidden: Sequence[int],
+    *,
+    density: int = 100,
+    classes: int = 3,
+    fields: int = 5,
+    beside: bool = False,
+) -> GraphModel:
+    """A random model of layers of neurons, with a share of their connections in per cent.
+
+    With ``beside``, the last score adds a choice, which no layer has.
+    """
+    return GraphModel(
+        random_input(np.random.default_rng(seed), fields, 20),
+        (seed, BESIDE if beside else NEURONS, density, *hidden),
         tuple(f"c{i}" for i in range(classes)),
     )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,21 @@ from n3ic import plugins
 from n3ic.errors import ExportError
 from n3ic.model.classifier import margins_of
 from n3ic.model.family import graph_of
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.layered import in_layers
+from n3ic.model.network import BinaryModel
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import export
-from tests.support.random_graphs import GraphModel, codes, graph_family, graph_model
+from n3ic.targets.export_index import read_export
+from n3ic.targets.verification import verify_directory
+from tests.support.family_models import SPEC
+from tests.support.random_graphs import (
+    GraphModel,
+    codes,
+    graph_family,
+    graph_model,
+    layered_model,
+)
 
 WRITERS = [n for n in plugins.names("n3ic.exporters") if exporter(n).graph_exporter]
 SLOW = {"netfpga", "xdp"}  # they build simulators and programs
@@ -31,6 +44,11 @@ MODELS = {
     "bit-tables-classes": graph_model(8, operations=12, bits=8),
     "bit-tables-two-sums": graph_model(10, operations=9, bits=3, classes=2, sums=2),
     "choices-of-bit-tables": graph_model(9, operations=3, depth=2, bits=4),
+}
+
+LAYERED = {
+    "neurons": layered_model(11, (9, 6), classes=2),
+    "neurons-masks": layered_model(12, (8,), density=60),
 }
 
 
@@ -72,6 +90,82 @@ def test_a_target_gives_the_scores_or_refuses_by_operation(
     for path in sorted(found.path.rglob("*")):
         if path.suffix in (".c", ".v", ".onnx", ".h"):
             assert path.read_bytes() == (again.path / path.relative_to(found.path)).read_bytes()
+
+
+@pytest.mark.parametrize("kind", LAYERED)
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(n, marks=[] if n in ("host", "onnx") else [pytest.mark.slow])
+        for n in plugins.names("n3ic.exporters")
+    ],
+)
+def test_layers_of_any_family_take_the_kernel_of_binary_networks(
+    target: str, kind: str, tmp_path: Path
+) -> None:
+    tool = exporter(target)
+    model = shunting(LAYERED[kind]) if tool.shunts else LAYERED[kind]
+    network = in_layers(model)
+    assert isinstance(network, BinaryModel) and network.shunt == model.shunt
+    found = export(model, target, tmp_path / "e")
+    assert found.verification is not None
+    assert not found.verification.failures, found.verification
+    assert found.verification.ok or found.verification.missing
+    assert found.network.source is model
+    assert found.network.model.family == BinaryModel.family
+    # The same files as those of the binary network, but for what names the model.
+    of_network = export(network, target, tmp_path / "network", verify=False)
+    differing = {"manifest.json", "report.json", "report.md", "model.n3ic", "verification.json"}
+    paths = sorted(p.relative_to(found.path) for p in found.path.rglob("*") if p.is_file())
+    assert {p.name for p in paths} > differing
+    for path in paths:
+        if path.name not in differing:
+            other = (of_network.path / path).read_bytes()
+            assert (found.path / path).read_bytes() == other, path
+    assert "written as layers of family binary-network" in (found.path / "report.md").read_text()
+    assert read_export(found.path).network.model == found.network.model
+    assert verify_directory(found.path, vectors=50).ok or found.verification.missing
+
+
+@pytest.mark.slow  # builds and runs the host's meter
+def test_layers_that_are_metered_and_shunt_are_verified_with_packets(tmp_path: Path) -> None:
+    model = layered_model(13, (9,), classes=2, fields=len(SPEC.feature_names))
+    fields = [
+        Field.thermometer(name, field.cuts, unit=SPEC.units[name])
+        for name, field in zip(SPEC.feature_names, model.input.fields, strict=True)
+    ]
+    model = model.with_input(InputSpec(tuple(fields)), meter=SPEC)
+    for threshold in (1, model.largest_margin + 1):  # the second shunts every flow
+        own = model.with_shunt(threshold)
+        found = export(own, "host", tmp_path / f"{threshold}").verification
+        assert found is not None and found.ok and found.packets > 0, found
+        assert found.shunt == threshold
+
+
+@pytest.mark.parametrize("target", WRITERS)
+def test_neurons_beside_other_operations_are_refused_by_place(target: str, tmp_path: Path) -> None:
+    model = layered_model(14, (3,), classes=2, beside=True)
+    assert in_layers(model) is model
+    bits = model.input.n_bits
+    with pytest.raises(
+        ExportError, match=rf"step 0, a popcount of {bits} bits.*writes no popcount"
+    ):
+        export(model, target, tmp_path / "e")
+    with pytest.raises(ExportError, match=r"step \d+, a threshold.*writes no threshold"):
+        export(model, target, tmp_path / "e")
+
+
+def test_a_wrong_weight_of_any_familys_layers_is_found(tmp_path: Path) -> None:
+    found = export(LAYERED["neurons"], "host", tmp_path / "e", verify=False)
+    blob = tmp_path / "e" / "weights.bin"
+    data = bytearray(blob.read_bytes())
+    assert verify_directory(found.path, vectors=50).ok
+    at = data.find(found.network.model.hidden[0].weight_words.tobytes())
+    data[at] ^= 1
+    data[-4:] = zlib.crc32(data[:-4]).to_bytes(4, "little")
+    blob.write_bytes(data)
+    outcome = verify_directory(found.path, vectors=50)
+    assert any("layer 0, neuron 0, input 0: weight" in text for text in outcome.failures)
 
 
 def shunting(model: GraphModel) -> GraphModel:

@@ -89,6 +89,7 @@ def _candidates(path: Path) -> tuple[Classifier, ...]:
     An export directory holds one network. A model file or a run stands for two: the model itself,
     and the model without the parts that do not affect its scores.
     """
+    from n3ic.model.layered import in_layers
     from n3ic.model.load import load_model
     from n3ic.model.passes import simplify
     from n3ic.runs.folder import models_of
@@ -99,6 +100,6 @@ def _candidates(path: Path) -> tuple[Classifier, ...]:
     candidates = models_of(path)
     if len(candidates) != 1:
         raise UsageError(f"{path} holds {len(candidates)} networks: name one model file")
-    model = load_model(next(iter(candidates.values())))
+    model = in_layers(load_model(next(iter(candidates.values()))))
     small = simplify(model).model
     return (small,) if small == model else (small, model)

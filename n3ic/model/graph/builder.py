@@ -4,6 +4,7 @@
 - Operations on constants are constants, and those that depend on one field are a table over its
   bins.
 - A look-up by bits has only bits that change an entry, unless its shape is kept.
+- A popcount has only bits that count and may differ, in ascending order, unless its shape is kept.
 - Equal operations are made once; operations that no score needs are left out.
 - A choice whose branches are equal is its branch. A branch leaves out the choices that the choices
   above it decide: those of the same bit, and of cuts of the same field below or above it.
@@ -12,11 +13,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from n3ic.errors import ModelError
+from n3ic.model.bits import Bits
 from n3ic.model.graph.arithmetic import Arithmetic, FixedPoint, Logarithms, pairwise_reduce
 from n3ic.model.graph.operations import (
     Add,
@@ -27,9 +33,11 @@ from n3ic.model.graph.operations import (
     Lookup,
     Offset,
     Operation,
+    Popcount,
     Round,
     Scale,
     Select,
+    Threshold,
     Times,
     applied,
     bounds_of,
@@ -65,6 +73,7 @@ class GraphBuilder:
             first = len(self._groups) + len(spec.fields)
             self._groups += [(at, k) if ordered else (first + k, 0) for k in range(field.width)]
         self._chosen: list[frozenset[int]] = []  # of each value, the groups that its choices read
+        self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}  # equal ones are one object
 
     def constant(self, value: int) -> int:
         """An integer."""
@@ -104,6 +113,102 @@ class GraphBuilder:
             return self._make(step)
         step = deciding(step)
         return self._make(step) if step.bits else self.constant(step.table[0])
+
+    def popcount(
+        self,
+        bits: Sequence[int],
+        values: Sequence[int],
+        weights: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        shaped: bool = False,
+    ) -> int:
+        """How many of some bits agree with weights.
+
+        Args:
+            bits: different input bits.
+            values: values of 0 or 1, which are bits too.
+            weights: 0 or 1 for each of these, input bits first.
+            mask: whether each counts, of the weights' shape; None if all do.
+            shaped: whether it keeps bits that do not count or that are constant: a device may load
+                other weights of this shape.
+
+        Raises:
+            ModelError: there are no bits, the input lacks one, a value may be neither 0 nor 1, or
+                weights and mask have another size or other numbers.
+        """
+        own, count = np.asarray(weights), len(bits) + len(values)
+        counts = np.ones(count, np.bool_) if mask is None else np.asarray(mask)
+        if own.shape != (count,) or counts.shape != (count,):
+            raise ModelError(
+                f"a popcount of {count} bits has weights of shape {own.shape}, and a mask of shape "
+                f"{counts.shape}"
+            )
+        if not all(((each == 0) | (each == 1)).all() for each in (own, counts)):
+            raise ModelError("weights of a popcount are 0 or 1; a weight of -1 is written 0")
+        own, counts = own.astype(np.bool_), counts.astype(np.bool_)
+        step = self._popcount(bits, values, own, counts)
+        if shaped:
+            return self._make(step)
+        check_reads(self.input, step)
+        bounds_of(step, [self.bounds[value] for value in values], self.arithmetic)
+        order = np.argsort(bits, kind="stable")
+        order = order[counts[order]]
+        places = np.array(bits, dtype=np.int64)[order].tolist()
+        split = len(bits)
+        at, of_values, known = self._varying(values, own[split:], counts[split:])
+        own = np.concatenate([own[order], of_values])
+        if not len(own):
+            return self.constant(known)
+        varying = self._popcount(places, at, own, np.ones(len(own), np.bool_))
+        return self.offset(self._make(varying), known)
+
+    def _varying(
+        self, values: Sequence[int], weights: Bits, counts: Bits
+    ) -> tuple[list[int], Bits, int]:
+        """The values that count and vary, in order, their weights, and how many others agree."""
+        known = 0
+        balance: Counter[int] = Counter()  # how often a value is wanted more than its opposite
+        for value, weight, counted in zip(values, weights.tolist(), counts.tolist(), strict=True):
+            low, high = self.bounds[value]
+            if counted and low == high:
+                known += weight == low
+            elif counted:
+                known += balance[value] * (1 if weight else -1) < 0  # one of both agrees
+                balance[value] += 1 if weight else -1
+        at = [value for value in sorted(balance) for _ in range(abs(balance[value]))]
+        return at, np.array([balance[value] > 0 for value in at], dtype=np.bool_), known
+
+    def _popcount(
+        self, bits: Sequence[int], values: Sequence[int], weights: Bits, counts: Bits
+    ) -> Popcount:
+        number, mask = (
+            int.from_bytes(np.packbits(each, bitorder="little").tobytes(), "little")
+            for each in (weights & counts, counts)
+        )
+        return Popcount(self._tuple(bits), self._tuple(values), number, mask)
+
+    def _tuple(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Equal tuples as one object: neurons of a layer read the same bits."""
+        own = numbers if isinstance(numbers, tuple) else tuple(int(n) for n in numbers)
+        return self._tuples.setdefault(own, own)
+
+    def threshold(self, a: int, limit: int, *, shaped: bool = False) -> int:
+        """1 where a value reaches a limit, else 0.
+
+        Args:
+            a: the value.
+            limit: what it reaches.
+            shaped: whether it stays where it is constant.
+        """
+        step, (low, high) = self.steps[a], self.bounds[a]
+        if shaped:
+            return self._make(Threshold(a, int(limit)))
+        if isinstance(step, Offset):
+            return self.threshold(step.a, int(limit) - step.by)
+        if low >= limit or high < limit:
+            return self.constant(int(low >= limit))
+        return a if (low, high, limit) == (0, 1, 1) else self._make(Threshold(a, int(limit)))
 
     def choose(self, bit: int, zero: int, one: int) -> int:
         """The value ``one`` where an input bit is 1, else the value ``zero``.
@@ -249,10 +354,14 @@ class GraphBuilder:
         place = {old: new for new, old in enumerate(order)}
         return Graph(
             self.input,
-            tuple(moved(self.steps[i], place.__getitem__) for i in order),
+            tuple(self._moved(self.steps[i], place.__getitem__) for i in order),
             tuple(place[i] for i in scores),
             self.arithmetic,
         )
+
+    def _moved(self, step: Operation, place: Callable[[int], int]) -> Operation:
+        own = moved(step, place)
+        return replace(own, values=self._tuple(own.values)) if isinstance(own, Popcount) else own
 
     def _make(self, step: Operation) -> int:
         check_reads(self.input, step)
@@ -275,10 +384,12 @@ class GraphBuilder:
 
     def _folded(self, step: Operation) -> Operation:
         """Replace an operation on a single field by a table or a constant."""
+        if isinstance(step, Choose | Popcount):
+            return step
         read = [self.steps[i] for i in operands(step)]
         lookups = [each for each in read if isinstance(each, Lookup)]
         known = all(isinstance(each, Lookup | Constant) for each in read)
-        if isinstance(step, Choose) or not known or len({each.field for each in lookups}) > 1:
+        if not known or len({each.field for each in lookups}) > 1:
             return step
         if not read:
             return step

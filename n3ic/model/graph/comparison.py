@@ -5,7 +5,8 @@ Sums, offsets and scalings become one form, in which equal sums are equal: a con
 each field and of each set of input bits, whose first entry is 0, and other values with their
 factors. A table by bits has them in ascending order, and only those that change an entry; sums that
 are equal only if tables of different bits are added up are different. Other operations are equal if
-their operands are, in any order where order has no effect.
+their operands are, in any order where order has no effect; bits that do not count make no
+difference between popcounts.
 """
 
 from __future__ import annotations
@@ -25,14 +26,17 @@ from n3ic.model.graph.operations import (
     Lookup,
     Offset,
     Operation,
+    Popcount,
     Round,
     Scale,
     Select,
+    Threshold,
     Times,
     deciding,
     operands,
     with_article,
 )
+from n3ic.model.graph.popcounts import unpacked
 
 _Entries = tuple[int, ...]
 _Read = tuple[bool, tuple[int, ...]]
@@ -143,14 +147,31 @@ class _Values:
         if isinstance(step, Scale):
             return read[0].times(step.by)
         parts = [self._number(each) for each in read]
+        if isinstance(step, Popcount):
+            return _Sum(terms={self._popcount(step, parts): 1})
         if isinstance(step, LogAdd | Times):
             parts.sort()
         text = with_article(type(step))
         if isinstance(step, Choose):
             at = max(i for i, start in enumerate(graph.input.offsets) if start <= step.bit)
             text = f"{text} by bit {step.bit}, of {_feature(graph, at)}"
-        bit = step.bit if isinstance(step, Choose) else 0
-        return _Sum(terms={self._operation((type(step), bit, *parts), tuple(parts), text): 1})
+        fact = step.bit if isinstance(step, Choose) else 0
+        fact = step.limit if isinstance(step, Threshold) else fact
+        return _Sum(terms={self._operation((type(step), fact, *parts), tuple(parts), text): 1})
+
+    def _popcount(self, step: Popcount, values: list[int]) -> int:
+        """The number of a popcount: of the bits that count, in any order, with their weights."""
+        weights, counts = (unpacked(each, step.size) for each in (step.weights, step.mask))
+        key, start = [], 0
+        for read in (step.bits, values):
+            part = slice(start, start := start + len(read))
+            own, wanted = np.array(read, dtype=np.int64)[counts[part]], weights[part][counts[part]]
+            order = np.lexsort((wanted, own))
+            key += [own[order].tobytes(), wanted[order].tobytes()]
+        counted = zip(values, counts[len(step.bits) :].tolist(), strict=True)
+        parts = tuple(dict.fromkeys(value for value, counts_there in counted if counts_there))
+        text = f"a popcount of {step.counted:,} bits"
+        return self._operation((Popcount, *key), parts, text)
 
     def _table(self, read: _Read, table: _Entries, text: str) -> _Sum:
         first, entries = table[0], tuple(entry - table[0] for entry in table)
@@ -161,6 +182,10 @@ class _Values:
         return _Sum(first, {read: entries})
 
     def _number(self, value: _Sum) -> int:
+        if len(value.terms) == 1 and not value.tables and not value.constant:
+            ((term, factor),) = value.terms.items()
+            if factor == 1:  # an operation alone
+                return term
         tables, terms = sorted(value.tables.items()), sorted(value.terms.items())
         read = [self._numbers.get(("table", at, entries)) for at, entries in tables]
         parts = (*(part for part in read if part is not None), *(term for term, _ in terms))

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from n3ic.model.bits import checked_words, unpack
+from n3ic.model.bits import Words, checked_words, pack, popcounts, unpack
 from n3ic.model.graph.arithmetic import Arithmetic, Integers
 from n3ic.model.graph.operations import (
     Choose,
@@ -20,11 +20,14 @@ from n3ic.model.graph.operations import (
     Lookup,
     Offset,
     Operation,
+    Popcount,
     Scale,
     Select,
+    Threshold,
     applied,
     operands,
 )
+from n3ic.model.graph.popcounts import popcount_rows
 
 _VALUES = 1 << 21  # values that a block holds at once: 16 MiB
 _MOST_ROWS, _LEAST_ROWS = 4096, 64
@@ -52,6 +55,44 @@ def scores(graph: Graph, words: ArrayLike) -> NDArray[np.int32]:
 
 
 @dataclass(frozen=True, eq=False)
+class _Popcounts:
+    """Popcounts of the same bits: of those that any of them lists.
+
+    Attributes:
+        bits: the input bits.
+        values: columns of the values, which follow them.
+        weights: packed weights, of shape ``(steps, words)``, padded with 1.
+        mask: packed mask, of the same shape; None if every bit counts.
+    """
+
+    bits: Integers
+    values: Integers
+    weights: Words
+    mask: Words | None
+
+    @classmethod
+    def of(cls, steps: Sequence[Popcount], column: Integers) -> _Popcounts:
+        """Pack popcounts, whose values lie in some columns."""
+        rows = popcount_rows(steps)
+        bits, values = (np.array(each, dtype=np.int64) for each in (rows.bits, rows.values))
+        mask = None if rows.mask.all() else pack(rows.mask)
+        # Bits that do not count have the weight 0; pad bits are 1.
+        return cls(bits, column[values], pack(rows.weights, pad=True), mask)
+
+    def computed(self, bits: NDArray[np.bool_], values: Integers, words: Words) -> Integers:
+        """The popcounts of a block of rows, of shape ``(steps, rows)``.
+
+        Args:
+            bits: the input bits, of shape ``(bits, rows)``.
+            values: the values that are known, of shape ``(columns, rows)``.
+            words: the packed input bits, of shape ``(rows, words)``.
+        """
+        if len(self.values) or len(self.bits) != len(bits) or (np.diff(self.bits) < 0).any():
+            words = pack(np.concatenate([bits[self.bits], values[self.values] > 0]).T)
+        return popcounts(words, self.weights, self.mask).T.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
 class _Plan:
     """The order in which a block's values are computed.
 
@@ -68,6 +109,7 @@ class _Plan:
         drops: for each step, the most choices on a path down from it, itself included.
         whole: choices that lead to constants only.
         constant: the value of each constant; 0 for other steps.
+        counted: for each group of popcounts, under its first step, what it counts.
         selected: for each group of look-ups by bits, under its first step, their bits of shape
             ``(steps, bits)``, and where the entries of each begin, and all entries.
     """
@@ -81,6 +123,7 @@ class _Plan:
     whole: frozenset[int]
     constant: NDArray[np.int64]
     selected: Mapping[int, tuple[Integers, Integers, Integers]]
+    counted: Mapping[int, _Popcounts]
 
     @classmethod
     def of(cls, graph: Graph) -> _Plan:
@@ -119,9 +162,16 @@ class _Plan:
         ordered = tuple(tuple(groups[key]) for key in sorted(groups))
         selected = {g[0]: _joined([s for s in (graph.steps[i] for i in g) if isinstance(s, Select)])
                     for g in ordered if isinstance(graph.steps[g[0]], Select)}  # fmt: skip
+        counted = {
+            group[0]: _Popcounts.of(
+                [s for s in (graph.steps[i] for i in group) if isinstance(s, Popcount)], column
+            )
+            for group in ordered if isinstance(graph.steps[group[0]], Popcount)
+        }  # fmt: skip
         return cls(
-            count, column, ordered, bit, child, tuple(drops), frozenset(whole), constant, selected
-        )
+            count, column, ordered, bit, child, tuple(drops), frozenset(whole), constant, selected,
+            counted,
+        )  # fmt: skip
 
 
 def _joined(steps: Sequence[Select]) -> tuple[Integers, Integers, Integers]:
@@ -146,6 +196,8 @@ def _values(graph: Graph, plan: _Plan, words: NDArray[np.uint32]) -> Integers:
             values = _chosen(plan, group, bits, out)
         elif isinstance(steps[0], Select):
             values = _selected(*plan.selected[group[0]], bits)
+        elif isinstance(steps[0], Popcount):
+            values = plan.counted[group[0]].computed(bits, out, words)
         elif isinstance(steps[0], Constant | Lookup):
             values = _leaves(graph, steps, bits)
         else:
@@ -197,6 +249,9 @@ def _computed(
 ) -> Integers:
     read = zip(*(operands(step) for step in steps), strict=True)
     parts = [values[plan.column[list(each)]] for each in read]
+    if isinstance(steps[0], Threshold):
+        limits = np.array([s.limit for s in steps if isinstance(s, Threshold)], dtype=np.int64)
+        return np.asarray(parts[0] >= limits[:, None], dtype=np.int64)
     if isinstance(steps[0], Offset | Scale):
         by = np.array([s.by for s in steps if isinstance(s, Offset | Scale)], dtype=np.int64)
         by = by[:, None]

@@ -66,6 +66,43 @@ class Choose:
 
 
 @dataclass(frozen=True)
+class Popcount:
+    """How many of some bits agree with weights: ``popcount(XNOR(bits, weights) & mask)``.
+
+    Popcounts of the same bits may share the tuples that list them.
+
+    Attributes:
+        bits: different input bits.
+        values: values of 0 or 1, which are bits that follow the input bits; maybe some repeatedly.
+        weights: bit ``j`` is the weight of bit ``j`` of these; 0 where it does not count.
+        mask: bit ``j`` says whether bit ``j`` of these counts.
+    """
+
+    bits: tuple[int, ...]
+    values: tuple[int, ...]
+    weights: int
+    mask: int
+
+    @property
+    def size(self) -> int:
+        """How many bits it reads, those included that do not count."""
+        return len(self.bits) + len(self.values)
+
+    @property
+    def counted(self) -> int:
+        """How many bits count."""
+        return self.mask.bit_count()
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """1 where a value reaches a limit, else 0: a neuron that fires."""
+
+    a: int
+    limit: int
+
+
+@dataclass(frozen=True)
 class Add:
     """The sum of two values."""
 
@@ -112,7 +149,10 @@ class Round:
     a: int
 
 
-Operation = Constant | Lookup | Select | Choose | Add | Offset | LogAdd | Times | Scale | Round
+Operation = (
+    Constant | Lookup | Select | Choose | Popcount | Threshold | Add | Offset | LogAdd | Times
+    | Scale | Round
+)  # fmt: skip
 OperationT = TypeVar("OperationT", bound=Operation)
 MAX_SELECT_BITS = 8
 """The most input bits of a look-up by bits."""
@@ -121,6 +161,8 @@ _NAMES: dict[type[Operation], str] = {
     Lookup: "look-up",
     Select: "look-up by bits",
     Choose: "choice",
+    Popcount: "popcount",
+    Threshold: "threshold",
     Add: "sum",
     Offset: "offset",
     LogAdd: "log-add",
@@ -135,7 +177,9 @@ def operands(operation: Operation) -> tuple[int, ...]:
     """Indices of the steps that an operation reads."""
     if isinstance(operation, Constant | Lookup | Select):
         return ()
-    if isinstance(operation, Offset | Scale | Round):
+    if isinstance(operation, Popcount):
+        return operation.values
+    if isinstance(operation, Threshold | Offset | Scale | Round):
         return (operation.a,)
     if isinstance(operation, Choose):
         return (operation.zero, operation.one)
@@ -148,7 +192,9 @@ def moved(step: Operation, place: Callable[[int], int]) -> Operation:
         return step
     if isinstance(step, Choose):
         return Choose(step.bit, place(step.zero), place(step.one))
-    if isinstance(step, Offset | Scale | Round):
+    if isinstance(step, Popcount):
+        return replace(step, values=tuple(map(place, step.values)))
+    if isinstance(step, Threshold | Offset | Scale | Round):
         return replace(step, a=place(step.a))
     return replace(step, a=place(step.a), b=place(step.b))
 
@@ -176,7 +222,7 @@ def with_article(kind: type[Operation]) -> str:
 
 
 def applied(step: Operation, values: Sequence[Integers], arithmetic: Arithmetic | None) -> Integers:
-    """Compute a sum, product, rounding or log-add.
+    """Compute a sum, product, rounding, threshold or log-add.
 
     Args:
         step: the operation, which reads no input.
@@ -189,6 +235,8 @@ def applied(step: Operation, values: Sequence[Integers], arithmetic: Arithmetic 
         return values[0] + step.by
     if isinstance(step, Scale):
         return values[0] * step.by
+    if isinstance(step, Threshold):
+        return np.asarray(values[0] >= step.limit, dtype=np.int64)
     if isinstance(step, LogAdd) and isinstance(arithmetic, Logarithms):
         return arithmetic.add(values[0], values[1])
     if isinstance(step, Times) and isinstance(arithmetic, FixedPoint):
@@ -209,8 +257,8 @@ def bounds_of(
         arithmetic: the graph's.
 
     Raises:
-        ModelError: a value, or a product before rounding, exceeds 64 bits, or the graph lacks the
-            operation's arithmetic.
+        ModelError: a value, or a product before rounding, exceeds 64 bits, the graph lacks the
+            operation's arithmetic, or a popcount counts a value that may be neither 0 nor 1.
     """
     low, high = _exact_bounds(step, read, arithmetic)
     half = arithmetic.half if isinstance(arithmetic, FixedPoint) else 0
@@ -233,6 +281,10 @@ def _exact_bounds(
         return min(step.table), max(step.table)
     if isinstance(step, Choose):
         return min(lo for lo, _ in read), max(hi for _, hi in read)
+    if isinstance(step, Popcount):
+        return _popcount_bounds(step, read)
+    if isinstance(step, Threshold):
+        return int(read[0][0] >= step.limit), int(read[0][1] >= step.limit)
     if isinstance(step, Add):
         return read[0][0] + read[1][0], read[0][1] + read[1][1]
     if isinstance(step, Offset):
@@ -244,6 +296,18 @@ def _exact_bounds(
     factors = read[1] if isinstance(step, Times) else (step.by,)
     corners = [a * b for a in read[0] for b in factors]
     return min(corners), max(corners)
+
+
+def _popcount_bounds(step: Popcount, read: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Bounds of a popcount: values that are constant agree always or never."""
+    agreeing = differing = 0
+    for j, (low, high) in enumerate(read, len(step.bits)):
+        if low < 0 or high > 1:
+            raise ModelError(f"a popcount counts a value of {low:,} to {high:,}, not of 0 or 1")
+        if low == high and step.mask >> j & 1:
+            agrees = step.weights >> j & 1 == low
+            agreeing, differing = agreeing + agrees, differing + (not agrees)
+    return agreeing, step.counted - differing
 
 
 def _log_add_bounds(
@@ -267,7 +331,8 @@ class Graph:
     """Integer scores of input bits, as a list of operations in the order of computation.
 
     Inputs are bits that features can have: a bit of a thermometer field is set only if those below
-    it are. For others, targets may give any scores, unless the graph adds up look-ups by bits only.
+    it are. For others, targets may give any scores, unless the graph adds up look-ups by bits only,
+    or consists of popcounts and thresholds only.
 
     Attributes:
         input: how integer features become the input bits.
@@ -358,6 +423,8 @@ def check_reads(spec: InputSpec, step: Operation) -> None:
         raise ModelError(f"a choice reads input bit {step.bit} of {spec.n_bits}")
     if isinstance(step, Select):
         _check_select(spec, step)
+    if isinstance(step, Popcount):
+        _check_popcount(spec, step)
     if isinstance(step, Lookup):
         if not 0 <= step.field < len(spec.fields):
             raise ModelError(f"a look-up reads field {step.field} of {len(spec.fields)}")
@@ -381,4 +448,18 @@ def _check_select(spec: InputSpec, step: Select) -> None:
     if len(step.table) != 1 << count:
         raise ModelError(
             f"a look-up of {count} bits has {len(step.table)} entries, not {1 << count}"
+        )
+
+
+def _check_popcount(spec: InputSpec, step: Popcount) -> None:
+    if not step.size:
+        raise ModelError("a popcount reads one bit or more")
+    if len({*step.bits}) != len(step.bits):
+        raise ModelError("a popcount reads different input bits, not one several times")
+    if step.bits and not (min(step.bits) >= 0 and max(step.bits) < spec.n_bits):
+        wrong = next(bit for bit in step.bits if not 0 <= bit < spec.n_bits)
+        raise ModelError(f"a popcount reads input bit {wrong} of {spec.n_bits}")
+    if not 0 <= step.mask < 1 << step.size or step.weights & ~step.mask:
+        raise ModelError(
+            f"weights and mask of a popcount have {step.size} bits, weights 0 where none counts"
         )

@@ -12,7 +12,7 @@ from n3ic import __version__
 from n3ic.errors import ExportError, UsageError
 from n3ic.evaluation.study import write_result
 from n3ic.model.classifier import Classifier
-from n3ic.model.passes import simplify
+from n3ic.model.layered import written
 from n3ic.options import Options
 from n3ic.runs.checkpoints import experiment_digest, table_digest
 from n3ic.runs.experiment import train
@@ -201,10 +201,11 @@ def measure(experiment: Experiment, target: str, options: Options) -> SeedFigure
 def _estimates(model: Classifier, target: str, options: Options) -> tuple[Figure, ...]:
     """Return a target's estimates for a model; empty if it does not take the model."""
     try:
-        tool = exporter(target).for_family(model.family)
+        network = written(model, smaller=True).model
+        tool = exporter(target).for_family(network.family)
         # A target may take other options for another family of models.
         names = {option.name for option in tool.options}
         own = tool.parse_options({n: v for n, v in options.items() if n in names})
-        return tool.estimate(simplify(model).model, own)
+        return tool.estimate(network, own)
     except ExportError:
         return ()

@@ -18,7 +18,7 @@ from n3ic.exporters.host.graph.program import program
 from n3ic.exporters.host.sources import kernel_source
 from n3ic.kernel import blob, build
 from n3ic.model.classifier import Classifier
-from n3ic.model.family import family, graph_of
+from n3ic.model.family import graph_of
 from n3ic.model.network import BinaryModel
 from n3ic.targets.base import Exporter, exporter
 from n3ic.util.templates import render
@@ -75,8 +75,8 @@ def sources(models: Sequence[Classifier]) -> dict[str, str]:
 def steps_of(model: Classifier) -> int:
     """The steps of one row in the C: look-ups, operations, and the levels of trees."""
     figures = {f.name: f.value for f in _tool(model).report(model, {}, Path()).figures}
-    if "lookups" in figures or not family(model.family).gives_graphs:
-        return int(figures.get("lookups", 0))
+    if "lookups" in figures:
+        return int(figures["lookups"])
     compiled = program(graph_of(model))
     return len(compiled.steps) + sum(tree.depth for tree in compiled.trees)
 

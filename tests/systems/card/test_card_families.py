@@ -27,7 +27,7 @@ from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.planner import plan_card
 from tests.support.family_models import FAMILIES, metered_model, small_model
-from tests.support.random_graphs import graph_family
+from tests.support.random_graphs import graph_family, layered_model
 from tests.support.xdp_machine import clang, kernel
 
 __all__ = ["clang", "kernel"]
@@ -94,6 +94,19 @@ def test_a_host_card_computes_all_families_in_one_process(tmp_path: Path, featur
     again = export_card(plan, tmp_path / "again", verify=False).directory
     for path in filter(Path.is_file, again.rglob("*")):
         assert path.read_bytes() == (tmp_path / "out" / path.relative_to(again)).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_card_loads_layers_of_any_family_as_a_network(tmp_path: Path) -> None:
+    layered_model(3, (9, 6), classes=2).save(tmp_path / "layers.n3ic")
+    text = TENANT.format(name="layers", uid=1, input="", flow='"net"')
+    for target in ("host", "p4"):
+        plan = plan_card(
+            parse_card(f'name = "lab"\n[device]\ntarget = "{target}"\n{text}', "c", tmp_path)
+        )
+        done = export_card(plan, tmp_path / target, packets=20)
+        assert done.check is not None and not done.missing
+        assert set(done.check.graphs) == {"layers/g"}
 
 
 @pytest.mark.slow

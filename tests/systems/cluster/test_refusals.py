@@ -6,12 +6,12 @@ import pytest
 
 import n3ic
 from n3ic.errors import ClusterError
-from n3ic.model.family import family
+from n3ic.model.layered import in_layers
 from n3ic.systems.cluster.fcsn_api import check_computable
 from n3ic.systems.cluster.launch import RingOptions
 from tests.support.command_line import typed
 from tests.support.family_models import FAMILIES, small_model
-from tests.support.random_graphs import graph_family
+from tests.support.random_graphs import graph_family, layered_model
 
 NOWHERE = RingOptions(dask="tcp://127.0.0.1:9")  # a ring that is started fails with another error
 
@@ -44,8 +44,7 @@ def test_models_without_layers_are_refused_by_their_operations(name, tmp_path):
         model = small_model(name)
         model.save(tmp_path / "m.n3ic")
         said = f"layers of a binary network, got a model of family {name}"
-        if family(name).gives_graphs:
-            said += " of operations .*(choice|log-add|look-up)"
+        said += " of operations .*(choice|log-add|look-up)"
         ways = (
             lambda: check_computable(model),
             lambda: n3ic.plan_cluster(model, nodes=2),
@@ -58,6 +57,27 @@ def test_models_without_layers_are_refused_by_their_operations(name, tmp_path):
         for words in ("plan", "run"):
             done = typed(f"cluster {words} m.n3ic --nodes 2", tmp_path, expect=1)
             assert f"got a model of family {name}" in done.stderr
+
+
+def test_layers_of_any_family_are_spread_over_a_ring(tmp_path):
+    with graph_family():
+        model = layered_model(1, (20,))
+        model.save(tmp_path / "m.n3ic")
+        check_computable(model)
+        plan = n3ic.plan_cluster(model, nodes=2)
+        network = in_layers(model)
+        assert plan.placement.shape == network.shape
+        assert plan.placement.model == network.digest
+        done = typed("cluster plan m.n3ic --nodes 2", tmp_path)
+        assert "where the layers lie" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_ring_computes_layers_of_any_family():
+    pytest.importorskip("distributed")
+    with graph_family():
+        model = layered_model(1, (20, 12))
+        assert n3ic.run_cluster(model, nodes=2, rows=20).model == in_layers(model)
 
 
 def test_a_cluster_loads_none_of_them_either():
