@@ -8,6 +8,7 @@ from n3ic.exporters.nfp.graph.blob import FIELD_WORDS, STEP_WORDS, GraphBlob
 from n3ic.exporters.nfp.graph.program import GraphStep, StepKind
 from n3ic.model.bits import word_count
 from n3ic.model.classifier import Classifier
+from n3ic.model.graph.operations import Select
 
 # Values that a step reads, by its kind.
 _OPERANDS = {
@@ -45,6 +46,9 @@ def _of_step(step: GraphStep, width: int) -> Accesses:
     if step.block is not None:  # each node asks a bit
         comparisons = sum(step.block.depths)
         return Accesses(comparisons + len(step.block.depths), comparisons)
+    if isinstance(step.lookup, Select):  # how many bits, the number of each, and an entry
+        count = len(step.lookup.bits)
+        return Accesses(1 + count + width, count)
     if step.lookup is not None:
         return Accesses(1 + width, _words(len(step.lookup.table) - 1))
     # Log-add: size and place of the table, and an entry. Products: the fraction.

@@ -27,6 +27,7 @@ from n3ic.model.graph.operations import (
     Operation,
     Round,
     Scale,
+    Select,
     Times,
 )
 from n3ic.model.inputs import InputSpec
@@ -152,7 +153,7 @@ class _Reader:
         for reads, name, number in (
             ((3, 4, 5, 6, 7, 8, 9), "first operand", a),
             ((2, 3, 4, 6, 7), "second operand", b),
-            ((0, 1, 2, 3, 5, 8), "number", by),
+            ((0, 1, 2, 3, 5, 8, 10), "number", by),
         ):
             if number and kind not in reads:
                 raise self._wrong(f"{where}: has no {name}, but {number}")
@@ -164,6 +165,8 @@ class _Reader:
             return self._trees(by, b, where)
         if kind in (7, 8, 9) and self._width != 2:
             raise self._wrong(f"{where}: a product of 32 bits")
+        if kind == 10:
+            return self._select(by, where)
         if kind > 9:
             raise self._wrong(f"{where}: an unknown kind {kind}")
         one = self._slot(a, where)
@@ -193,6 +196,19 @@ class _Reader:
             if (at, field.width, field.kind) == (first, width, "thermometer"):
                 return self._made(Lookup(i, tuple(self._values(start + 1, width + 1, where))))
         raise self._wrong(f"{where}: counts {width} bits from bit {first} on, which are no field")
+
+    def _select(self, start: int, where: str) -> int:
+        (count,) = self._numbers(self._place(start, where), 1, where)
+        if not 1 <= count <= 8:
+            raise self._wrong(f"{where}: a look-up by {count} bits")
+        words = self._numbers(start + 1, (count + 1) // 2, where)
+        halves = [half for word in words for half in (word & 0xFFFF, word >> 16)]
+        if any(halves[count:]):
+            raise self._wrong(f"{where}: bits beside the input bits are not 0")
+        bits = tuple(self._bit(bit, where) for bit in halves[:count])
+        return self._made(
+            Select(bits, tuple(self._values(start + 1 + len(words), 1 << count, where)))
+        )
 
     def _place(self, start: int, where: str) -> int:
         if start < 0:

@@ -22,6 +22,7 @@ from n3ic.model.graph.operations import (
     Operation,
     Round,
     Scale,
+    Select,
     Times,
     operands,
 )
@@ -47,6 +48,7 @@ class StepKind(IntEnum):
     TIMES = 7
     SCALE = 8
     ROUND = 9
+    SELECT = 10
 
 
 _KINDS: dict[type[Operation], StepKind] = {
@@ -59,7 +61,9 @@ _KINDS: dict[type[Operation], StepKind] = {
     Times: StepKind.TIMES,
     Scale: StepKind.SCALE,
     Round: StepKind.ROUND,
+    Select: StepKind.SELECT,
 }
+_ADDED = Add | Offset | Lookup | Select  # what a sum adds without a value of its own
 WRITTEN = tuple(_KINDS)
 """The operations that the micro-C computes."""
 
@@ -99,7 +103,7 @@ class GraphStep:
     a: int = 0
     b: int = 0
     by: int = 0
-    lookup: Lookup | None = None
+    lookup: Lookup | Select | None = None
     block: Block | None = None
 
 
@@ -168,7 +172,9 @@ class _Writer:
             for k in operands(step)
             if self._readers[k] == 1
             and k not in self.graph.scores
-            and (k in self._depth or isinstance(self.graph.steps[k], Add | Offset | Lookup))
+            and (
+                k in self._depth or isinstance(self.graph.steps[k], Add | Offset | Lookup | Select)
+            )
         )
 
     def write(self, index: int) -> None:
@@ -192,7 +198,7 @@ class _Writer:
                 by = step.by
             elif isinstance(step, Choose):
                 by = step.bit
-            lookup = step if isinstance(step, Lookup) else None
+            lookup = step if isinstance(step, Lookup | Select) else None
             self.steps.append(GraphStep(_KINDS[type(step)], to, False, a, b, by, lookup))
         for k in read:
             self._readers[k] -= 1
@@ -216,15 +222,15 @@ class _Writer:
             self.steps.append(GraphStep(StepKind.CONSTANT, to, added(), by=constant))
         self._trees(trees, to, added())
         for lookup in lookups:
-            self.steps.append(GraphStep(StepKind.LOOKUP, to, added(), lookup=lookup))
+            self.steps.append(GraphStep(_KINDS[type(lookup)], to, added(), lookup=lookup))
         return values
 
-    def _terms(self, index: int) -> tuple[int, list[int], list[int], list[Lookup]]:
+    def _terms(self, index: int) -> tuple[int, list[int], list[int], list[Lookup | Select]]:
         """What a sum adds: a constant, values, trees and look-ups that only it reads."""
         constant = 0
         values: list[int] = []
         trees: list[int] = []
-        lookups: list[Lookup] = []
+        lookups: list[Lookup | Select] = []
         waiting = [index]
         while waiting:
             at = waiting.pop()
@@ -233,7 +239,7 @@ class _Writer:
                 values.append(at)
             elif at in self._depth:
                 trees.append(at)
-            elif isinstance(step, Lookup):
+            elif isinstance(step, Lookup | Select):
                 lookups.append(step)
             else:
                 constant += step.by if isinstance(step, Offset) else 0

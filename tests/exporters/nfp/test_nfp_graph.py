@@ -28,7 +28,7 @@ from n3ic.model import passes
 from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.family import graph_of
 from n3ic.model.graph.builder import GraphBuilder
-from n3ic.model.graph.operations import Add, Graph
+from n3ic.model.graph.operations import Add, Graph, Select
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.targets.colocation import CoLocatedNetwork
 from n3ic.targets.decoded_graphs import compared
@@ -58,6 +58,8 @@ MODELS: dict[str, Classifier] = {
     "fixed": graph_model(6, "fixed", classes=2),
     "mixed input": replace(graph_model(7, operations=9, depth=4), input=MIXED),
     "mixed steps": replace(graph_model(8, operations=60), input=MIXED),
+    "look-ups by bits": graph_model(9, operations=3, depth=2, bits=4),
+    "large look-ups by bits": replace(graph_model(9, operations=3, depth=1, bits=8), input=MIXED),
 }
 
 
@@ -121,13 +123,14 @@ def test_words_are_read_back(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["small", *(pytest.param(n, marks=pytest.mark.slow) for n in ("log", "fixed"))]
+    "name", ["small", *(pytest.param(n, marks=pytest.mark.slow) for n in ("log", "fixed", "bits"))]
 )
 def test_every_flipped_bit_is_found(name: str) -> None:
     model: Classifier = {
         "small": replace(graph_model(5, operations=2, depth=2), input=InputSpec(MIXED.fields[:2])),
         "log": graph_model(4, "log", operations=8, cuts=4),
         "fixed": graph_model(6, "fixed", operations=8, cuts=4),
+        "bits": graph_model(9, operations=1, depth=1, bits=3, classes=2, cuts=4),
     }[name].with_shunt(3)
     words = build(model).words
     for at in range(32 * len(words)):
@@ -160,7 +163,7 @@ def test_a_short_file_is_refused() -> None:
         ("steps", 2, 2**31 - 1, "ends before word"),
         ("steps", 2, 2**31, "reads word -2147483648"),
         ("steps", 1, 0, "adds no tree"),
-        ("steps", 0, 10, "has no second operand"),
+        ("steps", 0, 5, "has no second operand"),
     ],
 )
 def test_hostile_words_are_refused(section: str, word: int, value: int, text: str) -> None:
@@ -172,6 +175,31 @@ def test_hostile_words_are_refused(section: str, word: int, value: int, text: st
     if section == "steps" and text == "reads input bit":
         damaged[built.starts["steps"] + 1] = 0
     assert re.search(text, difference(damaged, model))
+
+
+def test_hostile_words_of_a_look_up_by_bits_are_refused() -> None:
+    """A table of three input bits: their number, two words of them, and eight values."""
+
+    def make(builder: GraphBuilder) -> int:
+        table = builder.select((4, 1, 3), (5, 3, 1, 8, 2, 9, 7, 4))
+        return builder.choose(2, table, builder.constant(1))
+
+    model = asked(make)
+    built, n_bits = build(model), model.input.n_bits
+    at = built.starts["tables"]
+    assert built.words[at : at + 4].tolist() == [3, 1 << 16 | 4, 3, 5]
+    for word, value, text in (
+        (0, 0, "a look-up by 0 bits"),
+        (0, 9, "a look-up by 9 bits"),
+        (0, 2, "nothing reads word"),
+        (1, 1 << 16 | n_bits, f"reads input bit {n_bits} of {n_bits}"),
+        (1, 1 << 16 | 1, "different input bits"),
+        (2, 1 << 16 | 3, "bits beside the input bits are not 0"),
+        (3, 6, "the score of class 1 lacks a look-up by the bits 1, 3, 4, of x0"),
+    ):
+        damaged = built.words.copy()
+        damaged[at + word] = value
+        assert re.search(text, difference(damaged, model)), (word, difference(damaged, model))
 
 
 @compiles
@@ -223,6 +251,7 @@ def test_a_retrained_forest_of_the_same_shape_is_another_blob_only(tmp_path: Pat
     [
         ("forest", "- N3IC_LEAF_HALF", "- N3IC_LEAF_HALF + 1"),
         pytest.param("mixed steps", "by += values[kind >> 8]", "by += 0", marks=pytest.mark.slow),
+        ("look-ups by bits", "numbers >>= 16;", "numbers >>= 15;"),
         pytest.param("log", "distance < n3ic_words[20]", "distance < 1", marks=pytest.mark.slow),
         pytest.param("fixed", "<< (fraction - 1)", "<< (fraction - 2)", marks=pytest.mark.slow),
         pytest.param("mixed input", "if (value > count)", "if (0)", marks=pytest.mark.slow),
@@ -244,7 +273,7 @@ def test_changed_code_is_found(tmp_path: Path, name: str, old: str, new: str) ->
 
 
 @compiles
-@pytest.mark.parametrize("name", ["forest", "mixed steps", "log", "fixed"])
+@pytest.mark.parametrize("name", ["forest", "mixed steps", "log", "fixed", "look-ups by bits"])
 def test_a_data_plane_reads_at_most_as_many_words_as_the_estimate_says(
     tmp_path: Path, name: str
 ) -> None:
@@ -289,6 +318,9 @@ def test_a_data_plane_reads_at_most_as_many_words_as_the_estimate_says(
     both = counts.from_features(model, build(model)).words
     comparisons = sum(sum(b.depths) for b in compiled(graph_of(model)).blocks)
     beyond = 3 * sum(s.kind == StepKind.LOG_ADD for s in compiled(graph_of(model)).steps)
+    selects = [s.lookup for s in compiled(graph_of(model)).steps if isinstance(s.lookup, Select)]
+    run -= sum(len(each.bits) // 2 for each in selects)  # two numbers in a word are read at once
+    both -= sum(len(each.bits) // 2 for each in selects)
     for at, value in ((0, 0), (4, 2**32 - 1)):
         row = {f: np.array([value]) for f in model.input.features}
         own = model.infer(model.input.encode_words(row))

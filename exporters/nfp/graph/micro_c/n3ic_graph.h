@@ -21,6 +21,7 @@
 #define N3IC_TIMES 7
 #define N3IC_SCALE 8
 #define N3IC_ROUND 9
+#define N3IC_SELECT 10
 #define N3IC_ADDS 0x80 /* the result is added to the value */
 
 /* A leaf's mark, and what is added to its value. */
@@ -125,6 +126,26 @@ __intrinsic n3ic_value n3ic_entry(N3IC_STATE uint32_t *x, uint32_t table) {
     return n3ic_value_at(table + 1 + N3IC_VALUE_WORDS * count);
 }
 
+/* The entry of a table for the number that some input bits make, the least significant first. */
+__intrinsic n3ic_value n3ic_selected(N3IC_STATE uint32_t *x, uint32_t table) {
+    uint32_t bits = n3ic_words[table];
+    uint32_t index = 0;
+    uint32_t numbers = 0;
+    uint32_t bit;
+    uint32_t i;
+
+    for (i = 0; i < bits; i++) {
+        if (i % 2 == 0) {
+            table++;
+            numbers = n3ic_words[table];
+        }
+        bit = numbers & 0xffff;
+        index |= N3IC_BIT(x, bit) << i;
+        numbers >>= 16;
+    }
+    return n3ic_value_at(table + 1 + N3IC_VALUE_WORDS * index);
+}
+
 /* The sum of the leaves to which the `trees` trees of a block lead. */
 __intrinsic n3ic_value n3ic_leaves(N3IC_STATE uint32_t *x, uint32_t block, uint32_t trees) {
     n3ic_value sum = 0;
@@ -189,6 +210,9 @@ static void n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t
         switch (kind & (N3IC_ADDS - 1)) {
         case N3IC_LOOKUP:
             by = n3ic_entry(x, (uint32_t)by);
+            break;
+        case N3IC_SELECT:
+            by = n3ic_selected(x, (uint32_t)by);
             break;
         case N3IC_TREES:
             by = n3ic_leaves(x, (uint32_t)by, b);
