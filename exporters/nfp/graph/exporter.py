@@ -18,10 +18,10 @@ from n3ic.exporters.nfp import placement, runner
 from n3ic.exporters.nfp.decode import read_words
 from n3ic.exporters.nfp.estimate import Accesses, threads_estimate
 from n3ic.exporters.nfp.exporter import MODELLED, NfpExporter
-from n3ic.exporters.nfp.graph.bit_tables.kernel import BitTablesKernel, takes
+from n3ic.exporters.nfp.graph.bit_tables.kernel import MicroCBitTables, takes
 from n3ic.exporters.nfp.graph.program import WRITTEN
 from n3ic.exporters.nfp.graph.sections import SectionedWords
-from n3ic.exporters.nfp.graph.steps import StepsKernel
+from n3ic.exporters.nfp.graph.steps import MicroCSteps
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
@@ -40,7 +40,7 @@ from n3ic.util.templates import render
 _NEURONS = ("n3ic_neuron.h", "n3ic_input.h", "n3ic_data.h", "n3ic_chain.h")
 
 
-class GraphKernel(Protocol):
+class MicroCKernel(Protocol):
     """Micro-C that computes a model's graph.
 
     Attributes:
@@ -104,12 +104,12 @@ class GraphKernel(Protocol):
 
 
 @lru_cache(maxsize=4)  # an export asks for the same kernel several times
-def kernel_of(model: Classifier) -> GraphKernel:
+def kernel_of(model: Classifier) -> MicroCKernel:
     """The kernel for a model: for look-up tables their own, else the steps of its graph."""
     tables = bit_tables(graph_of(model))
     if tables is None or not takes(model, tables):
-        return StepsKernel(model)
-    return BitTablesKernel(model, tables)
+        return MicroCSteps(model)
+    return MicroCBitTables(model, tables)
 
 
 class NfpGraphExporter(Exporter[Classifier]):
@@ -277,7 +277,7 @@ def _unsupported(model: Classifier, options: Options) -> tuple[Problem, ...]:
 
 
 def _problems(
-    kernel: GraphKernel, plan: placement.ThreadPlan, device: Device
+    kernel: MicroCKernel, plan: placement.ThreadPlan, device: Device
 ) -> tuple[Problem, ...]:
     """List the problems of words or threads' state that do not fit their memory."""
     missing = kernel.built.size - placement.available(plan, device)

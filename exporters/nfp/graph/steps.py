@@ -26,7 +26,7 @@ from n3ic.targets.operations import place
 
 
 @dataclass(frozen=True, eq=False)
-class StepsKernel:
+class MicroCSteps:
     """Micro-C that follows the steps of a graph.
 
     Attributes:

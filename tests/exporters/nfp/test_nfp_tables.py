@@ -15,9 +15,9 @@ from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.nfp.exporter import EXPORTER as TARGET
 from n3ic.exporters.nfp.graph.bit_tables.blob import TablesBlob
 from n3ic.exporters.nfp.graph.bit_tables.decode import _row_bits, decode_words
-from n3ic.exporters.nfp.graph.bit_tables.kernel import BitTablesKernel
+from n3ic.exporters.nfp.graph.bit_tables.kernel import MicroCBitTables
 from n3ic.exporters.nfp.graph.exporter import EXPORTER, kernel_of
-from n3ic.exporters.nfp.graph.steps import StepsKernel
+from n3ic.exporters.nfp.graph.steps import MicroCSteps
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_vectors
@@ -52,7 +52,7 @@ def tables(seed: int, **how: object) -> TablesModel:
 
 def build(model: TablesModel) -> TablesBlob:
     kernel = kernel_of(model)
-    assert isinstance(kernel, BitTablesKernel)
+    assert isinstance(kernel, MicroCBitTables)
     return kernel.built
 
 
@@ -317,8 +317,8 @@ def test_a_chain_is_refused(tmp_path: Path) -> None:
 def test_more_classes_than_a_word_names_are_steps(tmp_path: Path) -> None:
     """A word of 32 bits names the classes whose scores a table changes."""
     many = tables(9, classes=33, tables=4)
-    assert isinstance(kernel_of(many), StepsKernel)
-    assert isinstance(kernel_of(tables(9, classes=32, tables=4)), BitTablesKernel)
+    assert isinstance(kernel_of(many), MicroCSteps)
+    assert isinstance(kernel_of(tables(9, classes=32, tables=4)), MicroCBitTables)
     found = export(many, "nfp", tmp_path / "e", options={"threads": 48})
     assert found.verification is not None and found.verification.ok, found.verification
     assert any("the steps of a graph" in note for note in found.report.notes)
@@ -327,10 +327,10 @@ def test_more_classes_than_a_word_names_are_steps(tmp_path: Path) -> None:
 def test_features_that_a_part_cannot_name_are_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tables(9, features=9)
     monkeypatch.setattr("n3ic.exporters.nfp.graph.bit_tables.kernel.MAX_FEATURES", 9)
-    assert isinstance(kernel_of(model), BitTablesKernel)
+    assert isinstance(kernel_of(model), MicroCBitTables)
     kernel_of.cache_clear()
     monkeypatch.setattr("n3ic.exporters.nfp.graph.bit_tables.kernel.MAX_FEATURES", 8)
-    assert isinstance(kernel_of(model), StepsKernel)
+    assert isinstance(kernel_of(model), MicroCSteps)
 
 
 def test_larger_tables_go_to_slower_memories() -> None:

@@ -29,7 +29,7 @@ MAX_FEATURES = 1 << 15  # a part names its feature in 15 bits
 
 
 @dataclass(frozen=True, eq=False)
-class BitTablesKernel:
+class MicroCBitTables:
     """Micro-C that adds up look-up tables.
 
     Attributes:
