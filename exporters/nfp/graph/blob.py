@@ -13,6 +13,8 @@ Layout, in words (``weights.bin`` holds them little-endian):
   of its table; of trees, the word of their block, and the second operand is the number of trees.
 - scores: the slot of each class's score.
 - trees, a block for each step: a word for each node, the roots first; see :class:`.program.Block`.
+  Of trees that vote for several classes, the slot of each class comes first, and vectors of a value
+  for each class come last; a leaf has the place of its vector, counted from the first node on.
 - tables: of a field, its first bit and from bit 16 on its number of bits less 1; then a value for
   each number of bits that are set. Of input bits, how many they are; the number of each in 16 bits,
   the lower half first, the least significant bit of the index first; then a value for each index.
@@ -74,7 +76,7 @@ def build(model: Classifier) -> GraphBlob:
         "header": HEADER_WORDS,
         "steps": (STEP_WORDS + width) * len(program.steps),
         "scores": len(program.scores),
-        "trees": sum(len(block.words) for block in program.blocks),
+        "trees": sum(len(_block_words(step)) for step in program.steps),
         "tables": sum(len(_read(graph, lookup)) + width * len(lookup.table) for lookup in tables),
         "log_add": len(log_add),
         "input": FIELD_WORDS * len(model.input.fields)
@@ -88,7 +90,7 @@ def build(model: Classifier) -> GraphBlob:
     held = {
         "header": _header(model, graph, program, starts, total),
         "scores": list(program.scores),
-        "trees": [word for block in program.blocks for word in block.words],
+        "trees": [word for step in program.steps for word in _block_words(step)],
         "log_add": list(log_add),
         "input": _fields(model, starts["input"]),
         "shunt": [model.shunt] if model.shunt else [],
@@ -131,10 +133,20 @@ def _trees(program: GraphProgram, start: int) -> dict[int, int]:
     """The first word of each step's block, by step."""
     places = {}
     for i, step in enumerate(program.steps):
-        if step.kind == StepKind.TREES and step.block is not None:
+        if step.block is not None:
             places[i] = start
-            start += len(step.block.words)
+            start += len(_block_words(step))
     return places
+
+
+def _block_words(step: GraphStep) -> tuple[int, ...]:
+    """The words of a step's trees: of those that vote, slots, nodes and vectors."""
+    if step.block is None:
+        return ()
+    nodes = step.block.words
+    if step.kind == StepKind.VOTES:  # a leaf names its vector from the first node on
+        nodes = tuple(word + len(nodes) if word >> 31 else word for word in nodes)
+    return (*step.classes, *nodes, *step.block.vectors)
 
 
 def _tables(

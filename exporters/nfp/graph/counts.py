@@ -25,6 +25,9 @@ def from_bits(model: Classifier, built: GraphBlob) -> Accesses:
     for step in built.program.steps:
         own = _of_step(step, width)
         words += STEP_WORDS + width + own.words
+        if step.kind == StepKind.VOTES:  # it reads and writes a value for each class and tree
+            accesses += own.accesses
+            continue
         # The value is written; if the step adds to it, it is also read.
         accesses += own.accesses + width * (_OPERANDS.get(step.kind, 0) + 1 + step.adds)
     return Accesses(words, accesses)
@@ -44,7 +47,10 @@ def from_features(model: Classifier, built: GraphBlob) -> Accesses:
 def _of_step(step: GraphStep, width: int) -> Accesses:
     """Count what a step reads beside itself and the values."""
     if step.block is not None:  # each node asks a bit
-        comparisons = sum(step.block.depths)
+        comparisons, trees = sum(step.block.depths), len(step.block.depths)
+        if step.classes:  # a slot and a value for each class
+            values = trees * len(step.classes)
+            return Accesses(comparisons + trees + 2 * values, comparisons + 2 * width * values)
         return Accesses(comparisons + len(step.block.depths), comparisons)
     if isinstance(step.lookup, Select):  # how many bits, the number of each, and an entry
         count = len(step.lookup.bits)

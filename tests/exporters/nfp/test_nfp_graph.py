@@ -58,6 +58,10 @@ MODELS: dict[str, Classifier] = {
     "fixed": graph_model(6, "fixed", classes=2),
     "mixed input": replace(graph_model(7, operations=9, depth=4), input=MIXED),
     "mixed steps": replace(graph_model(8, operations=60), input=MIXED),
+    "votes": random_trees(np.random.default_rng(3), trees=9, depth=5, classes=4),
+    "votes of a few leaves": random_trees(
+        np.random.default_rng(4), trees=9, depth=5, classes=5, largest=1, spec=MIXED
+    ),
     "look-ups by bits": graph_model(9, operations=3, depth=2, bits=4),
     "large look-ups by bits": replace(graph_model(9, operations=3, depth=1, bits=8), input=MIXED),
 }
@@ -123,13 +127,18 @@ def test_words_are_read_back(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["small", *(pytest.param(n, marks=pytest.mark.slow) for n in ("log", "fixed", "bits"))]
+    "name",
+    [
+        "small",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("log", "fixed", "bits", "votes")),
+    ],
 )
 def test_every_flipped_bit_is_found(name: str) -> None:
     model: Classifier = {
         "small": replace(graph_model(5, operations=2, depth=2), input=InputSpec(MIXED.fields[:2])),
         "log": graph_model(4, "log", operations=8, cuts=4),
         "fixed": graph_model(6, "fixed", operations=8, cuts=4),
+        "votes": random_trees(np.random.default_rng(3), trees=2, depth=2, classes=3, cuts=2),
         "bits": graph_model(9, operations=1, depth=1, bits=3, classes=2, cuts=4),
     }[name].with_shunt(3)
     words = build(model).words
@@ -249,7 +258,8 @@ def test_a_retrained_forest_of_the_same_shape_is_another_blob_only(tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("forest", "- N3IC_LEAF_HALF", "- N3IC_LEAF_HALF + 1"),
+        ("forest", "1)) - N3IC_LEAF_HALF", "1)) - N3IC_LEAF_HALF + 1"),
+        ("votes", "[node + i] - N3IC_LEAF_HALF", "[node] - N3IC_LEAF_HALF"),
         pytest.param("mixed steps", "by += values[kind >> 8]", "by += 0", marks=pytest.mark.slow),
         ("look-ups by bits", "numbers >>= 16;", "numbers >>= 15;"),
         pytest.param("log", "distance < n3ic_words[20]", "distance < 1", marks=pytest.mark.slow),
@@ -273,7 +283,9 @@ def test_changed_code_is_found(tmp_path: Path, name: str, old: str, new: str) ->
 
 
 @compiles
-@pytest.mark.parametrize("name", ["forest", "mixed steps", "log", "fixed", "look-ups by bits"])
+@pytest.mark.parametrize(
+    "name", ["forest", "mixed steps", "log", "fixed", "look-ups by bits", "votes"]
+)
 def test_a_data_plane_reads_at_most_as_many_words_as_the_estimate_says(
     tmp_path: Path, name: str
 ) -> None:
@@ -397,6 +409,65 @@ def test_input_bits_that_a_node_cannot_name_are_steps(tmp_path: Path) -> None:
     assert (EXPORTER.encode(tmp_path, model, OPTIONS, {"a": values}) == words).all()
     scores = EXPORTER.run(tmp_path, model, OPTIONS, words).inference.scores
     assert scores[:, 1].tolist() == [2, 2, 10, 10, 18, 18]
+
+
+def test_trees_that_vote_for_several_classes_are_walked_down_once() -> None:
+    """Leaves of some classes are equal, so that these classes do not ask all bits of a tree."""
+    for name, least in (("votes", 9), ("votes of a few leaves", 8)):  # one of these saves nothing
+        model = MODELS[name]
+        assert isinstance(model, TreesModel)
+        program = compiled(graph_of(model))
+        (votes,) = (step for step in program.steps if step.kind == StepKind.VOTES)
+        assert votes.block is not None
+        assert votes.classes == program.scores and len(votes.block.depths) == least
+        alone = [len(block.depths) for block in program.blocks if block is not votes.block]
+        assert alone == [9 - least] * len(alone)
+        # No more nodes than the trees have: choices and leaves.
+        assert len(votes.block.words) <= 2 * len(model.bits) + len(votes.block.depths)
+
+
+def test_trees_that_ask_other_bits_in_each_class_are_walked_down_apart() -> None:
+    kinds = [step.kind for step in compiled(graph_of(MODELS["three sums"])).steps]
+    assert StepKind.VOTES not in kinds and kinds.count(StepKind.TREES) == 3
+
+
+@compiles
+def test_votes_of_more_nodes_than_a_block_holds_are_more_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("n3ic.exporters.nfp.graph.program.MOST_NODES", 80)
+    model = random_trees(np.random.default_rng(5), trees=9, depth=4, classes=3)
+    votes = [s for s in compiled(graph_of(model)).steps if s.kind == StepKind.VOTES]
+    assert len(votes) > 2 and sum(len(s.block.depths) for s in votes if s.block) == 9
+    EXPORTER.write(model, OPTIONS, tmp_path)
+    assert verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 100).ok
+
+
+def test_hostile_words_of_votes_are_refused() -> None:
+    model = MODELS["votes"]
+    built = build(model)
+    at = next(i for i, s in enumerate(built.program.steps) if s.kind == StepKind.VOTES)
+    step, block = (
+        built.starts["steps"] + 3 * at,
+        int(built.words[built.starts["steps"] + 3 * at + 2]),
+    )
+    leaf = next(w for w in range(block, len(built.words)) if built.words[w] >> 31)
+    vector = block + len(model.classes) + (int(built.words[leaf]) & 0x7FFFFFFF)
+    for word, value, text in (
+        (step, 11 | 1 << 8, "votes go to the classes' values"),
+        (step, 11 | 1 << 7, "votes go to the classes' values"),
+        (step + 1, 4, "adds no votes"),
+        (step + 1, 9 << 16, "adds no votes"),
+        (step + 2, 2**31, "reads word -2147483648"),
+        (block, 99, "value 99 is not set before"),
+        (block, int(built.words[block + 1]), "the score of class 0"),
+        (leaf, 2**32 - 1, "ends before word"),
+        (leaf, int(built.words[leaf]) + 4, "nothing reads word"),
+        (vector + 2, int(built.words[vector + 2]) ^ 1, "the score of class 2 lacks a choice"),
+    ):
+        damaged = built.words.copy()
+        damaged[word] = value
+        assert re.search(text, difference(damaged, model)), (word, difference(damaged, model))
 
 
 def test_a_long_sum_needs_one_value() -> None:
