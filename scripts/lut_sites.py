@@ -21,9 +21,9 @@ from n3ic.cli.recipe_options import recipe_overrides
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.graph.bit_tables import unrolled as tables
 from n3ic.exporters.netfpga.packet.wrapper import feature_widths, features_text
 from n3ic.exporters.netfpga.resources import Resources
-from n3ic.exporters.netfpga.tables import network as tables
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.exporters.netfpga.unrolled import write as unrolled_write

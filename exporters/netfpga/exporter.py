@@ -138,9 +138,6 @@ class NetfpgaExporter(Exporter):
         shell.VERIFY_OPTIONS, vectors=5_000
     )
     shunts: ClassVar[bool] = True
-    other_families: ClassVar[Mapping[str, str]] = {
-        "look-up-tables": "n3ic.exporters.netfpga.tables.exporter:EXPORTER",
-    }
     graph_exporter: ClassVar[str] = "n3ic.exporters.netfpga.graph.kernels:EXPORTER"
 
     def check(self, model: BinaryModel, options: Options) -> Fit:

@@ -37,9 +37,6 @@ class NfpExporter(Exporter):
 
     name: ClassVar[str] = "nfp"
     summary: ClassVar[str] = "micro-C and weight blob for the Netronome NFP4000 (Agilio CX)"
-    other_families: ClassVar[Mapping[str, str]] = {
-        "look-up-tables": "n3ic.exporters.nfp.tables.exporter:EXPORTER",
-    }
     graph_exporter: ClassVar[str] = "n3ic.exporters.nfp.graph.exporter:EXPORTER"
     products: ClassVar[tuple[str, ...]] = ("build/*",)
     shunts: ClassVar[bool] = True

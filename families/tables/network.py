@@ -153,6 +153,11 @@ class TablesModel(SummedModel):
         return f"{len(self.tables):,} table{plural} of {span} bit{'' if sizes == [1] else 's'}"
 
     @property
+    def entry_widths(self) -> tuple[int, ...]:
+        """Bits of an entry of each table."""
+        return tuple(t.width for t in self.tables)
+
+    @property
     def _index_bits(self) -> int:
         return sum(len(t.bits) for t in self.tables)
 

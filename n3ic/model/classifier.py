@@ -137,6 +137,11 @@ class Classifier(Displayed):
         """The shape in words."""
 
     @property
+    def entry_widths(self) -> tuple[int, ...]:
+        """Bits of an entry of each look-up table that a device may load anew; of none, empty."""
+        return ()
+
+    @property
     @abstractmethod
     def largest_margin(self) -> int:
         """An upper bound of the margins."""

@@ -57,7 +57,7 @@ def describe(
         "tool": TOOL,
         "target": tool.name,
         "device": tool.device.name,
-        "options": applying(tool.options, options),
+        "options": applying(tool.options_for(network.model), options),
         "model": identity_of(network.source),
         "simplify": simplify,
         "exported": exported_as(network),

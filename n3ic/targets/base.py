@@ -140,6 +140,10 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         names = plugins.names(plugins.FAMILIES)
         return (*own, *(n for n in names if n not in own))
 
+    def options_for(self, model: ModelT) -> tuple[Option, ...]:
+        """The options of an export that a model has a use for; its manifest records no others."""
+        return self.options
+
     def for_options(self, options: Options) -> Exporter[Any]:
         """The exporter for these options; itself, unless one of them chooses another form.
 

@@ -13,6 +13,7 @@ from n3ic.exporters.netfpga.frontend.messages import HEADER, VERDICT_BYTES, resu
 from n3ic.exporters.netfpga.packet.wrapper import features_text, input_width
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
+from n3ic.model.graph.bit_tables import bit_tables
 from n3ic.model.network import BinaryModel
 from n3ic.options import Options
 from n3ic.util.templates import render
@@ -151,7 +152,7 @@ def frontend_parameters(model: Classifier, options: Options) -> FrontendParamete
     """
     row = -(-input_width(model, options) // 8)
     full = options["answers"] == "full"
-    if full and options.get("outputs") == "class" and options["style"] == "unrolled":
+    if full and options.get("outputs") == "class" and options.get("style") == "unrolled":
         raise UsageError("--answers full needs scores and margin: use --outputs scores")
     room = int(options["mtu"]) - UDP_HEADERS - HEADER.size
     if row > min(room, MAX_ROW):
@@ -177,19 +178,19 @@ def frontend_parameters(model: Classifier, options: Options) -> FrontendParamete
 
 def _clocks(model: Any, options: Options) -> int:
     """Inferences in flight in a pipelined executor; 0 for a sequential one."""
-    if "style" not in options:  # a graph of integer operations has one style, the pipeline
-        from n3ic.exporters.netfpga.graph.pipeline import pipeline
-        from n3ic.exporters.netfpga.graph.verilog import latency
-
-        return latency(pipeline(model, graph_of(model)))
-    if options["style"] != "unrolled":
+    if options.get("style") == "sequential":
         return 0
-    outputs, pipelined = str(options["outputs"]), int(options["pipeline"])
+    outputs, pipelined = str(options.get("outputs")), int(options.get("pipeline", 0))
     if isinstance(model, BinaryModel):
         from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 
         return unrolled_design.latency(model, pipeline=pipelined, outputs=outputs)
-    from n3ic.exporters.netfpga.tables.network import design
+    if bit_tables(graph_of(model)) is None:
+        from n3ic.exporters.netfpga.graph.pipeline import pipeline
+        from n3ic.exporters.netfpga.graph.verilog import latency
+
+        return latency(pipeline(model, graph_of(model)))
+    from n3ic.exporters.netfpga.graph.bit_tables.unrolled import design
 
     return design(model, outputs, pipelined).plan.depth
 

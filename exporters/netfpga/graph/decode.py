@@ -56,6 +56,7 @@ from n3ic.model.graph.operations import (
     Operation,
     Round,
     Scale,
+    Select,
     Times,
     applied,
     bounds_of,
@@ -211,6 +212,9 @@ class _Reader:
         self._numbers = [s.value for _, s in self.own.places(Constant)]
         self._numbers += [s.by for _, s in self.own.places(Offset)]
         self._trees = self._trees_by_bits()
+        self._selects: dict[frozenset[int], list[Select]] = {}
+        for _, select in self.own.places(Select):
+            self._selects.setdefault(frozenset(select.bits), []).append(select)
 
     def _trees_by_bits(self) -> dict[int, list[int]]:
         """The roots of the model's trees of constants, by the mask of the bits that they ask."""
@@ -593,12 +597,15 @@ class _Reader:
     def _table(
         self, reads: Sequence[_Read], table: dict[int, int], other: int, width: int
     ) -> tuple[int, ...]:
-        """The operation of a table by the bins of fields or by bits; the lowest is first."""
+        """The operations that a table by the bins of fields or by bits may be; the lowest first."""
         index = sum(read.width for read in reads)
         places = [self._field(read) for read in reads]
         fields = [place for place in places if place is not None]
         counted = len(fields) == len(reads)
-        asked = all(read.width == 1 for read in reads) and self._asked(reads)
+        bits = [read.signal.bits for read in reads if read.signal is not None and read.width == 1]
+        read_bits = [bit for bit in bits if bit is not None]
+        own = self._selects.get(frozenset(read_bits), []) if len(read_bits) == len(reads) else []
+        asked = all(read.width == 1 for read in reads) and (bool(own) or self._asked(reads))
         found: tuple[int, ...] = ()
         if counted:  # a bit may be a bin, too: then it may be both
             found = self._by_bins(reads, fields, table, other, width, exact=asked)
@@ -607,6 +614,9 @@ class _Reader:
         if index > _MOST_INDEX:
             raise self._wrong(f"a table of {index} index bits")
         listed = [table.get(at, other) for at in range(1 << index)]
+        if own:
+            exact = bool(found) or self._asked(reads)
+            found = (*found, *self._selected(own, read_bits, listed, width, exact=exact))
         reached: set[int] = set()
         nodes = [self._node(read) for read in reads]
         trees = self._same_trees(nodes, width, listed, reached)
@@ -617,6 +627,36 @@ class _Reader:
             if listed[at] != listed[-1]:
                 raise self._wrong(f"entry {at} is {listed[at]}, but no way of the tree leads there")
         return (*found, *trees)
+
+    def _selected(
+        self,
+        own: Sequence[Select],
+        bits: Sequence[int],
+        listed: Sequence[int],
+        width: int,
+        *,
+        exact: bool,
+    ) -> tuple[int, ...]:
+        """The look-ups by bits that a table may be; unless ``exact``, the nearest if it is none.
+
+        Args:
+            own: those of the model by these bits.
+            bits: the bits that are read, the lowest of the index first.
+            listed: the table's entries.
+            width: bits of an entry.
+            exact: whether nothing is found where the model has no equal one.
+        """
+        size = 1 << width
+        tables = [_by_order(select, bits) for select in own]
+        same = [t for t in tables if [entry % size for entry in t] == [*listed]]
+        if same or exact:
+            return self._kept(Select(tuple(bits), t) for t in same)
+        near = max(tables, key=lambda t: _equal(t, listed, size))
+        made = _nearest_entries(near, listed, size)
+        at = next(k for k, pair in enumerate(zip(made, near, strict=True)) if pair[0] != pair[1])
+        text = f"a look-up by the bits {', '.join(map(str, bits))} of the model has {near[at]}"
+        self._unlike(f"entry {at} is {made[at]}, {text}")
+        return (self._made(Select(tuple(bits), made)),)
 
     def _asked(self, reads: Sequence[_Read]) -> bool:
         """Whether the model has a tree that asks the bits that are read."""
@@ -693,10 +733,7 @@ class _Reader:
         if exact:
             return ()
         near = max(own, key=lambda t: _equal(t, residues, size), default=(0,) * len(residues))
-        made = tuple(
-            entry + (number - entry + size // 2) % size - size // 2
-            for entry, number in zip(near, residues, strict=True)
-        )
+        made = _nearest_entries(near, residues, size)
         at = next(
             (k for k, pair in enumerate(zip(made, near, strict=True)) if pair[0] != pair[1]), 0
         )
@@ -915,6 +952,23 @@ def _range(read: _Read) -> tuple[int, int]:
     size = 1 << read.signal.width
     least = {"0": 0, "1": -size, "sign": -size // 2}[read.above]
     return least, least + size
+
+
+def _nearest_entries(near: Sequence[int], residues: Sequence[int], size: int) -> tuple[int, ...]:
+    """The integers with these bits that are nearest to a table's entries."""
+    return tuple(
+        entry + (number - entry + size // 2) % size - size // 2
+        for entry, number in zip(near, residues, strict=True)
+    )
+
+
+def _by_order(select: Select, bits: Sequence[int]) -> tuple[int, ...]:
+    """The entries of a look-up whose index has its bits in another order."""
+    place = [bits.index(bit) for bit in select.bits]
+    return tuple(
+        select.table[sum((at >> k & 1) << j for j, k in enumerate(place))]
+        for at in range(len(select.table))
+    )
 
 
 def _equal(table: Sequence[int], residues: Sequence[int], size: int) -> int:

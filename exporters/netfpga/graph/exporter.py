@@ -150,6 +150,7 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
         plan, copies = _plan(model), _copies(options)
         figures: list[Figure] = []
         notes = [
+            "The core is a pipeline of the graph's operations.",
             "Latency and rate are the core's own, in simulation; LUTs, flip-flops and DSP blocks "
             f"are those of one core{f' out of {copies}' if copies > 1 else ''}.",
         ]

@@ -30,6 +30,7 @@ from n3ic.model.graph.operations import (
     Operation,
     Round,
     Scale,
+    Select,
     Times,
     applied,
     in_words,
@@ -37,7 +38,7 @@ from n3ic.model.graph.operations import (
 )
 
 COUNTED = 6  # inputs of one look-up table
-WRITTEN = (Constant, Lookup, Choose, Add, Offset, LogAdd, Times, Scale, Round)
+WRITTEN = (Constant, Lookup, Select, Choose, Add, Offset, LogAdd, Times, Scale, Round)
 """The operations that the pipeline computes."""
 LATENCY = {
     "bits": 0,
@@ -198,6 +199,9 @@ class _Builder:
             cell = self._add("constant", low, high)
         elif isinstance(step, Lookup):
             cell = self._lookup((step.field,), step.table, low, high)
+        elif isinstance(step, Select):
+            bits = tuple(self._input(bit) for bit in reversed(step.bits))
+            cell = self._add("lookup", low, high, bits, step.table)
         elif isinstance(step, LogAdd):
             cell = self._log_add(self.place[step.a], self.place[step.b], low, high)
         elif isinstance(step, Add):

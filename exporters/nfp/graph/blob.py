@@ -13,8 +13,11 @@ Layout, in words (``weights.bin`` holds them little-endian):
   of its table; of trees, the word of their block, and the second operand is the number of trees.
 - scores: the slot of each class's score.
 - trees, a block for each step: a word for each node, the roots first; see :class:`.program.Block`.
-- tables: the first bit of the field, from bit 16 on its number of bits less 1; then a value for
-  each number of bits that are set.
+  Of trees that vote for several classes, the slot of each class comes first, and vectors of a value
+  for each class come last; a leaf has the place of its vector, counted from the first node on.
+- tables: of a field, its first bit and from bit 16 on its number of bits less 1; then a value for
+  each number of bits that are set. Of input bits, how many they are; the number of each in 16 bits,
+  the lower half first, the least significant bit of the index first; then a value for each index.
 - log-add: an entry for each distance.
 - input: five words for each field, then the cuts, as in a network's blob (:mod:`..blob`).
 - in layout version 2, for a model that shunts flows: the smallest margin that is not shunted.
@@ -30,11 +33,11 @@ from functools import lru_cache
 import numpy as np
 
 from n3ic.exporters.nfp.graph.program import GraphProgram, GraphStep, StepKind, compiled
-from n3ic.model.bits import Words
+from n3ic.exporters.nfp.graph.sections import SectionedWords, halves
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.arithmetic import Logarithms
-from n3ic.model.graph.operations import Graph, Lookup
+from n3ic.model.graph.operations import Graph, Lookup, Select
 
 MAGIC = int.from_bytes(b"N3NG", "little")
 VERSION = 1
@@ -46,46 +49,19 @@ ADDS = 1 << 7
 
 
 @dataclass(frozen=True, eq=False)
-class GraphBlob:
+class GraphBlob(SectionedWords):
     """The words of a graph and the positions of its parts.
 
     Attributes:
-        words: uint32 array of shape ``(words,)``.
-        starts: index of the first word of each section, in order of position.
         program: the steps.
     """
 
-    words: Words
-    starts: dict[str, int]
     program: GraphProgram
-
-    @property
-    def sections(self) -> dict[str, int]:
-        """Bytes by section."""
-        ends = [*list(self.starts.values())[1:], len(self.words)]
-        return {
-            name: 4 * (end - start)
-            for (name, start), end in zip(self.starts.items(), ends, strict=True)
-        }
-
-    @property
-    def size(self) -> int:
-        """Size of the blob in bytes."""
-        return 4 * len(self.words)
 
     @property
     def value_words(self) -> int:
         """Words of a value."""
         return 2 if self.program.wide else 1
-
-    def to_bytes(self) -> bytes:
-        """Serialise the blob as ``weights.bin``."""
-        return self.words.astype("<u4").tobytes()
-
-    def explain(self, word: int) -> str:
-        """Describe where a word lies, such as ``trees, word 3``."""
-        name, start = [(n, s) for n, s in self.starts.items() if s <= word][-1]
-        return f"{name}, word {word - start}"
 
 
 @lru_cache(maxsize=4)  # an export asks for the same blob several times
@@ -100,8 +76,8 @@ def build(model: Classifier) -> GraphBlob:
         "header": HEADER_WORDS,
         "steps": (STEP_WORDS + width) * len(program.steps),
         "scores": len(program.scores),
-        "trees": sum(len(block.words) for block in program.blocks),
-        "tables": sum(1 + width * len(lookup.table) for lookup in tables),
+        "trees": sum(len(_block_words(step)) for step in program.steps),
+        "tables": sum(len(_read(graph, lookup)) + width * len(lookup.table) for lookup in tables),
         "log_add": len(log_add),
         "input": FIELD_WORDS * len(model.input.fields)
         + sum(len(f.cuts) for f in model.input.fields),
@@ -114,7 +90,7 @@ def build(model: Classifier) -> GraphBlob:
     held = {
         "header": _header(model, graph, program, starts, total),
         "scores": list(program.scores),
-        "trees": [word for block in program.blocks for word in block.words],
+        "trees": [word for step in program.steps for word in _block_words(step)],
         "log_add": list(log_add),
         "input": _fields(model, starts["input"]),
         "shunt": [model.shunt] if model.shunt else [],
@@ -157,24 +133,41 @@ def _trees(program: GraphProgram, start: int) -> dict[int, int]:
     """The first word of each step's block, by step."""
     places = {}
     for i, step in enumerate(program.steps):
-        if step.kind == StepKind.TREES and step.block is not None:
+        if step.block is not None:
             places[i] = start
-            start += len(step.block.words)
+            start += len(_block_words(step))
     return places
 
 
+def _block_words(step: GraphStep) -> tuple[int, ...]:
+    """The words of a step's trees: of those that vote, slots, nodes and vectors."""
+    if step.block is None:
+        return ()
+    nodes = step.block.words
+    if step.kind == StepKind.VOTES:  # a leaf names its vector from the first node on
+        nodes = tuple(word + len(nodes) if word >> 31 else word for word in nodes)
+    return (*step.classes, *nodes, *step.block.vectors)
+
+
 def _tables(
-    graph: Graph, lookups: list[Lookup], start: int, width: int
-) -> tuple[list[int], dict[Lookup, int]]:
+    graph: Graph, lookups: list[Lookup | Select], start: int, width: int
+) -> tuple[list[int], dict[Lookup | Select, int]]:
     """The words of the tables, and the first word of each."""
     words: list[int] = []
     places = {}
     for lookup in lookups:
         places[lookup] = start + len(words)
-        first, bits = graph.input.offsets[lookup.field], graph.input.fields[lookup.field].width
-        words += [first | (bits - 1) << 16]
+        words += _read(graph, lookup)
         words += [word for entry in lookup.table for word in _value(entry, width)]
     return words, places
+
+
+def _read(graph: Graph, lookup: Lookup | Select) -> list[int]:
+    """The words that say by which bits a table is read."""
+    if isinstance(lookup, Lookup):
+        spec = graph.input
+        return [spec.offsets[lookup.field] | (spec.fields[lookup.field].width - 1) << 16]
+    return [len(lookup.bits), *halves(lookup.bits)]
 
 
 def _fields(model: Classifier, start: int) -> list[int]:

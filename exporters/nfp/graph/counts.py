@@ -8,6 +8,7 @@ from n3ic.exporters.nfp.graph.blob import FIELD_WORDS, STEP_WORDS, GraphBlob
 from n3ic.exporters.nfp.graph.program import GraphStep, StepKind
 from n3ic.model.bits import word_count
 from n3ic.model.classifier import Classifier
+from n3ic.model.graph.operations import Select
 
 # Values that a step reads, by its kind.
 _OPERANDS = {
@@ -24,6 +25,9 @@ def from_bits(model: Classifier, built: GraphBlob) -> Accesses:
     for step in built.program.steps:
         own = _of_step(step, width)
         words += STEP_WORDS + width + own.words
+        if step.kind == StepKind.VOTES:  # it reads and writes a value for each class and tree
+            accesses += own.accesses
+            continue
         # The value is written; if the step adds to it, it is also read.
         accesses += own.accesses + width * (_OPERANDS.get(step.kind, 0) + 1 + step.adds)
     return Accesses(words, accesses)
@@ -43,8 +47,14 @@ def from_features(model: Classifier, built: GraphBlob) -> Accesses:
 def _of_step(step: GraphStep, width: int) -> Accesses:
     """Count what a step reads beside itself and the values."""
     if step.block is not None:  # each node asks a bit
-        comparisons = sum(step.block.depths)
+        comparisons, trees = sum(step.block.depths), len(step.block.depths)
+        if step.classes:  # a slot and a value for each class
+            values = trees * len(step.classes)
+            return Accesses(comparisons + trees + 2 * values, comparisons + 2 * width * values)
         return Accesses(comparisons + len(step.block.depths), comparisons)
+    if isinstance(step.lookup, Select):  # how many bits, the number of each, and an entry
+        count = len(step.lookup.bits)
+        return Accesses(1 + count + width, count)
     if step.lookup is not None:
         return Accesses(1 + width, _words(len(step.lookup.table) - 1))
     # Log-add: size and place of the table, and an entry. Products: the fraction.

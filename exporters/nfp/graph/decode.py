@@ -27,6 +27,7 @@ from n3ic.model.graph.operations import (
     Operation,
     Round,
     Scale,
+    Select,
     Times,
 )
 from n3ic.model.inputs import InputSpec
@@ -142,6 +143,11 @@ class _Reader:
         (by,) = self._values(start + 2, 1, where)
         kind, adds, to = first & 0x7F, first >> 7 & 1, first >> 8
         a, b = slots & 0xFFFF, slots >> 16
+        if kind == 11:
+            if adds or to:
+                raise self._wrong(f"{where}: votes go to the classes' values, not to value {to}")
+            self._votes(by, a, b, where)
+            return
         result = self._result(kind, a, b, by, where)
         if adds:
             result = self._made(Add(self._slot(to, where), result))
@@ -152,7 +158,7 @@ class _Reader:
         for reads, name, number in (
             ((3, 4, 5, 6, 7, 8, 9), "first operand", a),
             ((2, 3, 4, 6, 7), "second operand", b),
-            ((0, 1, 2, 3, 5, 8), "number", by),
+            ((0, 1, 2, 3, 5, 8, 10), "number", by),
         ):
             if number and kind not in reads:
                 raise self._wrong(f"{where}: has no {name}, but {number}")
@@ -164,6 +170,8 @@ class _Reader:
             return self._trees(by, b, where)
         if kind in (7, 8, 9) and self._width != 2:
             raise self._wrong(f"{where}: a product of 32 bits")
+        if kind == 10:
+            return self._select(by, where)
         if kind > 9:
             raise self._wrong(f"{where}: an unknown kind {kind}")
         one = self._slot(a, where)
@@ -194,6 +202,19 @@ class _Reader:
                 return self._made(Lookup(i, tuple(self._values(start + 1, width + 1, where))))
         raise self._wrong(f"{where}: counts {width} bits from bit {first} on, which are no field")
 
+    def _select(self, start: int, where: str) -> int:
+        (count,) = self._numbers(self._place(start, where), 1, where)
+        if not 1 <= count <= 8:
+            raise self._wrong(f"{where}: a look-up by {count} bits")
+        words = self._numbers(start + 1, (count + 1) // 2, where)
+        halves = [half for word in words for half in (word & 0xFFFF, word >> 16)]
+        if any(halves[count:]):
+            raise self._wrong(f"{where}: bits beside the input bits are not 0")
+        bits = tuple(self._bit(bit, where) for bit in halves[:count])
+        return self._made(
+            Select(bits, tuple(self._values(start + 1 + len(words), 1 << count, where)))
+        )
+
     def _place(self, start: int, where: str) -> int:
         if start < 0:
             raise self._wrong(f"{where}: reads word {start}")
@@ -211,8 +232,29 @@ class _Reader:
             total = self._made(Add(total, root))
         return total
 
-    def _tree(self, start: int, root: int, made: dict[int, int], where: str) -> int:
-        """The operation of a node; ``made`` keeps those of the block that are known."""
+    def _votes(self, start: int, classes: int, count: int, where: str) -> None:
+        """Add trees that vote for several classes to the value of each."""
+        if not classes or not count:
+            raise self._wrong(f"{where}: adds no votes")
+        slots = self._numbers(self._place(start, where), classes, where)
+        for k, slot in enumerate(slots):
+            made: dict[int, int] = {}
+            for root in range(count):
+                tree = self._tree(start + classes, root, made, f"{where}, tree {root}", of=k)
+                self.slots[slot] = self._made(Add(self._slot(slot, where), tree))
+
+    def _tree(
+        self, start: int, root: int, made: dict[int, int], where: str, of: int | None = None
+    ) -> int:
+        """The operation of a node.
+
+        Args:
+            start: the word of the block's first node.
+            root: the node's place in the block.
+            made: keeps the operations of the block that are known.
+            where: where this is, for errors.
+            of: the class whose value in a leaf's vector is taken; None if leaves are values.
+        """
         above: set[int] = set()
         waiting = [root]  # no recursion, as trees may be deep
         while waiting:
@@ -231,9 +273,15 @@ class _Reader:
                 continue
             if below:
                 zero, one = (made[k] for k in below)
-                made[at] = self._made(Choose(self._bit(word >> 16, where), zero, one))
+                bit = self._bit(word >> 16, where)
+                # What another class asks makes no difference to this one.
+                same = of is not None and zero == one
+                made[at] = zero if same else self._made(Choose(bit, zero, one))
             else:
-                made[at] = self._made(Constant((word & 0x7FFFFFFF) - (1 << 30)))
+                value = word & 0x7FFFFFFF
+                if of is not None:
+                    (value,) = self._numbers(start + value + of, 1, where)
+                made[at] = self._made(Constant(value - (1 << 30)))
         return made[root]
 
     def _fields(self, count: int, start: int) -> tuple[tuple[int, ...], ...]:

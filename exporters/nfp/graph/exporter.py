@@ -6,9 +6,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +16,20 @@ from numpy.typing import NDArray
 from n3ic.exporters.nfp import exporter as binary
 from n3ic.exporters.nfp import placement, runner
 from n3ic.exporters.nfp.decode import read_words
-from n3ic.exporters.nfp.estimate import threads_estimate
+from n3ic.exporters.nfp.estimate import Accesses, threads_estimate
 from n3ic.exporters.nfp.exporter import MODELLED, NfpExporter
-from n3ic.exporters.nfp.graph import blob, counts
-from n3ic.exporters.nfp.graph.decode import decode_words
-from n3ic.exporters.nfp.graph.program import MAX_SLOTS, WRITTEN, GraphProgram, compiled
+from n3ic.exporters.nfp.graph.bit_tables.kernel import MicroCBitTables, takes
+from n3ic.exporters.nfp.graph.program import WRITTEN
+from n3ic.exporters.nfp.graph.sections import SectionedWords
+from n3ic.exporters.nfp.graph.steps import MicroCSteps
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
+from n3ic.model.graph.bit_tables import bit_tables
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.colocation import CoLocatedNetwork, CoLocation
-from n3ic.targets.decoded_graphs import compared
+from n3ic.targets.decoded_graphs import DecodedGraph, compared
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Device, Fit, Problem
 from n3ic.targets.figures import Figure, Report
@@ -36,6 +38,78 @@ from n3ic.util.templates import render
 
 # Files of the micro-C that only binary networks need.
 _NEURONS = ("n3ic_neuron.h", "n3ic_input.h", "n3ic_data.h", "n3ic_chain.h")
+
+
+class MicroCKernel(Protocol):
+    """Micro-C that computes a model's graph.
+
+    Attributes:
+        name: what it computes, in words.
+        state: what a thread keeps, in words.
+        source: the file of micro-C that is its own.
+        held: what the words mostly hold, in words.
+        folder: has its micro-C and its templates.
+    """
+
+    name: ClassVar[str]
+    state: ClassVar[str]
+    source: ClassVar[str]
+    held: ClassVar[str]
+    folder: ClassVar[Path]
+
+    @property
+    def built(self) -> SectionedWords:
+        """The words of ``weights.bin``."""
+
+    @property
+    def state_words(self) -> int:
+        """Words of a thread's state beside classes and features."""
+
+    @property
+    def hidden_words(self) -> int:
+        """Words of intermediate results in an answer."""
+
+    @property
+    def cuts(self) -> int:
+        """Number of cuts in the words."""
+
+    @property
+    def size_text(self) -> str:
+        """What takes how many bytes, in words."""
+
+    @property
+    def estimate_note(self) -> str:
+        """What latency and throughput are estimates of, in words."""
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What it does not take, whatever the sizes of the memories."""
+
+    def values(self) -> dict[str, Any]:
+        """Values for its templates."""
+
+    def from_bits(self) -> Accesses:
+        """Count what an inference of packed input bits reads."""
+
+    def from_features(self) -> Accesses:
+        """Count what an inference of features reads."""
+
+    def decoded(self, artefact: str, words: Words) -> DecodedGraph:
+        """Decode the graph in the words of a weights file."""
+
+    def encoded(self, answers: NDArray[np.uint32], features: Mapping[str, Any]) -> Words:
+        """The packed input bits that the micro-C's answers to features tell."""
+
+    def figures(self) -> list[Figure]:
+        """What it reports beside bytes and speed."""
+
+
+@lru_cache(maxsize=4)  # an export asks for the same kernel several times
+def kernel_of(model: Classifier) -> MicroCKernel:
+    """The kernel for a model: for look-up tables their own, else the steps of its graph."""
+    tables = bit_tables(graph_of(model))
+    if tables is None or not takes(model, tables):
+        return MicroCSteps(model)
+    return MicroCBitTables(model, tables)
 
 
 class NfpGraphExporter(Exporter[Classifier]):
@@ -56,24 +130,24 @@ class NfpGraphExporter(Exporter[Classifier]):
         return Device.from_toml(_binary_folder() / "device.toml")
 
     def check(self, model: Classifier, options: Options) -> Fit:
-        """Check that the blob and the threads' state fit the memories; see the base class."""
+        """Check that the words and the threads' state fit the memories; see the base class."""
         if problems := _unsupported(model, options):
             return Fit(problems=problems)
-        plan, built = self._plan(model, options), blob.build(model)
-        placements = placement.placed(model, built.sections, plan, self.device)
-        return Fit(placements, _problems(model, built, plan, self.device))
+        kernel, plan = kernel_of(model), self._plan(model, options)
+        placements = placement.placed(model, kernel.built.sections, plan, self.device)
+        return Fit(placements, _problems(kernel, plan, self.device))
 
     def colocate(self, members: Sequence[CoLocatedNetwork]) -> CoLocation:
         """Co-locate models: their threads run side by side, spread over the islands."""
         plans = [self._plan(m.model, m.options) for m in members]
-        sizes = [blob.build(m.model).size for m in members]
+        sizes = [kernel_of(m.model).built.size for m in members]
         return binary.side_by_side(members, sizes, plans, self.device)
 
     def write(self, model: Classifier, options: Options, out: Path) -> None:
-        """Write the blob, headers, micro-C, Makefile and README."""
-        plan, built = self._plan(model, options), blob.build(model)
-        shared = _binary_folder()
-        for folder in (shared / "micro_c", self.folder / "micro_c"):
+        """Write the words, headers, micro-C, Makefile and README."""
+        kernel, plan = kernel_of(model), self._plan(model, options)
+        shared, built = _binary_folder(), kernel.built
+        for folder in (shared / "micro_c", kernel.folder / "micro_c"):
             shutil.copytree(
                 folder,
                 out,
@@ -84,12 +158,11 @@ class NfpGraphExporter(Exporter[Classifier]):
         (out / "weights.bin").write_bytes(built.to_bytes())
         values = {
             **binary.shared_values(model, plan, built.words),
-            "values": built.program.slots,
-            "value_words": built.value_words,
+            **kernel.values(),
             "sections": built.sections,
             "starts": built.starts,
         }
-        folders = (self.folder / "templates", shared / "templates")
+        folders = (kernel.folder / "templates", shared / "templates")
         for name in ("n3ic_config.h", "n3ic_weights.h", "README.md"):
             text = render(folders, f"{name}.j2", values)
             (out / name).write_text(text, encoding="ascii")
@@ -106,28 +179,34 @@ class NfpGraphExporter(Exporter[Classifier]):
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode ``weights.bin`` and ``n3ic_weights.h``, and compare them with the model."""
         return tuple(
-            compared(model, decode_words(name, words, model))
+            compared(model, kernel_of(model).decoded(name, words))
             for name, words in read_words(directory).items()
         )
 
     def encode(
         self, directory: Path, model: Classifier, options: Options, features: Mapping[str, Any]
     ) -> Words:
-        """Run the micro-C's input stage on features, converted to the device's 32-bit words."""
+        """Run the micro-C on features, converted to the device's 32-bit words."""
         answers = _answers(directory, model, "features", binary.requests(model, features))
-        start = 2 + len(model.classes)  # after the class, the margin and the scores
-        return np.ascontiguousarray(answers[:, start : start + model.input.n_words])
+        return kernel_of(model).encoded(answers, features)
 
     def report(self, model: Classifier, options: Options, directory: Path) -> Report:
         """Report memory counted from the artefacts, and estimated latency and throughput."""
-        plan, built = self._plan(model, options), blob.build(model)
+        kernel, plan = kernel_of(model), self._plan(model, options)
         size = (directory / "weights.bin").stat().st_size
         figures = [
             Figure(f"memory.{part}", count, "byte", "measured", "count of the words of weights.bin")
-            for part, count in built.sections.items()
+            for part, count in kernel.built.sections.items()
         ]
         figures += [
             Figure("memory.blob", size, "byte", "measured", "size of weights.bin"),
+            Figure(
+                "memory.cuts",
+                4 * kernel.cuts,
+                "byte",
+                "measured",
+                "cuts of weights.bin, a word each: the chip reads words",
+            ),
             Figure(
                 f"memory.{plan.memory}.room",
                 placement.available(plan, self.device),
@@ -141,32 +220,25 @@ class NfpGraphExporter(Exporter[Classifier]):
                 placement.state_bytes(plan, self.device),
                 "byte",
                 "estimated",
-                f"{plan.state_bytes} bytes a thread, counted from n3ic_serve.h and n3ic_graph.h, "
-                f"of the threads that share one {plan.state.upper()}",
+                f"{plan.state_bytes} bytes a thread, counted from n3ic_serve.h and "
+                f"{kernel.source}, of the threads that share one {plan.state.upper()}",
             ),
-            *_counted(built.program),
-        ]
-        figures += [
-            *self._speed(model, plan, counts.from_bits(model, built), ""),
-            *self._speed(model, plan, counts.from_features(model, built), "features."),
+            *kernel.figures(),
+            *self._speed(plan, kernel.from_bits(), ""),
+            *self._speed(plan, kernel.from_features(), "features."),
         ]
         return Report(
             tuple(figures),
             (
                 f"The micro-C is {MODELLED}; no such compiler is public. The same source compiles "
                 "with gcc through host/nfp_shim.h, and that is what verification runs.",
-                f"data-parallel mode, weights in {plan.memory.upper()}, {plan.threads} threads.",
-                "Latency and throughput are estimates for a row that takes the longest way down "
-                "each tree: from packed bits, as those of a binary network, and from features "
-                "(features.latency). The cycles of a word are those fitted to the paper's binary "
-                "network; the paper measured no trees."
-                + (" A product takes more of them." if built.program.wide else ""),
+                f"The micro-C computes {kernel.name} in data-parallel mode, {kernel.held} in "
+                f"{plan.memory.upper()}, {plan.threads} threads.",
+                kernel.estimate_note,
             ),
         )
 
-    def _speed(
-        self, model: Classifier, plan: placement.ThreadPlan, done: counts.Accesses, name: str
-    ) -> list[Figure]:
+    def _speed(self, plan: placement.ThreadPlan, done: Accesses, name: str) -> list[Figure]:
         mean = done.accesses / done.words
         e = threads_estimate(self.device, done.words, mean, plan.memory, plan.state, plan.threads)
         return [
@@ -180,29 +252,13 @@ class NfpGraphExporter(Exporter[Classifier]):
         """Plan the threads; ``auto`` takes the fastest memory that fits."""
         chosen = str(options["memory"])
         names = placement.MEMORIES if chosen == "auto" else (chosen,)
-        built = blob.build(model)
-        # Beside classes and features: input bits, a word of scratch memory, and values.
-        words = model.input.n_words + 1 + built.value_words * built.program.slots
+        kernel = kernel_of(model)
         plans = [placement.data_plan(model, 0, options, name) for name in names]
-        plans = [replace(plan, state_bytes=plan.state_bytes + 4 * words) for plan in plans]
-        fitting = (p for p in plans if built.size <= placement.available(p, self.device))
+        more = 4 * kernel.state_words
+        plans = [replace(plan, state_bytes=plan.state_bytes + more) for plan in plans]
+        size = kernel.built.size
+        fitting = (p for p in plans if size <= placement.available(p, self.device))
         return next(fitting, plans[-1])
-
-
-def _counted(program: GraphProgram) -> list[Figure]:
-    """Figures of the steps, and of the trees if there are any."""
-    blocks = program.blocks
-    figures = [
-        Figure("operations", len(program.steps), "step", "measured", "count of the micro-C's steps")
-    ]
-    if blocks:
-        trees, nodes = sum(len(b.depths) for b in blocks), sum(len(b.words) for b in blocks)
-        what = "trees whose leaves are constants, descended node by node"
-        figures.append(Figure("trees", trees, "tree", "measured", what))
-        figures.append(
-            Figure("nodes", nodes, "node", "measured", "of those trees, leaves included")
-        )
-    return figures
 
 
 def _unsupported(model: Classifier, options: Options) -> tuple[Problem, ...]:
@@ -210,33 +266,27 @@ def _unsupported(model: Classifier, options: Options) -> tuple[Problem, ...]:
     graph = graph_of(model)
     if refused := unwritten(graph, WRITTEN):
         return refused
-    problems = []
-    if options["mode"] == "model":
-        text = f"{place(graph, graph.scores[-1])}: a chain of threads shares the neurons of a layer"
-        problems.append(
-            Problem(f"{text}, and a graph has none: each thread runs a whole model (--mode data)")
-        )
-    if (slots := compiled(graph).slots) > MAX_SLOTS:
-        text = f"{place(graph, graph.scores[-1])}: {slots:,} values are live at once"
-        problems.append(Problem(f"{text}, a step names {MAX_SLOTS:,}"))
-    return tuple(problems)
+    kernel = kernel_of(model)
+    chain = (
+        Problem(
+            f"{place(graph, graph.scores[-1])}: a chain of threads shares the neurons of a layer, "
+            f"and {kernel.name} have no layers: each thread runs a whole model (--mode data)"
+        ),
+    )
+    return (*(chain if options["mode"] == "model" else ()), *kernel.problems())
 
 
 def _problems(
-    model: Classifier, built: blob.GraphBlob, plan: placement.ThreadPlan, device: Device
+    kernel: MicroCKernel, plan: placement.ThreadPlan, device: Device
 ) -> tuple[Problem, ...]:
-    """List the problems of a blob or threads' state that does not fit its memory."""
-    missing = built.size - placement.available(plan, device)
-    state = placement.state_problems(plan, device, "bits and values")
+    """List the problems of words or threads' state that do not fit their memory."""
+    missing = kernel.built.size - placement.available(plan, device)
+    state = placement.state_problems(plan, device, kernel.state)
     if missing <= 0:
         return state
-    parts = {name: size for name, size in built.sections.items() if size}
-    largest = max(parts, key=lambda name: parts[name])
-    graph = graph_of(model)
     short = Problem(
-        f"{place(graph, graph.scores[-1])}: {len(graph.steps):,} operations take {built.size:,} "
-        f"bytes, {parts[largest]:,} of them {largest}; {missing:,} more than "
-        f"{plan.memory.upper()} has beside the {plan.state_bytes} bytes of state of each thread",
+        f"{kernel.size_text}; {missing:,} more than {plan.memory.upper()} has beside the "
+        f"{plan.state_bytes} bytes of state of each thread",
         memory=plan.memory,
         missing_bytes=missing,
     )
@@ -244,7 +294,10 @@ def _problems(
 
 
 def _answers(directory: Path, model: Classifier, what: str, rows: Words) -> NDArray[np.uint32]:
-    return runner.run_inputs(directory, model, what, rows, 0, blob.build(model).explain)
+    kernel = kernel_of(model)
+    return runner.run_inputs(
+        directory, model, what, rows, kernel.hidden_words, kernel.built.explain
+    )
 
 
 def _binary_folder() -> Path:

@@ -7,7 +7,7 @@ at the value's bits, so what is between does not matter, only the result must fi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -22,6 +22,7 @@ from n3ic.model.graph.operations import (
     Operation,
     Round,
     Scale,
+    Select,
     Times,
     operands,
 )
@@ -47,6 +48,8 @@ class StepKind(IntEnum):
     TIMES = 7
     SCALE = 8
     ROUND = 9
+    SELECT = 10
+    VOTES = 11
 
 
 _KINDS: dict[type[Operation], StepKind] = {
@@ -59,7 +62,9 @@ _KINDS: dict[type[Operation], StepKind] = {
     Times: StepKind.TIMES,
     Scale: StepKind.SCALE,
     Round: StepKind.ROUND,
+    Select: StepKind.SELECT,
 }
+_ADDED = Add | Offset | Lookup | Select  # what a sum adds without a value of its own
 WRITTEN = tuple(_KINDS)
 """The operations that the micro-C computes."""
 
@@ -73,10 +78,13 @@ class Block:
             its value plus ``LEAF_HALF``. Others have the input bit that they ask from bit 16 on,
             and the place in the block of the first of the two nodes that follow.
         depths: the most choices from each root to a leaf.
+        vectors: of trees that vote for several classes, whose leaves have the place of a vector
+            among these words instead of a value: the vectors, a value for each class.
     """
 
     words: tuple[int, ...]
     depths: tuple[int, ...]
+    vectors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,7 @@ class GraphStep:
         by: constant, factor or input bit.
         lookup: the look-up.
         block: the trees.
+        classes: of trees that vote for several classes, the slot to which each one's is added.
     """
 
     kind: StepKind
@@ -99,8 +108,9 @@ class GraphStep:
     a: int = 0
     b: int = 0
     by: int = 0
-    lookup: Lookup | None = None
+    lookup: Lookup | Select | None = None
     block: Block | None = None
+    classes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,7 @@ def compiled(graph: Graph) -> GraphProgram:
     writer = _Writer(graph)
     for i in range(len(graph.steps)):
         writer.write(i)
+    writer.write_votes()
     scores = tuple(writer.slot[i] for i in graph.scores)
     return GraphProgram(tuple(writer.steps), scores, writer.slots, _needs_64_bits(graph))
 
@@ -150,10 +161,13 @@ class _Writer:
         self.slots = 0
         self._free: list[int] = []
         choices = choices_of_constants(graph)
+        self._choices = choices
         roots = roots_of(graph, choices)
         self._depth = {root: choices[root] for root in roots if _block(graph, [root]) is not None}
         self._readers = _readers(graph, self._depth)
         self._within = self._parts_of_sums()
+        self._votes = self._voting_trees()
+        self._voting = frozenset(root for trees in self._votes for root in trees)
 
     def _parts_of_sums(self) -> frozenset[int]:
         """Sums, look-ups and trees that only one sum reads: they need no value of their own."""
@@ -168,8 +182,52 @@ class _Writer:
             for k in operands(step)
             if self._readers[k] == 1
             and k not in self.graph.scores
-            and (k in self._depth or isinstance(self.graph.steps[k], Add | Offset | Lookup))
+            and (
+                k in self._depth or isinstance(self.graph.steps[k], Add | Offset | Lookup | Select)
+            )
         )
+
+    def _voting_trees(self) -> tuple[tuple[int, ...], ...]:
+        """The trees of several classes that are walked down together: a root for each class.
+
+        A forest has as many trees a class, in the same order, that ask much the same bits. They are
+        joined if that saves comparisons and words.
+        """
+        graph = self.graph
+        sums = [i for i in graph.scores if isinstance(graph.steps[i], Add | Offset)]
+        if len(sums) < len(graph.scores) or any(graph.readers[i] for i in sums):
+            return ()
+        if len({*sums}) < len(sums):
+            return ()
+        trees = [sorted(self._terms(i)[2]) for i in sums]
+        if len({len(each) for each in trees}) > 1:
+            return ()
+        return tuple(roots for roots in zip(*trees, strict=True) if self._saves(roots))
+
+    def _saves(self, roots: tuple[int, ...]) -> bool:
+        """Whether a walk down the joined trees of the classes takes less than one down each."""
+        separate = [_block(self.graph, [root]) for root in roots]
+        words = sum(len(each) for each in separate if each is not None)
+        joined = _joined(self.graph, [roots], self._choices, min(words, MOST_NODES))
+        if joined is None or len(joined.words) + len(joined.vectors) >= words:
+            return False
+        return sum(joined.depths) < sum(self._depth[root] for root in roots)
+
+    def write_votes(self) -> None:
+        """Emit the steps of trees that vote for several classes, after the rest of their sums."""
+        if self._votes:
+            self._add_votes(self._votes)
+
+    def _add_votes(self, trees: Sequence[tuple[int, ...]]) -> None:
+        block = _joined(self.graph, trees, self._choices, MOST_NODES)
+        if block is None:
+            half = len(trees) // 2
+            self._add_votes(trees[:half])
+            self._add_votes(trees[half:])
+            return
+        classes = tuple(self.slot[i] for i in self.graph.scores)
+        step = GraphStep(StepKind.VOTES, 0, a=len(classes), block=block, classes=classes)
+        self.steps.append(step)
 
     def write(self, index: int) -> None:
         """Emit the steps of an operation, unless none or only one sum needs its value."""
@@ -192,7 +250,7 @@ class _Writer:
                 by = step.by
             elif isinstance(step, Choose):
                 by = step.bit
-            lookup = step if isinstance(step, Lookup) else None
+            lookup = step if isinstance(step, Lookup | Select) else None
             self.steps.append(GraphStep(_KINDS[type(step)], to, False, a, b, by, lookup))
         for k in read:
             self._readers[k] -= 1
@@ -201,7 +259,8 @@ class _Writer:
 
     def _sum(self, index: int, to: int) -> list[int]:
         """Emit the steps of a sum; return the values that it reads."""
-        constant, values, trees, lookups = self._terms(index)
+        constant, values, roots, lookups = self._terms(index)
+        trees = [root for root in roots if root not in self._voting]
         slots = [self.slot[k] for k in values]
         first = len(self.steps)
 
@@ -216,15 +275,15 @@ class _Writer:
             self.steps.append(GraphStep(StepKind.CONSTANT, to, added(), by=constant))
         self._trees(trees, to, added())
         for lookup in lookups:
-            self.steps.append(GraphStep(StepKind.LOOKUP, to, added(), lookup=lookup))
+            self.steps.append(GraphStep(_KINDS[type(lookup)], to, added(), lookup=lookup))
         return values
 
-    def _terms(self, index: int) -> tuple[int, list[int], list[int], list[Lookup]]:
+    def _terms(self, index: int) -> tuple[int, list[int], list[int], list[Lookup | Select]]:
         """What a sum adds: a constant, values, trees and look-ups that only it reads."""
         constant = 0
         values: list[int] = []
         trees: list[int] = []
-        lookups: list[Lookup] = []
+        lookups: list[Lookup | Select] = []
         waiting = [index]
         while waiting:
             at = waiting.pop()
@@ -233,7 +292,7 @@ class _Writer:
                 values.append(at)
             elif at in self._depth:
                 trees.append(at)
-            elif isinstance(step, Lookup):
+            elif isinstance(step, Lookup | Select):
                 lookups.append(step)
             else:
                 constant += step.by if isinstance(step, Offset) else 0
@@ -299,3 +358,65 @@ def _block(graph: Graph, roots: Sequence[int]) -> tuple[int, ...] | None:
                 at += pair
             words.append(step.bit << 16 | pairs[pair])
     return tuple(words)
+
+
+def _joined(
+    graph: Graph, trees: Sequence[tuple[int, ...]], depth: Mapping[int, int], most: int
+) -> Block | None:
+    """Place the nodes of trees that vote for several classes, as :func:`_block` does.
+
+    A node stands for one of each class's tree. It asks the bit of the deepest one; trees that ask
+    other bits stay where they are.
+
+    Args:
+        graph: the operations.
+        trees: the roots of each tree, one a class.
+        depth: of each choice between constants, the choices from it to a leaf.
+        most: the most nodes.
+
+    Returns:
+        Their words; None if there are more of them, or one does not fit its word.
+    """
+    at: list[tuple[int, ...]] = [*trees]  # the steps of each place
+    pairs: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+    sides: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = {}
+    vectors: dict[tuple[int, ...], int] = {}
+    words: list[int] = []
+    while len(words) < len(at):
+        if len(at) > most:
+            return None
+        here = at[len(words)]
+        deepest = graph.steps[max(here, key=lambda k: depth.get(k, 0))]
+        if not isinstance(deepest, Choose):
+            ends = [graph.steps[k] for k in here]
+            vector = tuple(end.value for end in ends if isinstance(end, Constant))
+            if not all(-LEAF_HALF <= value < LEAF_HALF for value in vector):
+                return None
+            words.append(LEAF | len(here) * vectors.setdefault(vector, len(vectors)))
+            sides[here] = ()
+            continue
+        if deepest.bit >= MOST_BITS:
+            return None
+        pair = (_after(graph, here, deepest.bit, 0), _after(graph, here, deepest.bit, 1))
+        if pair not in pairs:
+            pairs[pair] = len(at)
+            at += pair
+        words.append(deepest.bit << 16 | pairs[pair])
+        sides[here] = pair
+    longest: dict[tuple[int, ...], int] = {}
+    for here in sorted(sides, key=lambda state: sum(depth.get(k, 0) for k in state)):
+        longest[here] = max((1 + longest[side] for side in sides[here]), default=0)
+    held = tuple(value + LEAF_HALF for vector in vectors for value in vector)
+    return Block(tuple(words), tuple(longest[roots] for roots in trees), held)
+
+
+def _after(graph: Graph, here: tuple[int, ...], bit: int, value: int) -> tuple[int, ...]:
+    """The steps that follow where an input bit has a value."""
+    following = []
+    for k in here:
+        step = graph.steps[k]
+        if isinstance(step, Choose) and step.bit == bit:
+            following.append(step.one if value else step.zero)
+        else:
+            following.append(k)
+    return tuple(following)

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from n3ic.model.classifier import Classifier
 from n3ic.model.graph.arithmetic import Integers
 from n3ic.model.graph.builder import GraphBuilder
 from n3ic.model.graph.operations import Add, Constant, Graph, Offset, Select
@@ -147,6 +148,21 @@ def added_tables(
             sums[s].append(builder.select(bits, entries[:, s].tolist(), shaped=True))
     scores = [builder.offset(builder.total(of), by) for of, by in zip(sums, biases, strict=True)]
     return builder.build(scores if len(scores) > 1 else [builder.constant(0), *scores])
+
+
+def entry_widths(model: Classifier, tables: BitTables) -> tuple[int, ...]:
+    """The bits of an entry of each table.
+
+    A model may state them, so that a device may load other entries of that width; if it does not
+    state them for these tables, they are as many as the entries need.
+
+    Args:
+        model: the model.
+        tables: the look-up tables that its graph adds up.
+    """
+    own, stated = tuple(t.width for t in tables.tables), model.entry_widths
+    holds = len(stated) == len(own) and all(a >= b for a, b in zip(stated, own, strict=True))
+    return stated if holds else own
 
 
 def _table(bits: tuple[int, ...], columns: dict[int, Integers], sums: int) -> BitTable:

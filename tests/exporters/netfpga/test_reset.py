@@ -14,11 +14,11 @@ import pytest
 
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
+from n3ic.exporters.netfpga.graph.bit_tables import sequential as tables_sequential
+from n3ic.exporters.netfpga.graph.bit_tables.exporter import EXPORTER as TABLES_EXPORTER
 from n3ic.exporters.netfpga.graph.exporter import EXPORTER as SPN_EXPORTER
 from n3ic.exporters.netfpga.sequential import layout as binary_layout
 from n3ic.exporters.netfpga.sequential import memory_contents, write
-from n3ic.exporters.netfpga.tables import sequential as tables_sequential
-from n3ic.exporters.netfpga.tables.exporter import EXPORTER as TABLES_EXPORTER
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.families.spn.random_models import random_spn
 from n3ic.families.tables.random_models import random_tables

@@ -28,7 +28,7 @@ from n3ic.model import passes
 from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.family import graph_of
 from n3ic.model.graph.builder import GraphBuilder
-from n3ic.model.graph.operations import Add, Graph
+from n3ic.model.graph.operations import Add, Graph, Select
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.targets.colocation import CoLocatedNetwork
 from n3ic.targets.decoded_graphs import compared
@@ -58,6 +58,12 @@ MODELS: dict[str, Classifier] = {
     "fixed": graph_model(6, "fixed", classes=2),
     "mixed input": replace(graph_model(7, operations=9, depth=4), input=MIXED),
     "mixed steps": replace(graph_model(8, operations=60), input=MIXED),
+    "votes": random_trees(np.random.default_rng(3), trees=9, depth=5, classes=4),
+    "votes of a few leaves": random_trees(
+        np.random.default_rng(4), trees=9, depth=5, classes=5, largest=1, spec=MIXED
+    ),
+    "look-ups by bits": graph_model(9, operations=3, depth=2, bits=4),
+    "large look-ups by bits": replace(graph_model(9, operations=3, depth=1, bits=8), input=MIXED),
 }
 
 
@@ -121,13 +127,19 @@ def test_words_are_read_back(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["small", *(pytest.param(n, marks=pytest.mark.slow) for n in ("log", "fixed"))]
+    "name",
+    [
+        "small",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("log", "fixed", "bits", "votes")),
+    ],
 )
 def test_every_flipped_bit_is_found(name: str) -> None:
     model: Classifier = {
         "small": replace(graph_model(5, operations=2, depth=2), input=InputSpec(MIXED.fields[:2])),
         "log": graph_model(4, "log", operations=8, cuts=4),
         "fixed": graph_model(6, "fixed", operations=8, cuts=4),
+        "votes": random_trees(np.random.default_rng(3), trees=2, depth=2, classes=3, cuts=2),
+        "bits": graph_model(9, operations=1, depth=1, bits=3, classes=2, cuts=4),
     }[name].with_shunt(3)
     words = build(model).words
     for at in range(32 * len(words)):
@@ -160,7 +172,7 @@ def test_a_short_file_is_refused() -> None:
         ("steps", 2, 2**31 - 1, "ends before word"),
         ("steps", 2, 2**31, "reads word -2147483648"),
         ("steps", 1, 0, "adds no tree"),
-        ("steps", 0, 10, "has no second operand"),
+        ("steps", 0, 5, "has no second operand"),
     ],
 )
 def test_hostile_words_are_refused(section: str, word: int, value: int, text: str) -> None:
@@ -172,6 +184,31 @@ def test_hostile_words_are_refused(section: str, word: int, value: int, text: st
     if section == "steps" and text == "reads input bit":
         damaged[built.starts["steps"] + 1] = 0
     assert re.search(text, difference(damaged, model))
+
+
+def test_hostile_words_of_a_look_up_by_bits_are_refused() -> None:
+    """A table of three input bits: their number, two words of them, and eight values."""
+
+    def make(builder: GraphBuilder) -> int:
+        table = builder.select((4, 1, 3), (5, 3, 1, 8, 2, 9, 7, 4))
+        return builder.choose(2, table, builder.constant(1))
+
+    model = asked(make)
+    built, n_bits = build(model), model.input.n_bits
+    at = built.starts["tables"]
+    assert built.words[at : at + 4].tolist() == [3, 1 << 16 | 4, 3, 5]
+    for word, value, text in (
+        (0, 0, "a look-up by 0 bits"),
+        (0, 9, "a look-up by 9 bits"),
+        (0, 2, "nothing reads word"),
+        (1, 1 << 16 | n_bits, f"reads input bit {n_bits} of {n_bits}"),
+        (1, 1 << 16 | 1, "different input bits"),
+        (2, 1 << 16 | 3, "bits beside the input bits are not 0"),
+        (3, 6, "the score of class 1 lacks a look-up by the bits 1, 3, 4, of x0"),
+    ):
+        damaged = built.words.copy()
+        damaged[at + word] = value
+        assert re.search(text, difference(damaged, model)), (word, difference(damaged, model))
 
 
 @compiles
@@ -221,8 +258,10 @@ def test_a_retrained_forest_of_the_same_shape_is_another_blob_only(tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("forest", "- N3IC_LEAF_HALF", "- N3IC_LEAF_HALF + 1"),
+        ("forest", "1)) - N3IC_LEAF_HALF", "1)) - N3IC_LEAF_HALF + 1"),
+        ("votes", "[node + i] - N3IC_LEAF_HALF", "[node] - N3IC_LEAF_HALF"),
         pytest.param("mixed steps", "by += values[kind >> 8]", "by += 0", marks=pytest.mark.slow),
+        ("look-ups by bits", "numbers >>= 16;", "numbers >>= 15;"),
         pytest.param("log", "distance < n3ic_words[20]", "distance < 1", marks=pytest.mark.slow),
         pytest.param("fixed", "<< (fraction - 1)", "<< (fraction - 2)", marks=pytest.mark.slow),
         pytest.param("mixed input", "if (value > count)", "if (0)", marks=pytest.mark.slow),
@@ -244,7 +283,9 @@ def test_changed_code_is_found(tmp_path: Path, name: str, old: str, new: str) ->
 
 
 @compiles
-@pytest.mark.parametrize("name", ["forest", "mixed steps", "log", "fixed"])
+@pytest.mark.parametrize(
+    "name", ["forest", "mixed steps", "log", "fixed", "look-ups by bits", "votes"]
+)
 def test_a_data_plane_reads_at_most_as_many_words_as_the_estimate_says(
     tmp_path: Path, name: str
 ) -> None:
@@ -289,6 +330,9 @@ def test_a_data_plane_reads_at_most_as_many_words_as_the_estimate_says(
     both = counts.from_features(model, build(model)).words
     comparisons = sum(sum(b.depths) for b in compiled(graph_of(model)).blocks)
     beyond = 3 * sum(s.kind == StepKind.LOG_ADD for s in compiled(graph_of(model)).steps)
+    selects = [s.lookup for s in compiled(graph_of(model)).steps if isinstance(s.lookup, Select)]
+    run -= sum(len(each.bits) // 2 for each in selects)  # two numbers in a word are read at once
+    both -= sum(len(each.bits) // 2 for each in selects)
     for at, value in ((0, 0), (4, 2**32 - 1)):
         row = {f: np.array([value]) for f in model.input.features}
         own = model.infer(model.input.encode_words(row))
@@ -365,6 +409,65 @@ def test_input_bits_that_a_node_cannot_name_are_steps(tmp_path: Path) -> None:
     assert (EXPORTER.encode(tmp_path, model, OPTIONS, {"a": values}) == words).all()
     scores = EXPORTER.run(tmp_path, model, OPTIONS, words).inference.scores
     assert scores[:, 1].tolist() == [2, 2, 10, 10, 18, 18]
+
+
+def test_trees_that_vote_for_several_classes_are_walked_down_once() -> None:
+    """Leaves of some classes are equal, so that these classes do not ask all bits of a tree."""
+    for name, least in (("votes", 9), ("votes of a few leaves", 8)):  # one of these saves nothing
+        model = MODELS[name]
+        assert isinstance(model, TreesModel)
+        program = compiled(graph_of(model))
+        (votes,) = (step for step in program.steps if step.kind == StepKind.VOTES)
+        assert votes.block is not None
+        assert votes.classes == program.scores and len(votes.block.depths) == least
+        alone = [len(block.depths) for block in program.blocks if block is not votes.block]
+        assert alone == [9 - least] * len(alone)
+        # No more nodes than the trees have: choices and leaves.
+        assert len(votes.block.words) <= 2 * len(model.bits) + len(votes.block.depths)
+
+
+def test_trees_that_ask_other_bits_in_each_class_are_walked_down_apart() -> None:
+    kinds = [step.kind for step in compiled(graph_of(MODELS["three sums"])).steps]
+    assert StepKind.VOTES not in kinds and kinds.count(StepKind.TREES) == 3
+
+
+@compiles
+def test_votes_of_more_nodes_than_a_block_holds_are_more_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("n3ic.exporters.nfp.graph.program.MOST_NODES", 80)
+    model = random_trees(np.random.default_rng(5), trees=9, depth=4, classes=3)
+    votes = [s for s in compiled(graph_of(model)).steps if s.kind == StepKind.VOTES]
+    assert len(votes) > 2 and sum(len(s.block.depths) for s in votes if s.block) == 9
+    EXPORTER.write(model, OPTIONS, tmp_path)
+    assert verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 100).ok
+
+
+def test_hostile_words_of_votes_are_refused() -> None:
+    model = MODELS["votes"]
+    built = build(model)
+    at = next(i for i, s in enumerate(built.program.steps) if s.kind == StepKind.VOTES)
+    step, block = (
+        built.starts["steps"] + 3 * at,
+        int(built.words[built.starts["steps"] + 3 * at + 2]),
+    )
+    leaf = next(w for w in range(block, len(built.words)) if built.words[w] >> 31)
+    vector = block + len(model.classes) + (int(built.words[leaf]) & 0x7FFFFFFF)
+    for word, value, text in (
+        (step, 11 | 1 << 8, "votes go to the classes' values"),
+        (step, 11 | 1 << 7, "votes go to the classes' values"),
+        (step + 1, 4, "adds no votes"),
+        (step + 1, 9 << 16, "adds no votes"),
+        (step + 2, 2**31, "reads word -2147483648"),
+        (block, 99, "value 99 is not set before"),
+        (block, int(built.words[block + 1]), "the score of class 0"),
+        (leaf, 2**32 - 1, "ends before word"),
+        (leaf, int(built.words[leaf]) + 4, "nothing reads word"),
+        (vector + 2, int(built.words[vector + 2]) ^ 1, "the score of class 2 lacks a choice"),
+    ):
+        damaged = built.words.copy()
+        damaged[word] = value
+        assert re.search(text, difference(damaged, model)), (word, difference(damaged, model))
 
 
 def test_a_long_sum_needs_one_value() -> None:

@@ -13,19 +13,20 @@ import pytest
 
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.nfp.exporter import EXPORTER as TARGET
-from n3ic.exporters.nfp.tables import counts
-from n3ic.exporters.nfp.tables.blob import build
-from n3ic.exporters.nfp.tables.decode import _row_bits, decode_words
-from n3ic.exporters.nfp.tables.exporter import EXPORTER
+from n3ic.exporters.nfp.graph.bit_tables.blob import TablesBlob
+from n3ic.exporters.nfp.graph.bit_tables.decode import _row_bits, decode_words
+from n3ic.exporters.nfp.graph.bit_tables.kernel import MicroCBitTables
+from n3ic.exporters.nfp.graph.exporter import EXPORTER, kernel_of
+from n3ic.exporters.nfp.graph.steps import MicroCSteps
 from n3ic.families.tables.network import TablesModel
 from n3ic.families.tables.random_models import random_tables
-from n3ic.families.tables.readback import tables_difference
 from n3ic.families.tables.vectors import tables_vectors
 from n3ic.model import passes
 from n3ic.model.bits import pack
 from n3ic.model.classifier import margins_of
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.targets.colocation import CoLocatedNetwork
+from n3ic.targets.decoded_graphs import compared
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts
 
@@ -47,6 +48,12 @@ MIXED = InputSpec(
 
 def tables(seed: int, **how: object) -> TablesModel:
     return random_tables(np.random.default_rng(seed), **how)  # type: ignore[arg-type]
+
+
+def build(model: TablesModel) -> TablesBlob:
+    kernel = kernel_of(model)
+    assert isinstance(kernel, MicroCBitTables)
+    return kernel.built
 
 
 def sparse(model: TablesModel) -> TablesModel:
@@ -105,9 +112,10 @@ def test_an_export_shunts_and_is_the_same_again(tmp_path: Path) -> None:
 
 def difference(words: np.ndarray, model: TablesModel) -> str:
     try:
-        return tables_difference(model, decode_words("weights.bin", words, model))
+        compared(model, decode_words("weights.bin", words, model))
     except VerifyError as error:
         return str(error)
+    return ""
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -189,7 +197,10 @@ def test_an_entry_of_one_file_alone_is_named(tmp_path: Path) -> None:
     words = build(model).words.copy()
     words[build(model).starts["entries"] + 3] ^= 1
     (tmp_path / "weights.bin").write_bytes(words.astype("<u4").tobytes())
-    with pytest.raises(VerifyError, match=r"weights\.bin, table 0: entry \d+ of sum 0 is"):
+    read = f"look-up by the bits {', '.join(map(str, sorted(model.tables[0].bits)))}"
+    with pytest.raises(
+        VerifyError, match=rf"weights\.bin: the score of class 1 lacks a {read}, of x"
+    ):
         EXPORTER.decode(tmp_path, model, OPTIONS)
     with pytest.raises(VerifyError, match=r"differs from n3ic_weights\.h .*\(entries, word 3\)"):
         EXPORTER.run(tmp_path, model, OPTIONS, tables_vectors(model, 1))
@@ -278,10 +289,10 @@ def test_a_data_plane_reads_as_many_words_as_the_estimate_says(tmp_path: Path, n
     assert got[:2] == [highest.classes[0], highest.margins[0]]
     assert got[3:5] == [lowest.classes[0], lowest.margins[0]]
     # From features the count is the most: a search may end earlier, and a bit may be 0.
-    features = counts.from_features(model, build(model)).words
+    features = kernel_of(model).from_features().words
     assert features - 4 * len(model.input.fields) <= got[2] <= features
     bits = sum(len(t.bits) for t in model.tables)  # two in a word are read at once
-    assert got[5] == counts.from_bits(model, build(model)).words - bits // 2
+    assert got[5] == kernel_of(model).from_bits().words - bits // 2
 
 
 # --- what fits ----------------------------------------------------------------------------------
@@ -297,14 +308,29 @@ def test_one_load_a_table() -> None:
     assert build(tables(8, classes=9, tables=10)).row_words == 20
 
 
-def test_a_chain_and_too_many_classes_are_refused(tmp_path: Path) -> None:
+def test_a_chain_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="look-up tables have no layers"):
         export(tables(9), "nfp", tmp_path / "e", options={"mode": "model"})
+
+
+@compiles
+def test_more_classes_than_a_word_names_are_steps(tmp_path: Path) -> None:
+    """A word of 32 bits names the classes whose scores a table changes."""
     many = tables(9, classes=33, tables=4)
-    assert not EXPORTER.check(many, OPTIONS).ok
-    with pytest.raises(ExportError, match=r"33 classes: .* 32 classes fit"):
-        export(many, "nfp", tmp_path / "e")
-    assert EXPORTER.check(tables(9, classes=32, tables=4), OPTIONS).ok
+    assert isinstance(kernel_of(many), MicroCSteps)
+    assert isinstance(kernel_of(tables(9, classes=32, tables=4)), MicroCBitTables)
+    found = export(many, "nfp", tmp_path / "e", options={"threads": 48})
+    assert found.verification is not None and found.verification.ok, found.verification
+    assert any("the steps of a graph" in note for note in found.report.notes)
+
+
+def test_features_that_a_part_cannot_name_are_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tables(9, features=9)
+    monkeypatch.setattr("n3ic.exporters.nfp.graph.bit_tables.kernel.MAX_FEATURES", 9)
+    assert isinstance(kernel_of(model), MicroCBitTables)
+    kernel_of.cache_clear()
+    monkeypatch.setattr("n3ic.exporters.nfp.graph.bit_tables.kernel.MAX_FEATURES", 8)
+    assert isinstance(kernel_of(model), MicroCSteps)
 
 
 def test_larger_tables_go_to_slower_memories() -> None:

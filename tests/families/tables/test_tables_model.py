@@ -11,7 +11,6 @@ from safetensors.numpy import load
 
 from n3ic.errors import ModelError
 from n3ic.families.tables.network import Table, TablesModel
-from n3ic.families.tables.operations import index_parts, packing
 from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_coverage, tables_vectors
 from n3ic.model.bits import pack, unpack
@@ -321,56 +320,6 @@ def spec_of_both_kinds():
             Field.thermometer("c", (1, 2**32 - 1)),
         )
     )
-
-
-def indices_of_features(parts, values, tables):
-    """The indices of the tables by intervals of features, as a target finds them."""
-    rows = len(next(iter(values.values())))
-    out = np.zeros((rows, tables), dtype=np.uint8)
-    for part in parts:
-        value = values[part.feature]
-        if part.clamp is None:
-            out |= part.indices[np.searchsorted(part.cuts, value, side="right")]
-        else:
-            clamped = np.clip(value, 0, part.clamp)
-            for k, row in enumerate(part.indices):
-                out |= np.where(((clamped >> k) & 1)[:, None] == 1, row, np.uint8(0))
-    return out
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_intervals_give_the_indices_of_the_bits(seed):
-    spec = spec_of_both_kinds()
-    model = random_tables(rng(seed), spec=spec, tables=5, inputs=(1, 4))
-    edges = [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 63, 64, 2**32 - 2, 2**32 - 1]
-    values = {f: rng(seed).choice(edges, 300) for f in spec.features}
-    parts = index_parts(model)
-    assert all((np.diff(p.cuts) > 0).all() for p in parts)
-    wanted = model.indices(spec.encode_words(values))
-    assert (indices_of_features(parts, values, 5) == wanted).all()
-
-
-def test_cuts_that_no_table_reads_are_left_out():
-    table = Table((7, 1), [[0]] * 4, 4)  # 7 is bit 4 of b, 1 is a >= 9
-    model = TablesModel(spec_of_both_kinds(), (table,), [0], ("x", "y"))
-    a, b = index_parts(model)
-    assert (a.feature, a.cuts, a.indices.tolist()) == ("a", (9,), [[0], [2]])
-    assert (b.feature, b.cuts, b.clamp) == ("b", (), 63)
-    assert b.indices[:, 0].tolist() == [0, 0, 0, 0, 1, 0]
-
-
-@pytest.mark.parametrize("field_bits", [0, 8])
-@pytest.mark.parametrize("word_bits", [8, 32, 64])
-def test_packed_indices_are_found_again(word_bits, field_bits):
-    model = some_model(17, inputs=(1, 8), features=20)
-    how = packing(model, word_bits, field_bits)
-    indices = model.indices(tables_vectors(model, 0))
-    words = how.pack(indices)
-    assert words.shape == (len(indices), how.n_words) and int(words.max()) < 1 << word_bits
-    for t in range(len(model.tables)):
-        assert how.shift[t] + (field_bits or len(model.tables[t].bits)) <= word_bits
-        field = (words[:, how.word[t]] >> np.uint64(how.shift[t])) & np.uint64(how.mask[t])
-        assert (field == indices[:, t]).all()
 
 
 def test_what_changes_no_score_is_removed():

@@ -9,7 +9,7 @@ import pytest
 from n3ic.families.tables.graph import tables_graph
 from n3ic.families.tables.random_models import random_tables
 from n3ic.model.bits import pack
-from n3ic.model.graph.bit_tables import BitTables, bit_tables
+from n3ic.model.graph.bit_tables import BitTables, bit_tables, entry_widths
 from n3ic.model.graph.builder import GraphBuilder
 from n3ic.model.graph.evaluate import scores
 from n3ic.model.inputs import Field, InputSpec
@@ -40,9 +40,24 @@ def test_the_tables_of_the_family_are_found_as_the_model_has_them(seed):
         half = 1 << (table.width - 1)
         assert -half <= own.entries.min() and own.entries.max() < half
         assert table.width == 1 or own.entries.min() < -half // 2 or own.entries.max() >= half // 2
+    assert entry_widths(model, found) == tuple(table.width for table in model.tables)
     assert (found.bias == model.bias).all()
     assert (found.sum_bounds == model.sum_bounds).all()
     assert not found.beyond
+
+
+def test_entries_are_as_wide_as_they_need_where_a_model_states_no_width_for_them():
+    model = random_tables(np.random.default_rng(0), tables=3, widths=(8, 8))
+    few, wide = (
+        BitTables(tables, np.zeros(1, dtype=np.int64))
+        for found in [bit_tables(tables_graph(model)).tables]
+        for tables in (found[:2], (replace(found[0], entries=300 + found[0].entries), *found[1:]))
+    )
+    assert entry_widths(model, few) == tuple(table.width for table in few.tables)
+    assert entry_widths(model, wide)[0] == 10
+    stateless = graph_model(3, operations=3, bits=4, classes=2)
+    own = bit_tables(stateless.asked)
+    assert entry_widths(stateless, own) == tuple(table.width for table in own.tables)
 
 
 @pytest.mark.parametrize("seed", range(6))

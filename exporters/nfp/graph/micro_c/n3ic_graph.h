@@ -21,6 +21,8 @@
 #define N3IC_TIMES 7
 #define N3IC_SCALE 8
 #define N3IC_ROUND 9
+#define N3IC_SELECT 10
+#define N3IC_VOTES 11
 #define N3IC_ADDS 0x80 /* the result is added to the value */
 
 /* A leaf's mark, and what is added to its value. */
@@ -125,6 +127,26 @@ __intrinsic n3ic_value n3ic_entry(N3IC_STATE uint32_t *x, uint32_t table) {
     return n3ic_value_at(table + 1 + N3IC_VALUE_WORDS * count);
 }
 
+/* The entry of a table for the number that some input bits make, the least significant first. */
+__intrinsic n3ic_value n3ic_selected(N3IC_STATE uint32_t *x, uint32_t table) {
+    uint32_t bits = n3ic_words[table];
+    uint32_t index = 0;
+    uint32_t numbers = 0;
+    uint32_t bit;
+    uint32_t i;
+
+    for (i = 0; i < bits; i++) {
+        if (i % 2 == 0) {
+            table++;
+            numbers = n3ic_words[table];
+        }
+        bit = numbers & 0xffff;
+        index |= N3IC_BIT(x, bit) << i;
+        numbers >>= 16;
+    }
+    return n3ic_value_at(table + 1 + N3IC_VALUE_WORDS * index);
+}
+
 /* The sum of the leaves to which the `trees` trees of a block lead. */
 __intrinsic n3ic_value n3ic_leaves(N3IC_STATE uint32_t *x, uint32_t block, uint32_t trees) {
     n3ic_value sum = 0;
@@ -141,6 +163,30 @@ __intrinsic n3ic_value n3ic_leaves(N3IC_STATE uint32_t *x, uint32_t block, uint3
         sum += (n3ic_value)(node & (N3IC_LEAF - 1)) - N3IC_LEAF_HALF;
     }
     return sum;
+}
+
+/* Adds, for each class, the values in the leaves to which trees lead that vote for all of them. */
+__intrinsic void n3ic_add_votes(N3IC_STATE uint32_t *x, N3IC_STATE n3ic_value *values,
+                                uint32_t block, uint32_t classes, uint32_t trees) {
+    uint32_t nodes = block + classes;
+    uint32_t root;
+    uint32_t node;
+    uint32_t bit;
+    uint32_t slot;
+    uint32_t i;
+
+    for (root = 0; root < trees; root++) {
+        node = n3ic_words[nodes + root];
+        while (!(node & N3IC_LEAF)) {
+            bit = node >> 16;
+            node = n3ic_words[nodes + (node & 0xffff) + N3IC_BIT(x, bit)];
+        }
+        node = nodes + (node & (N3IC_LEAF - 1));
+        for (i = 0; i < classes; i++) {
+            slot = n3ic_words[block + i];
+            values[slot] += (n3ic_value)n3ic_words[node + i] - N3IC_LEAF_HALF;
+        }
+    }
 }
 
 /* The larger of two logarithms, plus the table's entry for their distance. */
@@ -190,6 +236,13 @@ static void n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t
         case N3IC_LOOKUP:
             by = n3ic_entry(x, (uint32_t)by);
             break;
+        case N3IC_SELECT:
+            by = n3ic_selected(x, (uint32_t)by);
+            break;
+        case N3IC_VOTES:
+            n3ic_add_votes(x, values, (uint32_t)by, a, b);
+            step += 2 + N3IC_VALUE_WORDS;
+            continue;
         case N3IC_TREES:
             by = n3ic_leaves(x, (uint32_t)by, b);
             break;

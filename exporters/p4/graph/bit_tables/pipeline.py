@@ -21,10 +21,9 @@ from n3ic.exporters.p4.table_entries import (
     model_entries,
     shunting_entries,
 )
-from n3ic.families.tables.network import TablesModel
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
-from n3ic.model.graph.bit_tables import BitTables, bit_tables
+from n3ic.model.graph.bit_tables import BitTables, bit_tables, entry_widths
 from n3ic.targets.packets import SCORE_BITS
 
 
@@ -97,7 +96,7 @@ def tables_pipeline(
     n = model.input.n_bits
     classes = len(model.classes)
     return TablesPipeline(
-        **vars(stored(tables, _widths(model, tables), classes)),
+        **vars(stored(tables, entry_widths(model, tables), classes)),
         input_bits=n,
         pad_bits=-n % 8,
         classes=classes,
@@ -106,18 +105,6 @@ def tables_pipeline(
         shunts=shunts or model.shunt > 0,
         shunt=model.shunt,
     )
-
-
-def _widths(model: Classifier, tables: BitTables) -> list[int]:
-    """The bits of an entry of each table.
-
-    A family of look-up tables states them, so that a switch may load other entries of that width.
-    """
-    if isinstance(model, TablesModel) and [t.bits for t in model.tables] == [
-        table.bits for table in tables.tables
-    ]:
-        return [table.width for table in model.tables]
-    return [table.width for table in tables.tables]
 
 
 def tables_entries(network: TablesPipeline, shunt_port: int | None = None) -> Steps:

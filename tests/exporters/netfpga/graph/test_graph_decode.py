@@ -52,6 +52,10 @@ MODELS: dict[str, Classifier] = {
     "linear spn": random_spn(np.random.default_rng(8), arithmetic=LinearArithmetic(12)),
     # A cut of one field is a bit as well as a bin; bits may stand for several values of a model.
     "one cut": graph_model(31, "log", operations=21, classes=2, cuts=2),
+    "look-ups by bits": graph_model(9, operations=3, depth=2, bits=4),
+    "large look-ups by bits": replace(graph_model(9, operations=2, depth=1, bits=8), input=MIXED),
+    # Look-ups by one bit, or by both bits of a field, are also bins and ends of trees.
+    "few bits": graph_model(13, operations=4, depth=1, bits=2, fields=3, cuts=2),
     "cells wider than scores": graph_model(20, "log", operations=37, classes=3, cuts=9),
 }
 
@@ -92,6 +96,10 @@ def test_random_models_are_read_back(tmp_path: Path, seed: int) -> None:
     ]
     for kind in ("integers", "log", "steep", "fixed"):
         own = graph_model(seed, kind, operations=int(rng.integers(3, 60)), cuts=9)
+        models += [own, replace(own, input=MIXED)]
+    for bits in (1, 2, 8):
+        shape = {"operations": 3, "depth": 1, "bits": bits, "cuts": int(rng.integers(1, 9))}
+        own = graph_model(seed, classes=int(rng.integers(2, 5)), **shape)
         models += [own, replace(own, input=MIXED)]
     for i, model in enumerate(models):
         EXPORTER.decode(written(model, tmp_path / str(i)), model, OPTIONS)
@@ -171,6 +179,19 @@ def test_a_change_is_named(
     assert re.search(text, str(error.value)), str(error.value)
 
 
+def test_an_entry_of_a_look_up_by_bits_is_named(tmp_path: Path) -> None:
+    model = MODELS["look-ups by bits"]
+    path = written(model, tmp_path) / "rtl" / CORE
+    text = path.read_text("ascii")
+    (change, *_) = re.finditer(r"case \(\{bits.*\n *4'd0: leaf\d+ <= \d+'d(\d+)", text)
+    number = int(change[1]) ^ 1
+    path.write_text(text[: change.start(1)] + str(number) + text[change.end(1) :], "ascii")
+    with pytest.raises(
+        VerifyError, match=r"the score of class \d lacks a look-up by the bits \d+, "
+    ):
+        EXPORTER.decode(tmp_path, model, OPTIONS)
+
+
 @pytest.mark.slow
 def test_entries_of_log_add_are_named(tmp_path: Path) -> None:
     for name in ("log-adds", "log spn"):  # one block, and several
@@ -197,7 +218,9 @@ def numbers_of(text: str) -> Iterator[re.Match[str]]:
 
 @pytest.mark.slow
 @simulated
-@pytest.mark.parametrize("name", ["forest", "log-adds", "products", "sums below choices"])
+@pytest.mark.parametrize(
+    "name", ["forest", "log-adds", "products", "sums below choices", "few bits"]
+)
 def test_every_changed_number_is_found_or_changes_nothing(tmp_path: Path, name: str) -> None:
     model = MODELS[name].with_shunt(3)
     out, words = written(model, tmp_path), codes(model.input, np.random.default_rng(0), 300)

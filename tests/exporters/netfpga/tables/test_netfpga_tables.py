@@ -18,12 +18,12 @@ import pytest
 
 from n3ic.errors import MissingDependencyError, N3icWarning, UsageError, VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER as OF_THE_TARGET
+from n3ic.exporters.netfpga.graph.bit_tables import decode_unrolled, sequential
+from n3ic.exporters.netfpga.graph.bit_tables.decode_unrolled import _decisions, _polynomial, _score
+from n3ic.exporters.netfpga.graph.bit_tables.exporter import EXPORTER
+from n3ic.exporters.netfpga.graph.bit_tables.unrolled import design
 from n3ic.exporters.netfpga.packet.wrapper import feature_widths, features_number
 from n3ic.exporters.netfpga.resources import Resources
-from n3ic.exporters.netfpga.tables import decode, sequential
-from n3ic.exporters.netfpga.tables.decode import _decisions, _polynomial, _score
-from n3ic.exporters.netfpga.tables.exporter import EXPORTER
-from n3ic.exporters.netfpga.tables.network import design
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.unrolled.cells import ADD7
 from n3ic.exporters.netfpga.unrolled.decode import LinearForm
@@ -280,7 +280,7 @@ def test_the_lead_of_two_classes_is_inside_the_bits_of_the_margin(monkeypatch) -
             return literal
 
     checked: list[Any] = []
-    monkeypatch.setattr(decode, "check_class", lambda *given: checked.append(given))
+    monkeypatch.setattr(decode_unrolled, "check_class", lambda *given: checked.append(given))
     core = ParsedCore(1, (), {"out_margin": tuple(("m", k) for k in range(4))})
     plain = ParsedCore(1, (), {})
     system: Any = Wires()

@@ -14,13 +14,16 @@ import pytest
 
 from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.exporter import EXPORTER as OF_THE_TARGET
+from n3ic.exporters.netfpga.graph.bit_tables import sequential
+from n3ic.exporters.netfpga.graph.bit_tables.exporter import EXPORTER
 from n3ic.exporters.netfpga.sequential.update import compose, read_update
-from n3ic.exporters.netfpga.tables import sequential
-from n3ic.exporters.netfpga.tables.exporter import EXPORTER
 from n3ic.families.tables.network import Table, TablesModel
 from n3ic.families.tables.random_models import random_tables
 from n3ic.options import Options
 from n3ic.targets.directory import export
+from n3ic.targets.manifest import read_manifest
+from tests.support.random_graphs import graph_family, graph_model
 
 simulated = pytest.mark.skipif(not shutil.which("iverilog"), reason="needs Icarus Verilog")
 # Classes, lanes, shunting threshold, largest number of index bits.
@@ -77,11 +80,12 @@ def test_every_entry_is_read_back_from_every_artefact(tmp_path: Path, case: Case
         entries[-1, -1] += 1 if entries[-1, -1] < 0 else -1
         tables = list(model.tables)
         tables[t] = replace(tables[t], entries=entries)
-        with pytest.raises(VerifyError, match=f"table {t}, index {len(entries) - 1}"):
+        differs = rf"bank 0: the score of class {case[0] - 1} (lacks a look-up|adds other)"
+        with pytest.raises(VerifyError, match=differs):
             EXPORTER.decode(tmp_path, replace(model, tables=tuple(tables)), options)
     bias = model.bias.copy()
     bias[-1] -= 1
-    with pytest.raises(VerifyError, match="the model has"):
+    with pytest.raises(VerifyError, match=rf"bank 0: the score of class {case[0] - 1} adds other"):
         EXPORTER.decode(tmp_path, replace(model, bias=bias), options)
     tables = list(model.tables)
     last = next(t for t in reversed(range(len(tables))) if len(tables[t].bits) > 1)
@@ -236,3 +240,62 @@ def test_the_verilog_has_no_warning(tmp_path: Path, case: Case) -> None:
             command, capture_output=True, text=True, timeout=600, cwd=tmp_path / "mem"
         )
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_another_family_whose_graph_adds_up_look_ups_has_this_core(
+    tmp_path: Path, classes: int
+) -> None:
+    with graph_family():
+        model = graph_model(3, operations=8, bits=4, classes=classes, cuts=9)
+        tool = OF_THE_TARGET.for_family(model.family)
+        options = tool.parse_options({"style": "sequential"})
+        assert tool.check(model, options).ok
+        tool.write(model, options, tmp_path)
+        assert [d.artefact for d in tool.decode(tmp_path, model, options)][-1] == "mem/update.hex"
+        other = graph_model(4, operations=8, bits=4, classes=classes, cuts=9)
+        with pytest.raises(VerifyError, match="the indices are not the model's"):
+            tool.decode(tmp_path, replace(other, input=model.input), options)
+
+
+@pytest.mark.slow
+@simulated
+def test_a_core_of_another_family_computes_its_scores(tmp_path: Path) -> None:
+    with graph_family():
+        model = graph_model(3, operations=8, bits=4, classes=3, cuts=9).with_shunt(5)
+        found = export(model, "netfpga", tmp_path / "e", options={"style": "sequential"})
+    assert found.verification is not None
+    assert found.verification.ok, found.verification
+    assert "3 swaps of banks" in found.verification.executor
+
+
+def test_graphs_that_entries_in_block_ram_do_not_compute_are_refused(tmp_path: Path) -> None:
+    with graph_family():
+        for model, given, said in (
+            (
+                graph_model(3, operations=8, bits=4, classes=2, sums=2),
+                {"style": "sequential"},
+                "the first of two classes is a sum of look-up tables",
+            ),
+            (
+                graph_model(3, operations=8, depth=3),
+                {"style": "sequential"},
+                r"step \d+, an? \w+.*: --style sequential is for scores that add up look-ups",
+            ),
+            (graph_model(3, operations=8, depth=3), {"pipeline": 2}, r"--pipeline 2 is for scores"),
+        ):
+            with pytest.raises(ExportError, match=said):
+                export(model, "netfpga", tmp_path / "e", options=given)
+
+
+def test_a_manifest_records_the_options_of_the_models_core(tmp_path: Path) -> None:
+    with graph_family():
+        tables = graph_model(3, operations=2, bits=2, classes=2, fields=2, cuts=2)
+        trees = graph_model(3, operations=2, depth=2, classes=2, fields=2, cuts=2)
+        recorded = [
+            read_manifest(export(model, "netfpga", tmp_path / name, verify=False).path)["options"]
+            for name, model in (("tables", tables), ("trees", trees))
+        ]
+    own = {"style": "unrolled", "pipeline": 1, "outputs": "scores"}
+    assert recorded[0] == recorded[1] | own
+    assert not recorded[1].keys() & own.keys()

@@ -34,9 +34,12 @@ from itertools import groupby
 
 import numpy as np
 
-from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.operations import index_parts, packing
+from n3ic.exporters.nfp.graph.bit_tables.indices import index_parts, packing
+from n3ic.exporters.nfp.graph.sections import SectionedWords, halves
 from n3ic.model.bits import Words
+from n3ic.model.classifier import Classifier
+from n3ic.model.graph.arithmetic import Integers
+from n3ic.model.graph.bit_tables import BitTables, entry_widths
 
 MAGIC = int.from_bytes(b"N3NT", "little")
 VERSION = 1
@@ -49,47 +52,20 @@ MAX_SUMS = 32
 
 
 @dataclass(frozen=True, eq=False)
-class TablesBlob:
+class TablesBlob(SectionedWords):
     """The words of look-up tables and the positions of their parts.
 
     Attributes:
-        words: uint32 array of shape ``(words,)``.
-        starts: index of the first word of each section, in order of position.
         groups: number of groups.
         index_words: words that hold the indices of all tables.
         row_words: words that one inference reads from the rows of all tables.
         encoding_words: maximum number of words that one inference reads from the input stage.
     """
 
-    words: Words
-    starts: dict[str, int]
     groups: int
     index_words: int
     row_words: int
     encoding_words: int
-
-    @property
-    def sections(self) -> dict[str, int]:
-        """Bytes by section."""
-        ends = [*list(self.starts.values())[1:], len(self.words)]
-        return {
-            name: 4 * (end - start)
-            for (name, start), end in zip(self.starts.items(), ends, strict=True)
-        }
-
-    @property
-    def size(self) -> int:
-        """Size of the blob in bytes."""
-        return 4 * len(self.words)
-
-    def to_bytes(self) -> bytes:
-        """Serialise the blob as ``weights.bin``."""
-        return self.words.astype("<u4").tobytes()
-
-    def explain(self, word: int) -> str:
-        """Describe where a word lies, such as ``entries, word 3``."""
-        name, start = [(n, s) for n, s in self.starts.items() if s <= word][-1]
-        return f"{name}, word {word - start}"
 
 
 @dataclass(frozen=True)
@@ -102,41 +78,45 @@ class _Sizes:
     sums_with_entries: tuple[int, ...]
 
 
-def build(model: TablesModel) -> TablesBlob:
-    """Build the blob of a model with at most ``MAX_SUMS`` sums; deterministic."""
-    sizes = [_sizes(t.width, len(t.bits), np.flatnonzero(t.held).tolist()) for t in model.tables]
-    rows = [_rows(t.entries, s) for t, s in zip(model.tables, sizes, strict=True)]
-    numbers = [b for t in model.tables for b in t.bits]
-    numbers += [0] * (len(numbers) % 2)
+def build(model: Classifier, own: BitTables) -> TablesBlob:
+    """Build the blob of a model that adds up tables in at most ``MAX_SUMS`` sums; deterministic."""
+    widths = entry_widths(model, own)
+    sizes = [_sizes(w, len(t.bits), t.held) for t, w in zip(own.tables, widths, strict=True)]
+    rows = [_rows(t.entries, s) for t, s in zip(own.tables, sizes, strict=True)]
+    pairs = halves([b for t in own.tables for b in t.bits])
     groups = [list(g) for _, g in groupby(range(len(sizes)), key=lambda t: sizes[t])]
     starts = {"header": 0, "tables": HEADER_WORDS}
     starts["indices"] = HEADER_WORDS + GROUP_WORDS * len(groups)
-    starts["entries"] = starts["indices"] + len(numbers) // 2
+    starts["entries"] = starts["indices"] + len(pairs)
     places = np.cumsum([starts["entries"], *map(len, rows)]).tolist()
     starts["biases"] = places[-1]
-    starts["input"] = places[-1] + len(model.bias)
+    starts["input"] = places[-1] + len(own.bias)
     described = []
     for of in groups:
         s = sizes[of[0]]
         mask = sum(1 << h for h in s.sums_with_entries)
         described += [len(of), s.inputs | s.slot << 8 | s.row << 16, mask, places[of[0]]]
-    excess = np.zeros(len(model.bias), dtype=np.int64)
+    excess = np.zeros(len(own.bias), dtype=np.int64)
     for s in sizes:
         excess[list(s.sums_with_entries)] += 1 << (s.slot - 1)
-    how = packing(model, 32)
-    parts, read = _parts(model, starts["input"])
+    how = packing(own.tables)
+    parts, read = _parts(model, own, starts["input"])
     shunt = [model.shunt] if model.shunt else []
     end = starts["input"] + len(parts)
     if shunt:
         starts["shunt"] = end
     header = [
-        *(MAGIC, SHUNT_VERSION if shunt else VERSION, end + len(shunt), len(model.tables)),
-        *(model.input.n_bits, len(index_parts(model)), starts["input"], len(model.input.features)),
+        *(MAGIC, SHUNT_VERSION if shunt else VERSION, end + len(shunt), len(own.tables)),
+        *(
+            model.input.n_bits,
+            len(index_parts(model.input, own.tables)),
+            starts["input"],
+            len(model.input.features),
+        ),
         *np.frombuffer(bytes.fromhex(model.digest), "<u4").tolist(),
-        *(len(model.bias), how.n_words, len(groups), starts["indices"], starts["biases"]),
+        *(len(own.bias), how.n_words, len(groups), starts["indices"], starts["biases"]),
     ]
-    pairs = [low | high << 16 for low, high in zip(numbers[::2], numbers[1::2], strict=True)]
-    biases = (model.bias.astype(np.int64) - excess).astype(np.int32).view(np.uint32)
+    biases = (own.bias - excess).astype(np.int32).view(np.uint32)
     words = np.concatenate(
         [
             np.array(header + described + pairs, np.uint32),
@@ -149,11 +129,11 @@ def build(model: TablesModel) -> TablesBlob:
     return TablesBlob(words, starts, len(groups), how.n_words, row_words, read)
 
 
-def _sizes(width: int, inputs: int, sums: list[int]) -> _Sizes:
+def _sizes(width: int, inputs: int, sums: tuple[int, ...]) -> _Sizes:
     slot = _power(width)
     bits = slot * len(sums)
     row = _power(bits) if bits <= 32 else 32 * -(-bits // 32)
-    return _Sizes(inputs, slot, row, tuple(sums))
+    return _Sizes(inputs, slot, row, sums)
 
 
 def _power(bits: int) -> int:
@@ -161,7 +141,7 @@ def _power(bits: int) -> int:
     return 1 << (bits - 1).bit_length() if bits else 0
 
 
-def _rows(entries: np.ndarray[tuple[int, int], np.dtype[np.int8]], sizes: _Sizes) -> Words:
+def _rows(entries: Integers, sizes: _Sizes) -> Words:
     """Return the words of a table's rows, uint32 array of shape ``(words,)``."""
     stored = entries[:, list(sizes.sums_with_entries)].astype(np.int16) + (1 << (sizes.slot - 1))
     bits = np.zeros((len(entries), sizes.row), dtype=np.uint8)
@@ -172,10 +152,10 @@ def _rows(entries: np.ndarray[tuple[int, int], np.dtype[np.int8]], sizes: _Sizes
     return np.frombuffer(octets + bytes(-len(octets) % 4), "<u4").astype(np.uint32)
 
 
-def _parts(model: TablesModel, start: int) -> tuple[list[int], int]:
+def _parts(model: Classifier, own: BitTables, start: int) -> tuple[list[int], int]:
     """Return the words of the input stage, and the maximum number that one inference reads."""
-    parts = index_parts(model)
-    how, features = packing(model, 32), model.input.features
+    parts = index_parts(model.input, own.tables)
+    how, features = packing(own.tables), model.input.features
     cut = start + PART_WORDS * len(parts)
     mark = cut + sum(len(p.cuts) for p in parts)
     described: list[int] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What exporters write targets of look-up tables from.
+"""The indices of look-up tables, from features and in words.
 
 :func:`index_parts` leads from features to indices without input bits: a feature lies in one
 interval between its cuts, and each interval sets some bits of the indices. The indices of all
@@ -8,13 +8,15 @@ tables are fields of words (:class:`Packing`), so a feature takes as many ORs as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.families.tables.network import TablesModel
-from n3ic.model.inputs import Field
+from n3ic.model.bits import WORD_BITS
+from n3ic.model.graph.bit_tables import BitTable
+from n3ic.model.inputs import Field, InputSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,70 +43,74 @@ class IndexPart:
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the index of each table lies among words.
+    """Where the index of each table lies among words of 32 bits.
 
     Attributes:
-        word_bits: bits of a word.
         n_words: number of words.
         word: word of each table's index.
         shift: its least significant bit in that word.
         mask: ``2 ** d - 1`` for each table's ``d`` bits.
     """
 
-    word_bits: int
     n_words: int
     word: tuple[int, ...]
     shift: tuple[int, ...]
     mask: tuple[int, ...]
 
-    def pack(self, indices: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    def pack(self, indices: NDArray[np.uint8]) -> NDArray[np.uint32]:
         """Pack indices into words.
 
         Args:
             indices: uint8 array of shape ``(rows, tables)``.
 
         Returns:
-            uint64 array of shape ``(rows, n_words)``, values below ``2 ** word_bits``.
+            uint32 array of shape ``(rows, n_words)``.
         """
-        out = np.zeros((len(indices), self.n_words), dtype=np.uint64)
+        out = np.zeros((len(indices), self.n_words), dtype=np.uint32)
         for t, (word, shift) in enumerate(zip(self.word, self.shift, strict=True)):
-            out[:, word] |= indices[:, t].astype(np.uint64) << np.uint64(shift)
+            out[:, word] |= indices[:, t].astype(np.uint32) << np.uint32(shift)
         return out
 
+    def unpack(self, words: NDArray[np.uint32]) -> NDArray[np.uint8]:
+        """Read indices back: uint8 array of shape ``(rows, tables)``; see :meth:`pack`."""
+        columns = [
+            words[:, word] >> np.uint32(shift) & np.uint32(mask)
+            for word, shift, mask in zip(self.word, self.shift, self.mask, strict=True)
+        ]
+        return np.stack(columns, axis=1).astype(np.uint8)
 
-def packing(model: TablesModel, word_bits: int = 64, field_bits: int = 0) -> Packing:
-    """Place the indices in words: in order, with none across two words.
 
-    Args:
-        model: the model.
-        word_bits: bits of a word, 8 to 64.
-        field_bits: bits that each index takes, such as 8 for a byte each; 0 for as many as it has.
-    """
+def packing(tables: Sequence[BitTable]) -> Packing:
+    """Place the indices in words: in order, with none across two words."""
     word, shift = [], []
     at, free = -1, 0
-    for each in model.tables:
-        size = field_bits or len(each.bits)
+    for each in tables:
+        size = len(each.bits)
         if size > free:
-            at, free = at + 1, word_bits
+            at, free = at + 1, WORD_BITS
         word.append(at)
-        shift.append(word_bits - free)
+        shift.append(WORD_BITS - free)
         free -= size
-    masks = tuple((1 << len(t.bits)) - 1 for t in model.tables)
-    return Packing(word_bits, at + 1, tuple(word), tuple(shift), masks)
+    masks = tuple((1 << len(t.bits)) - 1 for t in tables)
+    return Packing(at + 1, tuple(word), tuple(shift), masks)
 
 
-def index_parts(model: TablesModel) -> tuple[IndexPart, ...]:
+def index_parts(spec: InputSpec, tables: Sequence[BitTable]) -> tuple[IndexPart, ...]:
     """List what each feature contributes to the indices; features that no table reads are left out.
 
     The thermometers of a feature are one part; each field of raw bits is a part of its own.
+
+    Args:
+        spec: the input.
+        tables: the tables that read its bits.
     """
-    reads = np.zeros((model.input.n_bits, len(model.tables)), dtype=np.uint8)
-    for t, each in enumerate(model.tables):
+    reads = np.zeros((spec.n_bits, len(tables)), dtype=np.uint8)
+    for t, each in enumerate(tables):
         for j, bit in enumerate(each.bits):
             reads[bit, t] |= 1 << j
     out = []
-    placed = list(zip(model.input.fields, model.input.offsets, strict=True))
-    for feature in model.input.features:
+    placed = list(zip(spec.fields, spec.offsets, strict=True))
+    for feature in spec.features:
         own = [(f, at) for f, at in placed if f.feature == feature]
         if part := _thermometers(feature, [p for p in own if p[0].kind == "thermometer"], reads):
             out.append(part)

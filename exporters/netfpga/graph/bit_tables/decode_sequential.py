@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
+
+import numpy as np
 
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.sequential.update import Update, read_update
-from n3ic.families.tables.network import TablesModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.family import graph_of
+from n3ic.model.graph.bit_tables import bit_tables
+from n3ic.targets.decoded_graphs import DecodedGraph, compared, graph_of_tables
 from n3ic.targets.decoding import Decoded, read_artefact
 
 EXECUTOR, CORE = "rtl/n3ic_executor.v", "rtl/n3ic_core.v"
@@ -32,8 +38,11 @@ _Read = Callable[[str, int, int, int, int], int]
 """Reads a value of a memory, given its file, lane, kind, row and sum."""
 
 
-def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...]:
+def decode_sequential(directory: Path, model: Classifier) -> tuple[Decoded, ...]:
     """Compare the artefacts of a sequential core with its model.
+
+    The indices are compared table by table, because other entries may be loaded; the entries and
+    biases as a graph.
 
     Raises:
         VerifyError: a file is missing or malformed, or differs from the model.
@@ -41,12 +50,15 @@ def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...
     text = _text(directory, EXECUTOR)
     wiring = _wiring(text)
     lanes = 1 + max(lane for lane, _ in wiring)
-    expected = {(t % lanes, t // lanes): table.bits for t, table in enumerate(model.tables)}
+    own = bit_tables(graph_of(model))
+    if own is None:
+        raise VerifyError("the model adds up no look-up tables")
+    expected = {(t % lanes, t // lanes): table.bits for t, table in enumerate(own.tables)}
     if {place: bits for place, bits in wiring.items() if bits} != expected:
         raise VerifyError(f"{EXECUTOR}: the indices are not the model's")
     memories = {(int(m[4]), int(m[5])): m for m in _ENTRIES.finditer(text)}
     biases = {int(s): name for name, s in _BIASES.findall(text)}
-    sums = range(len(model.bias))
+    sums = range(len(own.bias))
     if set(memories) != {(lane, s) for lane in range(lanes) for s in sums} or set(biases) != {
         *sums
     }:
@@ -59,7 +71,7 @@ def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...
     if set(fields) != {"lane", "kind", "row", "sum"}:
         raise VerifyError(f"{EXECUTOR}: the fields of a write's address are not found")
     index_w = _bits_of(_INDEX_WIDTH, text, "index")
-    names = []
+    names: list[Decoded] = []
     readers: list[tuple[str, _Read]] = [
         (f"mem/*.{ending}, bank {bank}", _bank(directory, ending, bank))
         for ending in ("mem", "coe")
@@ -71,25 +83,19 @@ def decode_sequential(directory: Path, model: TablesModel) -> tuple[Decoded, ...
         raise VerifyError(str(error)) from error
     readers.append(("mem/update.hex", _update(update, fields)))
     for name, read in readers:
-        for t, table in enumerate(model.tables):
+        tables = []
+        for t, bits in enumerate(expected.values()):
             lane, turn = t % lanes, t // lanes
-            for s in sums:
-                memory = memories[lane, s]
-                bits = int(memory[1])
-                for i, entry in enumerate(table.entries[:, s].tolist()):
-                    got = read(memory[3], lane, 0, turn << index_w | i, s)
-                    if _signed(got, bits) != entry:
-                        raise VerifyError(
-                            f"{name}, table {t}, index {i}, sum {s}: entry {_signed(got, bits)}, "
-                            f"the model has {entry}"
-                        )
-        for s, bias in enumerate(model.bias.tolist()):
-            got = _signed(read(biases[s], 0, 2, 0, s), score_w)
-            if got != bias:
-                raise VerifyError(f"{name}, sum {s}: bias {got}, the model has {bias}")
-        if shunts and (got := read("shunting", 0, 3, 0, 1)) != model.shunt:
-            raise VerifyError(f"{name}: shunts margins below {got}, the model below {model.shunt}")
-        names.append(Decoded(name, (), shunt=model.shunt if shunts else None))
+            entries = np.zeros((1 << len(bits), len(sums)), dtype=np.int64)
+            for s, i in product(sums, range(len(entries))):
+                file = memories[lane, s]
+                got = read(file[3], lane, 0, turn << index_w | i, s)
+                entries[i, s] = _signed(got, int(file[1]))
+            tables.append((bits, entries))
+        bias = [_signed(read(biases[s], 0, 2, 0, s), score_w) for s in sums]
+        shunt = read("shunting", 0, 3, 0, 1) if shunts else 0
+        graph = graph_of_tables(name, model.input, tables, bias)
+        names.append(compared(model, DecodedGraph(name, graph, None, shunt)))
     if update.model != model.digest:
         raise VerifyError(f"mem/update.hex: holds model {update.model}, not {model.digest}")
     end = 3 << fields["kind"][1]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
-from n3ic.families.tables.network import TablesModel
-from n3ic.families.tables.readback import DecodedTables
 from n3ic.model.bits import Words
+from n3ic.model.classifier import Classifier
+from n3ic.targets.decoded_graphs import DecodedGraph, graph_of_tables
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class _Index:
     place: int
 
 
-def decode_words(artefact: str, words: Words, model: TablesModel) -> DecodedTables:
+def decode_words(artefact: str, words: Words, model: Classifier) -> DecodedGraph:
     """Decode the tables in the words of a weights file; see docs/how-to/nfp.md.
 
     Groups, entries and the input stage are read at the positions that the words give, as the
@@ -41,10 +41,9 @@ def decode_words(artefact: str, words: Words, model: TablesModel) -> DecodedTabl
         raise VerifyError(f"{artefact}: not look-up tables for the NFP of this version and size")
     count, n_bits, parts, part, features = header[3:8]
     sums, index_words, groups, numbers, biases = header[16:21]
-    if (n_bits, features, sums) != (
-        model.input.n_bits,
-        len(model.input.features),
-        len(model.bias),
+    classes = len(model.classes)
+    if (n_bits, features) != (model.input.n_bits, len(model.input.features)) or (
+        sums != classes and (sums, classes) != (1, 2)
     ):
         raise VerifyError(f"{artefact}: the header does not match the sizes of the model")
     stored = np.array(_numbers(words, artefact, biases, sums), np.uint32).view(np.int32)
@@ -90,14 +89,15 @@ def decode_words(artefact: str, words: Words, model: TablesModel) -> DecodedTabl
     cuts = _cuts(artefact, words, model, indices, (parts, part, index_words))
     shunt = int(words[-1]) if header[1] == 2 else 0
     digest = struct.pack("<8I", *header[8:16]).hex()
-    bits = tuple(index.bits for index in indices)
-    return DecodedTables(artefact, bits, tuple(entries), bias, cuts, shunt, digest)
+    tables = [(index.bits, table) for index, table in zip(indices, entries, strict=True)]
+    graph = graph_of_tables(artefact, model.input, tables, bias)
+    return DecodedGraph(artefact, graph, cuts, shunt, digest)
 
 
 def _cuts(
     artefact: str,
     words: Words,
-    model: TablesModel,
+    model: Classifier,
     indices: list[_Index],
     place: tuple[int, int, int],
 ) -> tuple[tuple[int, ...], ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,17 @@ import numpy as np
 
 from n3ic.errors import ExportError
 from n3ic.exporters.netfpga.core import SHARED_RTL, copy_blocks
+from n3ic.exporters.netfpga.graph.bit_tables.unrolled import added, class_width, score_width
 from n3ic.exporters.netfpga.graph.tournament import BLOCK, pair_scores
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.sequential.layout import AddressMap, clog2, distributed_luts
 from n3ic.exporters.netfpga.sequential.update import compose
 from n3ic.exporters.netfpga.sequential.write import FOLDER as CORE_FOLDER
-from n3ic.exporters.netfpga.tables.network import class_width, score_width
 from n3ic.families.tables.network import Table, TablesModel
 from n3ic.families.tables.vectors import tables_vectors
 from n3ic.model.bits import WORD_BITS
-from n3ic.model.classifier import margins_of
+from n3ic.model.classifier import Classifier, margins_of
+from n3ic.model.graph.bit_tables import BitTables, entry_widths
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
@@ -122,24 +123,25 @@ class TablesLayout:
         )
 
 
-def plan(model: TablesModel, lanes: int, *, shunting: bool = False) -> TablesLayout:
+def plan(model: Classifier, lanes: int, *, shunting: bool = False) -> TablesLayout:
     """Compute the executor's sizes, which depend only on the indices and the widths.
 
     Args:
-        model: the model.
+        model: a model whose graph adds up look-up tables.
         lanes: maximum number of tables looked up per clock.
         shunting: whether to add the register of the shunting threshold even if the model has none.
     """
-    lanes = min(lanes, len(model.tables))
-    bits = [t.bits for t in model.tables]
-    entry_w = max(t.width for t in model.tables)
+    own = added(model)
+    lanes = min(lanes, len(own.tables))
+    bits = [t.bits for t in own.tables]
+    entry_w = max(entry_widths(model, own))
     most = len(bits) << entry_w  # twice the largest sum of one entry per table
     return TablesLayout(
         lanes=lanes,
         turns=-(-len(bits) // lanes),
         index_w=max(len(b) for b in bits),
         entry_w=entry_w,
-        sums=len(model.bias),
+        sums=len(own.bias),
         classes=len(model.classes),
         score_w=max(score_width(model), most.bit_length() + 1),
         shunts=shunting or model.shunt > 0,
@@ -147,7 +149,7 @@ def plan(model: TablesModel, lanes: int, *, shunting: bool = False) -> TablesLay
     )
 
 
-def check_fits(model: TablesModel, layout: TablesLayout) -> None:
+def check_fits(model: Classifier, layout: TablesLayout) -> None:
     """Check that a model's entries can replace those of an executor.
 
     Raises:
@@ -169,7 +171,7 @@ def check_fits(model: TablesModel, layout: TablesLayout) -> None:
         )
 
 
-def writes(model: TablesModel, layout: TablesLayout) -> list[tuple[int, int]]:
+def writes(model: Classifier, layout: TablesLayout) -> list[tuple[int, int]]:
     """List the addresses and words that load a model into the free bank.
 
     The first write clears the bank's id, the last one sets the model's.
@@ -178,32 +180,32 @@ def writes(model: TablesModel, layout: TablesLayout) -> list[tuple[int, int]]:
         ExportError: as for :func:`check_fits`.
     """
     check_fits(model, layout)
-    address, mask = layout.address_map.address, (1 << WORD_BITS) - 1
+    address, mask, own = layout.address_map.address, (1 << WORD_BITS) - 1, added(model)
     contents = [
         (address(t % layout.lanes, ENTRIES, _row(layout, t, i), s), int(value) & mask)
-        for t, table in enumerate(model.tables)
+        for t, table in enumerate(own.tables)
         for i, row in enumerate(table.entries)
         for s, value in enumerate(row)
     ]
-    contents += [(address(0, BIASES, 0, s), int(bias) & mask) for s, bias in enumerate(model.bias)]
+    contents += [(address(0, BIASES, 0, s), int(bias) & mask) for s, bias in enumerate(own.bias)]
     if layout.shunts:
         contents.append((address(0, MODEL, 0, 1), model.shunt))
     begin, end = (address(0, MODEL, row, 0) for row in (1, 0))
     return [(begin, 0), *contents, (end, int(model.digest[:8], 16))]
 
 
-def memories(model: TablesModel, layout: TablesLayout) -> dict[str, list[str]]:
+def memories(model: Classifier, layout: TablesLayout) -> dict[str, list[str]]:
     """The rows of one bank of each memory in hexadecimal, by file name without extension."""
     check_fits(model, layout)
-    out: dict[str, list[str]] = {}
+    own, out = added(model), dict[str, list[str]]()
     for lane in range(layout.lanes):
         for s in range(layout.sums):
             rows = np.zeros(1 << layout.turn_w + layout.index_w, dtype=np.int64)
-            for t in range(lane, len(model.tables), layout.lanes):
-                column = model.tables[t].entries[:, s]
+            for t in range(lane, len(own.tables), layout.lanes):
+                column = own.tables[t].entries[:, s]
                 rows[_row(layout, t, 0) :][: len(column)] = column
             out[f"lane{lane}_sum{s}"] = _hex(rows.tolist(), layout.entry_w)
-    for s, bias in enumerate(model.bias.tolist()):
+    for s, bias in enumerate(own.bias.tolist()):
         out[f"biases{s}"] = _hex([bias], layout.score_w)
     if layout.shunts:
         out["shunting"] = _hex([model.shunt], layout.score_w)
@@ -218,7 +220,7 @@ def _hex(values: Sequence[int], width: int) -> list[str]:
     return [f"{value % (1 << width):0{-(-width // 4)}x}" for value in values]
 
 
-def write(model: TablesModel, layout: TablesLayout, out: Path) -> dict[str, Any]:
+def write(model: Classifier, layout: TablesLayout, out: Path) -> dict[str, Any]:
     """Write Verilog and memory files below ``out``.
 
     Returns:
@@ -227,12 +229,12 @@ def write(model: TablesModel, layout: TablesLayout, out: Path) -> dict[str, Any]
     copy_blocks(out, SHARED_RTL, FOLDER / "rtl")
     (out / "rtl" / BLOCK.name).write_bytes(BLOCK.read_bytes())
     (out / "mem").mkdir(exist_ok=True)
-    score_w, class_w = layout.score_w, class_width(model)
+    own, score_w, class_w = added(model), layout.score_w, class_width(model)
     matches, last = pair_scores(layout.classes, score_w, class_w)
     sums = [f"sum{s}" for s in range(layout.sums)]
     values = [f"{score_w}'d0", *sums] if layout.sums == 1 else sums
     wiring = [
-        [_wires(model, layout, lane + turn * layout.lanes) for turn in range(layout.turns)]
+        [_wires(own, layout, lane + turn * layout.lanes) for turn in range(layout.turns)]
         for lane in range(layout.lanes)
     ]
     template_values = {
@@ -284,37 +286,40 @@ def write(model: TablesModel, layout: TablesLayout, out: Path) -> dict[str, Any]
     }
 
 
-def _wires(model: TablesModel, layout: TablesLayout, table: int) -> list[str]:
+def _wires(own: BitTables, layout: TablesLayout, table: int) -> list[str]:
     """The signals of a table's index, the highest bit first; all 0 if there is no such table."""
-    bits = model.tables[table].bits if table < len(model.tables) else ()
+    bits = own.tables[table].bits if table < len(own.tables) else ()
     return ["1'b0"] * (layout.index_w - len(bits)) + [f"x[{bit}]" for bit in reversed(bits)]
 
 
 def another(
-    model: TablesModel, layout: TablesLayout, rng: np.random.Generator
+    model: Classifier, layout: TablesLayout, rng: np.random.Generator
 ) -> tuple[TablesModel, list[tuple[int, int]]]:
     """Make a model of random entries that shunts half of the inputs, and the writes to load it."""
-    tables = []
-    for table in model.tables:
-        half = 1 << table.width - 1
+    tables, own = [], added(model)
+    for table, width in zip(own.tables, entry_widths(model, own), strict=True):
+        half = 1 << width - 1
+        # A sum to which a table adds nothing may get entries, too: each sum has a memory.
         entries = rng.integers(-half, half, table.entries.shape, dtype=np.int8)
-        tables.append(Table(table.bits, entries, table.width))
-    bias = rng.permutation(model.bias) + rng.integers(-1, 2, len(model.bias), dtype=np.int32)
-    other = replace(model, tables=tuple(tables), bias=bias, name="another", shunt=0)
+        tables.append(Table(table.bits, entries, width))
+    near = rng.permutation(own.bias).astype(np.int32)
+    bias = near + rng.integers(-1, 2, len(near), dtype=np.int32)
+    other = TablesModel(model.input, tuple(tables), bias, model.classes, name="another")
     if layout.shunts:
         margins = margins_of(other.scores(tables_vectors(other, 64)))
         other = other.with_shunt(max(1, int(np.median(margins))))
     return other, writes(other, layout)
 
 
-def resources(model: TablesModel, layout: TablesLayout) -> Resources:
+def resources(model: Classifier, layout: TablesLayout) -> Resources:
     """Estimate the resources of the executor, by constants fitted to Yosys."""
+    own = added(model)
     width, matches = layout.score_w, layout.classes - 1
     places = layout.lanes * layout.sums
-    read = len({bit for table in model.tables for bit in table.bits})
+    read = len({bit for table in own.tables for bit in table.bits})
     delayed = width * (layout.classes if layout.sums > 1 else 1)
     srls = delayed if layout.late >= _SRL_MINIMUM else 0
-    wiring = 0.3 * len(model.tables) * layout.index_w
+    wiring = 0.3 * len(own.tables) * layout.index_w
     logic = 50 + wiring + 0.6 * width * (places + layout.sums) + width * (4 * matches + 1)
     memory = 0
     if not layout.block:

@@ -11,22 +11,21 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from n3ic.errors import ExportError, MissingDependencyError, VerifyError
+from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.netfpga import shell
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.frontend import options as front
+from n3ic.exporters.netfpga.graph.bit_tables import sequential
+from n3ic.exporters.netfpga.graph.bit_tables.decode_sequential import decode_sequential
+from n3ic.exporters.netfpga.graph.bit_tables.decode_unrolled import decode
+from n3ic.exporters.netfpga.graph.bit_tables.sequential import TablesLayout
+from n3ic.exporters.netfpga.graph.bit_tables.unrolled import added, design, write
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
-from n3ic.exporters.netfpga.tables import sequential
-from n3ic.exporters.netfpga.tables.decode import decode
-from n3ic.exporters.netfpga.tables.decode_sequential import decode_sequential
-from n3ic.exporters.netfpga.tables.network import design, write
-from n3ic.exporters.netfpga.tables.sequential import TablesLayout
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.exporters.netfpga.unrolled import size
-from n3ic.families.tables.network import TablesModel
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import family
@@ -48,7 +47,7 @@ class NetfpgaTablesExporter(Exporter[Classifier]):
 
     name: ClassVar[str] = "netfpga"
     summary: ClassVar[str] = "Verilog for the NetFPGA-SUME: entries in logic, one input per clock"
-    family: ClassVar[str] = TablesModel.family
+    family: ClassVar[str] = ""
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "style",
@@ -104,6 +103,8 @@ class NetfpgaTablesExporter(Exporter[Classifier]):
 
     def check(self, model: Classifier, options: Options) -> Fit:
         """Check that logic and memories fit the device beside the reference NIC."""
+        if options["style"] == "sequential" and (problems := _unloadable(model)):
+            return Fit(problems=problems)
         used, limits = _estimate(model, options), self.device.limits
         rows = (
             ("LUTs", used.lut_sites, limits["lut"] - limits["reference_lut"]),
@@ -124,7 +125,7 @@ class NetfpgaTablesExporter(Exporter[Classifier]):
         """Write Verilog and README."""
         layout = _layout(model, options)
         if layout is not None:
-            ports = sequential.write(_loadable(model), layout, out)
+            ports = sequential.write(model, layout, out)
         else:
             outputs, pipeline = str(options["outputs"]), int(options["pipeline"])
             ports = write(model, out, outputs=outputs, pipeline=pipeline)
@@ -146,7 +147,7 @@ class NetfpgaTablesExporter(Exporter[Classifier]):
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Compare scores, shunting threshold and input stage with the model's, for all inputs."""
         if options["style"] == "sequential":
-            parts = decode_sequential(directory, _loadable(model))
+            parts = decode_sequential(directory, model)
             if options["input-stage"] == "features":
                 _check_cuts(directory, model, options)
             return parts
@@ -172,7 +173,7 @@ class NetfpgaTablesExporter(Exporter[Classifier]):
             )
         done = simulate.as_run(simulation, self.device.clock_mhz, {})
         layout = _layout(model, options)
-        another = None if layout is None else partial(sequential.another, _loadable(model), layout)
+        another = None if layout is None else partial(sequential.another, model, layout)
         return shell.run_shell(directory, model, options, words, simulation, done, another)
 
     def encode(
@@ -228,21 +229,22 @@ def _layout(model: Classifier, options: Options) -> TablesLayout | None:
     if options["style"] != "sequential":
         return None
     lanes, shunting = int(options["modules"]), options["shunting"] == "all"
-    return sequential.plan(_loadable(model), lanes, shunting=shunting)
+    return sequential.plan(model, lanes, shunting=shunting)
 
 
-def _loadable(model: Classifier) -> TablesModel:
-    """A model of look-up tables, whose entries others of the family replace at run time.
-
-    Raises:
-        ExportError: it is of another family.
-    """
-    if not isinstance(model, TablesModel):
-        raise ExportError(
-            f"{model.name!r} is of family {model.family}: entries in block RAM are those of "
-            f"{TablesModel.family}"
+def _unloadable(model: Classifier) -> tuple[Problem, ...]:
+    """What memories of entries do not take."""
+    own, problems = added(model), []
+    if own.beyond:
+        problems.append(Problem(own.beyond))
+    if len(model.classes) == len(own.bias) == 2:
+        problems.append(
+            Problem(
+                "the first of two classes is a sum of look-up tables: in block RAM two classes "
+                "have one sum, and the first scores 0 (--style unrolled)"
+            )
         )
-    return model
+    return tuple(problems)
 
 
 def _clocks(model: Classifier, options: Options) -> tuple[int, int]:
@@ -261,7 +263,7 @@ def _estimate(model: Classifier, options: Options) -> Resources:
     layout = _layout(model, options)
     if layout is None:
         return size.count(_design(model, options))
-    return sequential.resources(_loadable(model), layout)
+    return sequential.resources(model, layout)
 
 
 def _copies(options: Options) -> int:
