@@ -80,13 +80,11 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         shunts: whether the artefacts give *class or shunt* by the model's threshold. The result of
             :meth:`run` then holds verdicts. Other targets take only models without a threshold.
         family: the family of models that it writes; empty for an exporter of graphs.
-        other_families: exporters of other families for the same target: by family, an
-            :class:`Exporter` as ``module:name``; see :meth:`for_family`. Each of their options
-            has the name of an option of this exporter, because the command line offers those.
         graph_exporter: the exporter of every other family's graph of integer operations
             (:meth:`~n3ic.model.family.Family.graph`), as ``module:name``; empty if there is none.
             It reads the graph and what all models share, and refuses operations that it does not
-            write. Its options are named as above.
+            write. Each of its options has the name of an option of this exporter, because the
+            command line offers those.
         refusals: by family, why its models are not written, in words.
         simplifies: whether an export by default leaves out what makes no difference to the scores;
             False if a running device may load other weights of the trained shape.
@@ -98,7 +96,6 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     shunts: ClassVar[bool] = False
     simplifies: ClassVar[bool] = True
     family: ClassVar[str] = BinaryModel.family
-    other_families: ClassVar[Mapping[str, str]] = {}
     graph_exporter: ClassVar[str] = ""
     refusals: ClassVar[Mapping[str, str]] = {}
 
@@ -134,11 +131,10 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     @property
     def families(self) -> tuple[str, ...]:
         """The families of models that the target takes, its own first."""
-        own = (self.family, *self.other_families)
         if not self.graph_exporter:
-            return own
+            return (self.family,)
         names = plugins.names(plugins.FAMILIES)
-        return (*own, *(n for n in names if n not in own))
+        return (self.family, *(n for n in names if n != self.family))
 
     def options_for(self, model: ModelT) -> tuple[Option, ...]:
         """The options of an export that a model has a use for; its manifest records no others."""
@@ -163,11 +159,10 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """
         if name == self.family:
             return self
-        written_by = self.other_families.get(name, self.graph_exporter)
-        if not written_by:
+        if not self.graph_exporter:
             why = self.refusals.get(name, f"it takes models of family {', '.join(self.families)}")
             raise ExportError(f"target {self.name} takes no model of family {name}: {why}")
-        return _named(written_by)
+        return _named(self.graph_exporter)
 
     def for_graphs(self) -> Exporter[Any]:
         """The exporter of graphs of integer operations.

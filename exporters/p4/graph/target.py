@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -83,7 +83,6 @@ class P4GraphTarget(P4SumsTarget[Classifier, NetworkT]):
 
     written: ClassVar[Collection[type[Operation]]]
     family: ClassVar[str] = ""
-    other_families: ClassVar[Mapping[str, str]] = {}
     graph_exporter: ClassVar[str] = ""
 
     @abstractmethod
