@@ -3,9 +3,9 @@
 """Compare the processor time of ``n3ic stream`` with that of ``flow-exec``, on one-packet flows.
 
 Each round runs ``flow-exec``, then the stream without a sink (a function that takes flows and does
-nothing), with JSON lines and with Parquet, all with the same model and the same capture. The verdicts
-are compared first. Printed are medians over the rounds: seconds of processor time, and their ratio to
-``flow-exec`` of the same round. The start of Python is not counted.
+nothing), with JSON lines and with Parquet, all with the same model and the same capture. The
+verdicts are compared first. Printed are medians over the rounds: seconds of processor time, and
+their ratio to ``flow-exec`` of the same round. The start of Python is not counted.
 
 Usage: scripts/stream_throughput.py [--flows 300000] [--rounds 5] [--model FILE]
 """
@@ -110,7 +110,9 @@ def main() -> None:
             for work in works.values():  # builds what is missing
                 work()
             check_verdicts(folder / "flows.csv", folder / "flows.jsonl")
-            rounds = [{n: core_seconds_of(w) for n, w in works.items()} for _ in range(chosen.rounds)]
+            rounds = [
+                {n: core_seconds_of(w) for n, w in works.items()} for _ in range(chosen.rounds)
+            ]
     print(f"{model.name}, {model.shape_text}; {chosen.flows:,} flows; {chosen.rounds} rounds")
     for way in works:
         seconds = median(times[way] for times in rounds)

@@ -131,7 +131,7 @@ class CutFile:
             raise self._error(error) from error
         return size
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Add bytes."""
         assert self._stream is not None  # noqa: S101 - it is open
         try:
