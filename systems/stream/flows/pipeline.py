@@ -24,12 +24,12 @@ import numpy as np
 
 from n3ic.errors import DataError, N3icError, UsageError
 from n3ic.meter.compiled import CompiledMeter, Records, record_type
-from n3ic.systems.stream.batch import FlowBatch
+from n3ic.systems.stream.batch import FlowBatch, counted
 from n3ic.systems.stream.flows.channel import Channel, ChannelEnded
 from n3ic.systems.stream.flows.decide import StreamModel, rows_type
 from n3ic.systems.stream.flows.figures import StreamFigures
 from n3ic.systems.stream.flows.sink import Offset, StreamSink
-from n3ic.systems.stream.flows.source import FrameBatch, Source
+from n3ic.systems.stream.flows.source import CheckedSource, FrameBatch, Source
 from n3ic.systems.stream.flows.state import StreamPoint, StreamState, state_folder, stream_id
 from n3ic.util.signals import check
 
@@ -101,6 +101,8 @@ class FlowStream:
         self.figures = StreamFigures()
         self._source, self._model, self._sinks = source, model, tuple(sinks)
         self._settings = settings or StreamSettings()
+        if isinstance(source, CheckedSource):
+            source.checked = self._settings.state is not None
         self._of = stream_id(
             model.model,
             source.name,
@@ -287,8 +289,7 @@ class FlowStream:
             if len(records):
                 batch = self._decide_records(records)
                 f.decided.add(time.monotonic_ns() - came_ns, len(batch))
-                names = self._model.model.verdict_names
-                f.classes.update(names[v] for v in batch.verdicts.tolist())
+                f.classes.update(counted(self._model.model, batch.verdicts))
                 self._flows.put(_Decided(batch, f.flows, came_ns))
                 f.flows += len(batch)
 
