@@ -67,15 +67,17 @@ def run_flow_exec(path: Path, capture: Path, out: Path) -> None:
         subprocess.run([path, capture], stdout=file, stderr=subprocess.DEVNULL, check=True)
 
 
-def check_verdicts(csv: Path, lines: Path) -> None:
-    """Compare number, class and margin of each flow.
+def check_verdicts(csv: Path, lines: Path, flows: int) -> None:
+    """Compare every column of each flow.
 
     Raises:
-        SystemExit: They differ.
+        SystemExit: They differ, or there are not so many.
     """
     names, *rows = (line.split(",") for line in csv.read_text().splitlines())
     of_csv = [dict(zip(names, row, strict=True)) for row in rows]
     of_json = [json.loads(line) for line in lines.read_bytes().splitlines()]
+    if (len(of_csv), len(of_json)) != (flows, flows):
+        raise SystemExit(f"flow-exec decided {len(of_csv):,} flows, n3ic stream {len(of_json):,}")
     for one, other in zip(of_csv, of_json, strict=True):
         if any(one[name] != str(other[name]) for name in names):
             raise SystemExit(f"the verdicts differ: flow-exec {one}, n3ic stream {other}")
@@ -93,6 +95,29 @@ def ways(model: Classifier, program_path: Path, folder: Path) -> Mapping[str, Ca
     }
 
 
+def measure(model: Classifier, flows: int, rounds: int) -> list[dict[str, float]]:
+    """Seconds of processor time of each way, round by round, after a comparison of the verdicts.
+
+    Raises:
+        SystemExit: The verdicts differ.
+    """
+    with tempfile.TemporaryDirectory(prefix="n3ic-stream-") as name:
+        folder = Path(name)
+        write_pcap(folder / "c.pcap", LINK_ETHERNET, one_packet_flows(flows))
+        export(model, "host", folder / "host")
+        with program(folder / "host") as path:
+            works = ways(model, path, folder)
+            for work in works.values():  # builds what is missing
+                work()
+            check_verdicts(folder / "flows.csv", folder / "flows.jsonl", flows)
+            return [{n: core_seconds_of(w) for n, w in works.items()} for _ in range(rounds)]
+
+
+def ratio(rounds: list[dict[str, float]], way: str) -> float:
+    """Median of the ratios of a way to ``flow-exec``."""
+    return median(times[way] / times["flow-exec"] for times in rounds)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -101,23 +126,11 @@ def main() -> None:
     parser.add_argument("--model", type=Path)
     chosen = parser.parse_args()
     model = load(chosen.model) if chosen.model else example_model()
-    with tempfile.TemporaryDirectory(prefix="n3ic-stream-") as name:
-        folder = Path(name)
-        write_pcap(folder / "c.pcap", LINK_ETHERNET, one_packet_flows(chosen.flows))
-        export(model, "host", folder / "host")
-        with program(folder / "host") as path:
-            works = ways(model, path, folder)
-            for work in works.values():  # builds what is missing
-                work()
-            check_verdicts(folder / "flows.csv", folder / "flows.jsonl")
-            rounds = [
-                {n: core_seconds_of(w) for n, w in works.items()} for _ in range(chosen.rounds)
-            ]
+    rounds = measure(model, chosen.flows, chosen.rounds)
     print(f"{model.name}, {model.shape_text}; {chosen.flows:,} flows; {chosen.rounds} rounds")
-    for way in works:
+    for way in rounds[0]:
         seconds = median(times[way] for times in rounds)
-        ratio = median(times[way] / times["flow-exec"] for times in rounds)
-        print(f"{way:12} {seconds:7.3f} s  {ratio:6.2f} of flow-exec")
+        print(f"{way:12} {seconds:7.3f} s  {ratio(rounds, way):6.2f} of flow-exec")
 
 
 if __name__ == "__main__":
