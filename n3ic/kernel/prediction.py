@@ -70,12 +70,12 @@ def predict(model: Classifier, words: ArrayLike) -> Inference:
     return network.classify(checked_words(words, model.input.n_bits, "packed inputs"))
 
 
-def encode(spec: InputSpec, features: Mapping[str, NDArray[np.uint32]]) -> Words:
+def encode(spec: InputSpec, features: Mapping[str, NDArray[Any]]) -> Words:
     """Packed input bits of integer features; the same as :meth:`InputSpec.encode_words`.
 
     Args:
         spec: the input stage.
-        features: arrays of shape ``(rows,)`` by feature.
+        features: integers in 0..2^32-1, arrays of shape ``(rows,)`` by feature.
 
     Returns:
         uint32 array of shape ``(rows, n_words)``.

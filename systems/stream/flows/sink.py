@@ -71,6 +71,9 @@ class StreamSink:
             N3icError: The output cannot be opened, or ends before the offset.
         """
 
+    def use(self, model: StreamModel) -> None:
+        """The next flows are decided by another model of the same meter, features and verdicts."""
+
     @abstractmethod
     def write(self, batch: FlowBatch, first: int) -> None:
         """Write flows; ``first`` is the number of the first one, counted since the stream began.

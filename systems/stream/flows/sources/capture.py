@@ -11,7 +11,9 @@ import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from n3ic.errors import DataError, N3icWarning
@@ -138,7 +140,11 @@ _OTHER = "expected the capture that the state belongs to; give that one, or anot
 
 def _added(frames: Frames, checksums: list[int]) -> list[int]:
     """Update the checksums of all bytes, lengths and times, which do not depend on the batches."""
-    parts = frames.data[: int(frames.captured.sum())], frames.length, frames.time
+    parts: tuple[NDArray[Any], ...] = (
+        frames.data[: int(frames.captured.sum())],
+        frames.length,
+        frames.time,
+    )
     return [zlib.crc32(part, checksum) for part, checksum in zip(parts, checksums, strict=True)]
 
 
