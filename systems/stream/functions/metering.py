@@ -15,7 +15,9 @@ from n3ic.errors import UsageError
 from n3ic.meter.compiled import CompiledMeter, Records
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.rows import key_table, texts_of
+from n3ic.runs.folder import models_of
 from n3ic.systems.stream.batch import FlowBatch, decided, features_read
+from n3ic.systems.stream.followed_model import FollowedModel
 from n3ic.systems.stream.functions.options import only, open_output, path_of
 from n3ic.systems.stream.functions.packets import DROP, PASS, PacketFunction, PacketView
 from n3ic.systems.stream.json_rows import SPACED, json_lines
@@ -36,15 +38,26 @@ class MeterFunction(PacketFunction):
     """Meters packets, classifies flows with ``model``, and appends a JSON line for each to ``out``.
 
     ``verdicts`` maps the verdict of a packet's flow (a class, ``shunt``, ``undecided`` or
-    ``aside``) to ``drop``, ``pass`` or one of the function's routes.
+    ``aside``) to ``drop``, ``pass`` or one of the function's routes. With ``follow``, a new model
+    decides the next flows whenever the file of ``model`` is replaced.
     """
 
-    option_names: ClassVar[tuple[str, ...]] = ("model", "out", "task", "verdicts")  # options
+    option_names: ClassVar[tuple[str, ...]] = (
+        "model",
+        "out",
+        "task",
+        "verdicts",
+        "follow",
+    )
 
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)
         only(self.options, *self.option_names)
-        self.model = load(path_of(self.options, "model"), str(self.options.get("task", "")))
+        path, task = path_of(self.options, "model"), str(self.options.get("task", ""))
+        self.model = load(path, task)
+        files = models_of(path)
+        file = files[task] if task else next(iter(files.values()))
+        self._followed = FollowedModel(file) if self._follows() else None
         if self.model.meter is None:
             raise UsageError(f"{self.options['model']}: the model has no meter")
         self.spec = self.model.meter
@@ -67,11 +80,19 @@ class MeterFunction(PacketFunction):
 
     def on_batch(self, view: PacketView) -> Any:
         """Count packets in place, and write the decided flows."""
+        if self._followed and (successor := self._followed.successor(self.model)):
+            self.model = successor
         if self.actions is None:
             self.meter.count_frames(view.frames(self.spec.tick_ns))
             self._handle_records(self.meter.records())
             return None
         return self.actions[self._verdicts(view)]
+
+    def _follows(self) -> bool:
+        follow = self.options.get("follow", False)
+        if not isinstance(follow, bool):
+            raise UsageError(f"options.follow: expected true or false, got {follow!r}")
+        return follow
 
     def on_end(self) -> None:
         """Decide the remaining flows."""
