@@ -11,9 +11,7 @@ import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from n3ic.errors import DataError, N3icWarning
@@ -140,11 +138,8 @@ _OTHER = "expected the capture that the state belongs to; give that one, or anot
 
 def _added(frames: Frames, checksums: list[int]) -> list[int]:
     """Update the checksums of all bytes, lengths and times, which do not depend on the batches."""
-    parts: tuple[NDArray[Any], ...] = (
-        frames.data[: int(frames.captured.sum())],
-        frames.length,
-        frames.time,
-    )
+    data = frames.data[: int(frames.captured.sum())]
+    parts = data.data, frames.length.data, frames.time.data
     return [zlib.crc32(part, checksum) for part, checksum in zip(parts, checksums, strict=True)]
 
 
