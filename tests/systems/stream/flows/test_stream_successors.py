@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model takes a running one's place amid its flows, or is refused with the reason."""
 
+import hashlib
+import json
 import re
 import warnings
 from dataclasses import replace
@@ -136,6 +138,26 @@ def test_a_state_goes_on_with_its_model_whatever_the_file_holds(path, pushed):
         stream(path, MODEL, place, **state)
     with pytest.raises(DataError, match=r"another stream: the model .* has another meter"):
         followed(path, place, model=replace(NEXT, meter=standard_spec(packets=5)), **state)
+
+
+def test_a_state_of_an_older_version_goes_on(path):
+    """It has no model, and knows no successors."""
+    folder = path.parent
+    place, state = folder / "out.jsonl", {"state": folder / "state"}
+    stream(path, MODEL, place, seconds=0, **state)
+    file = folder / "state" / "stream.state"
+    magic, head, packed = file.read_bytes().split(b"\n", 2)
+    header = json.loads(head)
+    assert header["point"].pop("successors") == []
+    header["sizes"].pop()
+    kept = sum(size for _, size in header["sizes"])
+    old = b"\n".join((magic, json.dumps(header).encode(), packed[:kept]))
+    file.write_bytes(old + hashlib.sha256(old).digest())
+    assert StreamState.read(folder / "state").model == b""
+    with pytest.raises(DataError, match=r"its model is"):
+        followed(path, place, model=NEXT, **state)
+    followed(path, place, **state)
+    assert lines(place) == predicted(MODEL, path)
 
 
 @pytest.mark.parametrize("model", ["now.n3ic", "run"])

@@ -2,6 +2,7 @@
 """The function ``meter`` goes on with a new model when the model's file is replaced."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from n3ic.meter.standard import standard_spec
 from n3ic.systems.stream import followed_model
 from n3ic.systems.stream.functions.metering import MeterFunction
 from n3ic.systems.stream.functions.packets import PacketView
+from n3ic.systems.stream.functions.process import write_warnings
 from tests.support.predicted_rows import predicted
 from tests.support.stream_models import binary
 from tests.support.traffic import labelled_capture
@@ -78,6 +80,19 @@ def test_open_flows_go_on_with_the_next_model(path, verdicts):
             row["class"], row["margin"], scores,
         )  # fmt: skip
         assert all(line[name] == row[name] for name in ("source", "first_us", "packets"))
+
+
+def test_a_refused_model_is_a_line_of_the_function(path, capsys):
+    options = {"model": str(path.parent / "now.n3ic"), "out": str(path.parent / "out")}
+    function = MeterFunction({**options, "follow": True}, (), Shared())
+    (path.parent / "now.n3ic").write_bytes(b"")
+    with warnings.catch_warnings():
+        write_warnings("one")
+        for view in views_of(path):
+            function.on_batch(view)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("function one: ")
+    assert line.endswith(f"the model {MODEL.digest[:12]} goes on")
 
 
 def test_a_wrong_option_is_refused(path):
