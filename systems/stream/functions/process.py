@@ -100,7 +100,7 @@ def serve(task: FunctionTask) -> None:
 def write_warnings(name: str) -> None:
     """Write each warning of this process as a line on standard error, with the function's name."""
 
-    def write(message: Warning | str, *_: object) -> None:
+    def write(message: Warning | str, *_: object, **__: object) -> None:
         sys.stderr.write(f"function {name}: {message}\n")
 
     warnings.showwarning = write
