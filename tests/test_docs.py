@@ -120,6 +120,17 @@ def test_the_terminal_of_a_page_is_real(repository, tmp_path, name, languages, c
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("terminal")
+def test_a_page_shows_a_promotion(repository, tmp_path):
+    """Trained as by a reader: with fewer epochs, other models are better."""
+    page = repository / "docs" / "how-to" / "stream-learning.md"
+    assert follow(page, "console", tmp_path) == 4
+    assert (tmp_path / "now.n3ic").read_bytes() != (
+        tmp_path / "runs" / "few" / "model.n3ic"
+    ).read_bytes()
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_baselines", "few_epochs", "terminal", "clang")
 def test_the_terminal_of_an_operator_is_real(repository, tmp_path, monkeypatch, in_namespace):
     """The whole page in a network namespace, which takes the links away at its end."""

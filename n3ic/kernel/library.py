@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.model.bits import Words, unpack, word_count
 from n3ic.model.classifier import Classifier
-from n3ic.model.inputs import UINT32_MAX
+from n3ic.model.inputs import UINT32_MAX, InputSpec
 from n3ic.model.network import SHUNT, BinaryModel, Inference, classes_of
 
 _U32 = np.ctypeslib.ndpointer(dtype=np.uint32, flags="C_CONTIGUOUS")
@@ -61,6 +61,43 @@ class _StreamInput(ctypes.Structure):
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _InputTable:
+    """A table for ``struct stream_input``; its arrays live as long as this object.
+
+    Raises:
+        ValueError: the columns differ in length.
+    """
+
+    pointer: Any
+    rows: int
+    arrays: tuple[NDArray[Any], ...]
+
+    @classmethod
+    def of(cls, spec: InputSpec, features: Mapping[str, NDArray[Any]]) -> _InputTable:
+        """Integers in 0..2^32-1 by feature, arrays of shape ``(rows,)``."""
+        used = spec.features
+        columns = [np.ascontiguousarray(features[n], dtype=np.uint32) for n in used]
+        rows = len(columns[0])
+        if any(c.shape != (rows,) for c in columns):  # C does not check
+            raise ValueError("columns of one length expected")
+        fields = np.array(
+            [
+                (used.index(f.feature), f.kind == "thermometer", f.width, f.clamp)
+                for f in spec.fields
+            ],
+            dtype=np.uint32,
+        )
+        cuts = np.array([cut for f in spec.fields for cut in f.cuts], dtype=np.uint32)
+        table = _StreamInput(
+            (ctypes.c_void_p * len(columns))(*(c.ctypes.data for c in columns)),
+            fields.ctypes.data,
+            cuts.ctypes.data,
+            len(fields),
+        )
+        return cls(ctypes.pointer(table), rows, (*columns, fields, cuts))
+
+
 class KernelError(Exception):
     """The kernel refused weights or the name of a kernel; the text is its message."""
 
@@ -97,6 +134,23 @@ class KernelLibrary:
                 names.append(name.decode("ascii"))
             index += 1
         return tuple(names)
+
+    def encode(self, spec: InputSpec, features: Mapping[str, NDArray[Any]]) -> Words:
+        """Packed input bits of integers in 0..2^32-1, arrays of shape ``(rows,)`` by feature.
+
+        Raises:
+            MemoryError: memory is insufficient.
+        """
+        table = _InputTable.of(spec, features)
+        words = np.empty((table.rows, spec.n_words), dtype=np.uint32)
+        if self.handle.stream_encode(
+            table.pointer,
+            ctypes.c_size_t(table.rows),
+            ctypes.c_uint32(spec.n_words),
+            ctypes.c_void_p(words.ctypes.data),
+        ):
+            raise MemoryError
+        return words
 
     def load(self, blob: bytes) -> KernelNetwork:
         """Load a network from a blob.
@@ -258,35 +312,21 @@ class KernelNetwork:
         Raises:
             MemoryError: memory is insufficient.
         """
-        used = model.input.features
-        columns = [np.ascontiguousarray(features[n], dtype=np.uint32) for n in used]
-        rows = len(columns[0])
         n_names = self.n_classes + (self.shunt > 0)
-        if any(c.shape != (rows,) for c in columns) or len(names) != n_names:  # C does not check
-            raise ValueError("columns of one length and a name for each verdict expected")
-        fields = np.array(
-            [
-                (used.index(f.feature), f.kind == "thermometer", f.width, f.clamp)
-                for f in model.input.fields
-            ],
-            dtype=np.uint32,
-        )
-        cuts = np.array([cut for f in model.input.fields for cut in f.cuts], dtype=np.uint32)
-        table = _StreamInput(
-            (ctypes.c_void_p * len(columns))(*(c.ctypes.data for c in columns)),
-            fields.ctypes.data,
-            cuts.ctypes.data,
-            len(fields),
-        )
+        if len(names) != n_names:  # C does not check
+            raise ValueError("a name for each verdict expected")
+        table = _InputTable.of(model.input, features)
         # A row number has at most 20 digits; a margin and a score have at most 11 characters.
-        text = np.empty(rows * (64 + max(map(len, names)) + 12 * self.n_classes), dtype=np.uint8)
+        text = np.empty(
+            table.rows * (64 + max(map(len, names)) + 12 * self.n_classes), dtype=np.uint8
+        )
         counts = np.zeros(n_names, dtype=np.int64)
         function = self._c.stream_lines
         function.restype = ctypes.c_size_t
         size = function(
             self._net,
-            ctypes.byref(table),
-            ctypes.c_size_t(rows),
+            table.pointer,
+            ctypes.c_size_t(table.rows),
             ctypes.c_uint64(first),
             (ctypes.c_char_p * len(names))(*names),
             ctypes.c_void_p(text.ctypes.data),

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from n3ic.errors import N3icWarning
 from n3ic.kernel import blob, build
 from n3ic.kernel.library import SIGNATURES, KernelLibrary, KernelNetwork
-from n3ic.model.bits import checked_words
+from n3ic.model.bits import Words, checked_words
 from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.family import family
 from n3ic.model.inputs import Field, InputSpec
@@ -29,7 +29,15 @@ from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import verification_vectors
 
-__all__ = ["available", "csv_lines", "load_into_kernel", "open_kernel", "predict", "scores"]
+__all__ = [
+    "available",
+    "csv_lines",
+    "encode",
+    "load_into_kernel",
+    "open_kernel",
+    "predict",
+    "scores",
+]
 
 
 def available() -> bool:
@@ -57,8 +65,24 @@ def scores(model: Classifier, words: ArrayLike) -> NDArray[np.int32]:
 
 def predict(model: Classifier, words: ArrayLike) -> Inference:
     """Scores, classes, margins and verdicts of packed inputs; see :func:`scores`."""
-    result = scores(model, words)
-    return model.inference(result)
+    if (network := load_into_kernel(model)) is None:
+        return model.infer(words)
+    return network.classify(checked_words(words, model.input.n_bits, "packed inputs"))
+
+
+def encode(spec: InputSpec, features: Mapping[str, NDArray[Any]]) -> Words:
+    """Packed input bits of integer features; the same as :meth:`InputSpec.encode_words`.
+
+    Args:
+        spec: the input stage.
+        features: integers in 0..2^32-1, arrays of shape ``(rows,)`` by feature.
+
+    Returns:
+        uint32 array of shape ``(rows, n_words)``.
+    """
+    if os.environ.get("N3IC_NATIVE", "1") == "0" or (library := _library()) is None:
+        return spec.encode_words(features)
+    return library.encode(spec, features)
 
 
 def csv_lines(
@@ -154,7 +178,11 @@ def _check(library: KernelLibrary) -> None:
     lines, _ = network.csv_lines(model, columns, 0, names)
     want = model.infer(model.encode(columns))
     expected, _ = _lines_of(want, want.classes, 0, names)
-    if not np.array_equal(network.scores(words), model.scores(words)) or bytes(lines) != expected:
+    if (
+        not np.array_equal(network.scores(words), model.scores(words))
+        or not np.array_equal(library.encode(spec, columns), model.encode(columns))
+        or bytes(lines) != expected
+    ):
         raise RuntimeError("it does not compute the reference's scores")
 
 

@@ -136,6 +136,20 @@ static void encode(const struct stream_input *in, size_t start, size_t n, uint32
     }
 }
 
+int stream_encode(const struct stream_input *in, size_t rows, uint32_t n_words, uint32_t *packed) {
+    struct block block = {.set_thermometer = fastest_thermometer()};
+    block.words = malloc((size_t)BLOCK * n_words * sizeof *block.words);
+    if (!block.words) {
+        return -1;
+    }
+    for (size_t start = 0; start < rows; start += BLOCK) {
+        block.packed = packed + start * n_words;
+        encode(in, start, rows - start < BLOCK ? rows - start : BLOCK, n_words, &block);
+    }
+    free(block.words);
+    return 0;
+}
+
 /* --- lines ------------------------------------------------------------------------------ */
 
 size_t stream_lines(const struct bnn *net, const struct stream_input *in, size_t rows,

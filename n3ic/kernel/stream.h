@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From a table's columns to lines of CSV: the code that `n3ic predict` runs around the kernel. */
+/* From a table's columns to input bits and lines of CSV: the code around the kernel. */
 #ifndef N3IC_STREAM_H
 #define N3IC_STREAM_H
 
@@ -20,6 +20,9 @@ struct stream_input {
     const uint32_t *cuts; /* of the thermometer fields, one after the other */
     uint64_t n_fields;
 };
+
+/* Packs each row's input bits into n_words words. Returns 0, or -1 if memory is insufficient. */
+int stream_encode(const struct stream_input *in, size_t rows, uint32_t n_words, uint32_t *packed);
 
 /*
  * Classifies rows, and writes a line for each: its number, the name of its class (or of the shunt),

@@ -162,7 +162,20 @@ class Capture:
         Returns:
             Whether any packet was passed.
         """
-        passed = int(self._c.pcap_dispatch(self._pcap, packets, function, argument))
+        return self.dispatch_by(
+            lambda pcap: int(self._c.pcap_dispatch(pcap, packets, function, argument))
+        )
+
+    def dispatch_by(self, dispatch: Callable[[ctypes.c_void_p], int]) -> bool:
+        """Pass the next packets by a function of libpcap's ``pcap_t *``.
+
+        Args:
+            dispatch: returns the packets that it passed, or a negative number, as libpcap does.
+
+        Returns:
+            Whether any packet was passed.
+        """
+        passed = dispatch(self._pcap)
         if passed > 0 and not self._is_read:
             self.unread[self.link_type] += passed
         return self._goes_on(passed)

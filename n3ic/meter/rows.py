@@ -12,6 +12,7 @@ from socket import AF_INET, AF_INET6, inet_ntop
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.data.table_meter import METER_KEY, meter_file
 from n3ic.meter.compiled import ENDS, Records
@@ -34,6 +35,7 @@ FLOW_KEY = (  # the same in all rows of a flow
     "protocol",
     "first_us",
 )
+_OCTETS = tuple(map(str, range(256)))
 KEY_COLUMNS = (*FLOW_KEY, "last_us", "packets", "decided")
 
 
@@ -44,7 +46,7 @@ def key_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
     n = len(records)
     either = spec.key != "source-host"
     columns: dict[str, Any] = {
-        "capture": _named(np.zeros(n, dtype=np.int32), [capture]),
+        "capture": texts_of(np.zeros(n, dtype=np.int32), [capture]),
         "source": _addresses(records, "source"),
         "source_port": records["source_port"],
         "destination": _addresses(records, "destination")
@@ -57,7 +59,7 @@ def key_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
             for name in ("first", "last")
         },
         "packets": records["packets"].astype("int64"),
-        "decided": _named(records["why"].astype(np.int32), list(ENDS)),
+        "decided": texts_of(records["why"], ENDS),
     }
     return pa.table(columns)
 
@@ -72,10 +74,16 @@ def flow_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
     return table
 
 
-def _named(index: Any, names: Sequence[str]) -> pa.Array:
-    """Convert indices into ``names`` to an array of texts."""
+def texts_of(index: NDArray[np.integer[Any]], names: Sequence[str]) -> pa.Array:
+    """The names at some indices; -1 is the last, as in Python.
+
+    Args:
+        index: from -1 to the number of names, shape ``(rows,)``.
+        names: the names.
+    """
     import pyarrow as pa
 
+    index = (index % len(names)).astype(np.int32)
     return pa.DictionaryArray.from_arrays(index, pa.array(names, pa.string())).cast(pa.string())
 
 
@@ -85,11 +93,30 @@ def address_text(packed: bytes) -> str:
 
 
 def _addresses(records: Records, side: str) -> pa.Array:
-    """The addresses of one side of each flow as text; each distinct one is converted once."""
-    raw = np.column_stack([records[side], records["address_bytes"]])
-    packed, index = np.unique(raw.view("V17").ravel(), return_inverse=True)
-    texts = [address_text(p[: p[16]]) for p in map(bytes, packed)]
-    return _named(index.astype(np.int32), texts)
+    """The addresses of one side of each flow as text."""
+    import pyarrow as pa
+
+    raw, is_short = records[side], records["address_bytes"] == 4
+    if is_short.all():
+        return _dotted(raw[:, :4])
+    index = np.empty(len(records), dtype=np.int64)
+    short = np.count_nonzero(is_short)
+    index[is_short] = np.arange(short)
+    # Each distinct one is converted once.
+    packed, of_packed = np.unique(
+        np.ascontiguousarray(raw[~is_short]).view("V16").ravel(), return_inverse=True
+    )
+    index[~is_short] = short + of_packed
+    texts = pa.array([address_text(bytes(p)) for p in packed], pa.string())
+    return pa.concat_arrays([_dotted(raw[is_short, :4]), texts]).take(pa.array(index))
+
+
+def _dotted(octets: NDArray[np.uint8]) -> pa.Array:
+    """IPv4 addresses, shape ``(rows, 4)``, as text."""
+    from pyarrow.compute import binary_join_element_wise
+
+    numbers = [texts_of(column.astype(np.int32), _OCTETS) for column in octets.T]
+    return binary_join_element_wise(*numbers, ".")
 
 
 def with_labels(

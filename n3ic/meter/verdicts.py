@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from n3ic.data.flows import STANDARD_OUTPUT, Columns
 from n3ic.data.streaming import StreamedClasses, csv_cell
 from n3ic.errors import UsageError
-from n3ic.kernel.prediction import predict
+from n3ic.kernel.prediction import encode, predict
 from n3ic.meter.compiled import Records
 from n3ic.meter.records import meter_capture, require_read
 from n3ic.meter.rows import KEY_COLUMNS, key_table
@@ -110,7 +110,7 @@ def predict_capture(
         for records, so_far in meter_capture(capture, spec):
             counters = so_far
             columns = features_of(records, spec)
-            inference = predict(model, model.encode(columns))
+            inference = predict(model, encode(model.input, columns))
             verdicts = model.verdicts(inference.scores)
             if out:
                 out.writelines(_lines(records, spec, inference, verdicts, names, int(counts.sum())))

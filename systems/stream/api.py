@@ -29,6 +29,7 @@ def stream(
     on_flows: Callable[[FlowBatch], object] | None = None,
     state: str | Path | None = None,
     commit: float = 5.0,
+    follow: bool = False,
     features: bool = False,
     replace: bool = False,
     seconds: float | None = None,
@@ -50,6 +51,7 @@ def stream(
         on_flows: called with each :class:`~n3ic.systems.stream.batch.FlowBatch` of decided flows.
         state: folder of the stream's state, from which the same call resumes; None keeps no state.
         commit: seconds between two states.
+        follow: go on with a new model whenever the file of ``model`` is replaced.
         features: write the model's features as well.
         replace: replace existing files of the sinks.
         seconds: stop after this many seconds; None for no limit.
@@ -60,20 +62,34 @@ def stream(
         Counts of packets, flows, verdicts and losses, and latencies in microseconds.
 
     Raises:
+        ArgumentError: ``follow`` is set, and ``model`` is no file or run.
         UsageError: a source or sink is unknown, or the model carries no meter.
         DataError: the source cannot be opened, or the state is of another stream.
         N3icError: the source or a sink failed; everything before the last state is kept.
     """
     from n3ic.api import model_of
-    from n3ic.runs.folder import newest_run
+    from n3ic.runs.folder import models_of, newest_run
     from n3ic.systems.stream.flows.pipeline import StreamSettings
     from n3ic.systems.stream.flows.run import run_stream
 
+    given = newest_run() if model is None else model
+    followed = None
+    if follow:
+        if not isinstance(given, str | Path):
+            raise ArgumentError(f"model: expected a file to follow, got {type(given).__name__}")
+        followed = next(iter(models_of(given).values()))
+    settings = StreamSettings(
+        None if state is None else Path(state),
+        commit,
+        replace,
+        seconds,
+        followed,
+    )
     return run_stream(
         str(source),
-        model_of(newest_run() if model is None else model),
+        model_of(given),
         _sinks([] if sink is None else sink, on_flows),
-        StreamSettings(None if state is None else Path(state), commit, replace, seconds),
+        settings,
         features=features,
         metrics=metrics,
         watch=watch or (lambda _: None),

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.kernel.prediction import predict
+from n3ic.kernel.prediction import encode, predict
 from n3ic.meter.compiled import Records
 from n3ic.model.classifier import Classifier
 
@@ -66,7 +66,7 @@ def encoded(model: Classifier, features: NDArray[np.uint32]) -> NDArray[np.uint3
     Returns:
         uint32 array of shape ``(flows, n_words)``.
     """
-    return model.encode(dict(zip(model.input.features, features.T, strict=True)))
+    return encode(model.input, dict(zip(model.input.features, features.T, strict=True)))
 
 
 def decided(
@@ -84,7 +84,14 @@ def decided(
         words: packed input bits, uint32, shape ``(flows, n_words)``; None to encode the features.
     """
     inference = predict(model, encoded(model, features) if words is None else words)
-    verdicts = model.verdicts(inference.scores)
-    return FlowBatch(
-        records, features, inference.scores, inference.classes, inference.margins, verdicts
-    )
+    assert inference.verdicts is not None  # noqa: S101 - the model knows its threshold
+    scores, classes = inference.scores, inference.classes
+    return FlowBatch(records, features, scores, classes, inference.margins, inference.verdicts)
+
+
+def counted(model: Classifier, verdicts: NDArray[np.int64]) -> dict[str, int]:
+    """The number of flows by verdict, of those that came."""
+    names = model.verdict_names
+    # SHUNT is -1: modulo the number of names, it is the index of the last.
+    counts = np.bincount(verdicts % len(names), minlength=len(names)).tolist()
+    return {name: count for name, count in zip(names, counts, strict=True) if count}

@@ -235,3 +235,24 @@ def test_lines_say_shunt_below_the_threshold(monkeypatch, native):
     assert counts.tolist() == [int((want.verdicts == v).sum()) for v in (0, 1, 2, -1)]
     assert 0 < counts[3] < 5000
     assert np.array_equal(prediction.predict(model, model.encode(columns)).verdicts, want.verdicts)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 255, 257, 1000])
+def test_input_bits_are_those_of_the_input_stage(rows):
+    """Fields of every kind across borders of words, one of them repeated, at their bounds."""
+    rng = np.random.default_rng(rows)
+    spec = InputSpec(
+        (
+            Field.binary("a", 7),
+            Field.thermometer("b", range(3, 123, 3)),
+            Field.binary("c", 32),
+            Field.thermometer("a", (1, 2**32 - 1)),
+            Field.binary("d", 1),
+        )
+    )
+    bounds = np.array([0, 2, 3, 127, 128, 2**32 - 1], dtype=np.uint32)
+    columns = {
+        name: np.where(rng.random(rows) < 0.5, rng.choice(bounds, rows), rng.integers(0, 200, rows))
+        for name in "abcd"
+    }
+    assert np.array_equal(prediction.encode(spec, columns), spec.encode_words(columns))

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams that kill themselves (SIGKILL) at the N-th step that touches a file or a peer.
 
-usage: python -m tests.support.killed_streams FOLDER MODEL CAPTURE SINK_NAME STRIDE
+usage: python -m tests.support.killed_streams FOLDER MODEL CAPTURE SINK_NAME STRIDE [SUCCESSOR]
 
 Each is a fork of this process: a stream of the capture into a sink of its own folder FOLDER/N.
 It is begun with a kill at its N-th step, again with a kill at its (N + 3)-th, and then without.
 N counts up by STRIDE until a stream gets through; prints how many were killed.
+With a SUCCESSOR, each stream follows its model's file, which that replaces amid the capture.
 """
 
+import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
 
 from n3ic.model.load import load_model
+from n3ic.systems.stream import followed_model
 from n3ic.systems.stream.flows import sink as sinks
 from n3ic.systems.stream.flows.sinks import callback, kafka, nats
 from n3ic.systems.stream.flows.sources import capture
@@ -58,7 +62,10 @@ def once(kill, folder, model, path, name):
     if child == 0:
         global last, steps
         last, steps = kill, 0
-        stream(path, model, sink_of(folder, name), state=folder / "state", commit_s=0)
+        settings = {"state": folder / "state", "commit_s": 0}
+        if (file := folder / "now.n3ic").exists():
+            model, settings["follow"] = load_model(file), file
+        stream(path, model, sink_of(folder, name), **settings)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
@@ -75,7 +82,8 @@ class Journal:
         self.path = path
 
     def write(self, batch):
-        text = "".join(f"{number}\n" for number in batch.records["number"])
+        rows = zip(batch.records["number"].tolist(), batch.scores.tolist(), strict=True)
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
         with self.path.open("a") as out:
             out.write(text)
         step()
@@ -87,7 +95,23 @@ def sink_of(folder, name):
     return name.replace("NUMBER", folder.name) if "://" in name else folder / name
 
 
-def main(folder, model, path, name, stride):
+def replace_amid(folder, successor):
+    """Replace the model's file before each process looks at it for the third time."""
+    real = followed_model.FollowedModel.successor
+    looks = 0
+
+    def replaced(followed, running):
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            shutil.copy(successor, folder() / "new")
+            (folder() / "new").replace(folder() / "now.n3ic")
+        return real(followed, running)
+
+    followed_model.FollowedModel.successor = replaced
+
+
+def main(folder, model, path, name, stride, successor=None):
     os.fsync = lambda handle: None
     for owner, function in ((os, "fsync"), (os, "replace"), (os, "ftruncate"), (os, "rename")):
         stepping(owner, function)
@@ -97,13 +121,19 @@ def main(folder, model, path, name, stride):
             if hasattr(owner, function):
                 stepping(owner, function)
     capture.PACKETS = 40
-    model = load_model(model)
+    followed_model.EVERY_S = 0
+    file, model = model, load_model(model)
     # Loads in this process what the forks need.
     stream(path, model, Path(folder) / "first.jsonl", commit_s=0)
     (Path(folder) / "first.jsonl").unlink()
+    own = Path(folder)
+    if successor:
+        replace_amid(lambda: own, successor)
     for number, kill in enumerate(range(1, 1000, int(stride))):
         own = Path(folder) / str(kill)
         own.mkdir()
+        if successor:
+            shutil.copy(file, own / "now.n3ic")
         killed = once(kill, own, model, path, name)
         if killed and once(kill + 3, own, model, path, name):
             once(None, own, model, path, name)

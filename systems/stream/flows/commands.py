@@ -39,6 +39,14 @@ def run(
     commit: Annotated[
         float, typer.Option(help="Seconds between two states.", min=0.0, max=3600.0)
     ] = 5.0,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Go on with a new model whenever the model's file is replaced, such as by "
+            "n3ic stream learn --push file:MODEL.",
+        ),
+    ] = False,
     features: Annotated[
         bool, typer.Option("--features", help="Write the model's features as well.")
     ] = False,
@@ -59,7 +67,7 @@ def run(
     from n3ic.cli.console import print_json, print_note
     from n3ic.errors import UsageError
     from n3ic.meter.records import left_out
-    from n3ic.runs.folder import open_models
+    from n3ic.runs.folder import models_of, open_models
     from n3ic.systems.stream.flows.pipeline import StreamSettings
     from n3ic.systems.stream.flows.run import run_stream
     from n3ic.systems.stream.flows.sink import STANDARD_OUTPUT
@@ -71,12 +79,13 @@ def run(
     path, models, _ = open_models(model)
     if len(models) > 1:
         raise UsageError(f"{path} holds {len(models)} models; name one with --model")
+    followed = next(iter(models_of(path).values())) if follow else None
     with live_view(not json and STANDARD_OUTPUT not in places) as watch:
         figures = run_stream(
             source,
             next(iter(models.values())),
             places,
-            StreamSettings(state, commit, replace, seconds),
+            StreamSettings(state, commit, replace, seconds, followed),
             features=features,
             metrics=metrics,
             watch=watch,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.meter.compiled import KEY, Records, record_type
-from n3ic.meter.rows import key_table
+from n3ic.meter.rows import key_table, texts_of
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import FLOW_COLUMNS
 from n3ic.model.classifier import Classifier
@@ -79,9 +79,7 @@ class StreamModel:
         keys = key_table(batch.records, self.spec, "").select(FLOW_COLUMNS)
         columns: dict[str, pa.Array] = {"row": pa.array(np.arange(first, first + len(batch)))}
         columns |= dict(zip(keys.column_names, keys.columns, strict=True))
-        names = self.model.verdict_names
-        verdicts = pa.array((batch.verdicts % len(names)).astype(np.int32))  # SHUNT is -1
-        columns["class"] = pa.DictionaryArray.from_arrays(verdicts, pa.array(names)).cast("string")
+        columns["class"] = texts_of(batch.verdicts, self.model.verdict_names)
         columns["margin"] = pa.array(batch.margins)
         for i, name in enumerate(self.model.classes):
             columns[f"score_{name}"] = pa.array(np.ascontiguousarray(batch.scores[:, i]))

@@ -6,10 +6,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from n3ic.errors import needed
 from n3ic.meter.compiled import ASIDE
+from n3ic.systems.stream.flows.state import Successor
 
 _LONGEST_US = 3600 * 10**6
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
@@ -61,6 +63,7 @@ class StreamFigures:
         lost: packets lost since the stream began, by place and reason.
         waiting: for each queue, the items that wait now, the most that have waited, and its room.
         commits: states written since the stream began.
+        models: the models since the stream began, in their order, each with its first flow.
         decided: times from the arrival of a packet batch to the decision.
         written: times from the arrival of a packet batch until the sinks had the flow.
     """
@@ -68,6 +71,7 @@ class StreamFigures:
     def __init__(self) -> None:
         self.packets = self.read = self.frame_bytes = self.flows = self.commits = 0
         self.classes: Counter[str] = Counter()
+        self.models: tuple[Successor, ...] = ()
         self.meter: Mapping[str, int] = {}
         self.lost: Mapping[str, int] = {}
         self.waiting: Mapping[str, tuple[int, int, int]] = {}
@@ -94,6 +98,7 @@ class StreamFigures:
             "bytes_this_run": self.frame_bytes,
             "flows": self.flows,
             "classes": dict(self.classes),
+            "models": [asdict(model) for model in self.models],
             "dropped": self.dropped,
             "meter": dict(self.meter),
             "commits": self.commits,

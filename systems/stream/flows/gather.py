@@ -9,24 +9,24 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.kernel import build
+from n3ic.meter.capture import libpcap
 from n3ic.meter.compiled import Frames
 from n3ic.util.cache import Cache
 
 SOURCE = Path(__file__).parent / "c" / "gather.c"
 LARGEST = 1 << 18  # bytes of a packet that are kept, as in the C file
-ROOM = 16 * LARGEST  # bytes of a batch
+ROOM = 16 * LARGEST  # bytes of a batch, as in the C file
 PACKETS = 4096  # most packets of a batch
 WAIT_S = 0.01  # longest wait of a packet for others
 _CACHE = "stream"
 
-Dispatch = Callable[[Any, ctypes.c_void_p, int], bool]
-"""``Capture.dispatch``: passes a limited number of packets to a C function; whether it had any."""
+Dispatch = Callable[[Callable[[ctypes.c_void_p], int]], bool]
+"""``Capture.dispatch_by``: passes packets by a function of libpcap's handle; whether it had any."""
 
 
 class _Gather(ctypes.Structure):
@@ -51,7 +51,7 @@ class PacketGatherer:
 
     def __init__(self) -> None:
         self._c = _library()
-        self._handler = ctypes.cast(self._c.gather_packet, ctypes.c_void_p)
+        self._dispatch = ctypes.cast(libpcap().pcap_dispatch, ctypes.c_void_p)
         self._data = np.empty(ROOM, dtype=np.uint8)
         self._offset, self._time = (np.empty(PACKETS, dtype=np.uint64) for _ in range(2))
         self._captured, self._length = (np.empty(PACKETS, dtype=np.uint32) for _ in range(2))
@@ -112,10 +112,12 @@ class PacketGatherer:
         g = self._gather
         g.used = g.packets = 0
         more = True
-        # Never ask for more packets than are sure to fit.
-        while more and (step := min(most - g.packets, (ROOM - g.used) // LARGEST)) > 0:
-            more = dispatch(self._handler, ctypes.c_void_p(ctypes.addressof(g)), step)
+        while more and g.packets < most and ROOM - g.used >= LARGEST:
+            more = dispatch(lambda pcap: self._gathered(pcap, most - int(g.packets)))
         return more
+
+    def _gathered(self, pcap: ctypes.c_void_p, most: int) -> int:
+        return int(self._c.gather_dispatch(ctypes.byref(self._gather), self._dispatch, pcap, most))
 
     def _frames(self, first: int, end: int) -> Frames:
         offset, captured = self._offset[first:end], self._captured[first:end]
@@ -163,4 +165,6 @@ def _library() -> ctypes.CDLL:
         raise N3icError(f"the stream's C code cannot be built: {error}") from error
     library = ctypes.CDLL(str(path))
     library.gathered_packets.restype = ctypes.c_uint64
+    pointer = ctypes.c_void_p
+    library.gather_dispatch.argtypes = [pointer, pointer, pointer, ctypes.c_uint32]
     return library

@@ -5,6 +5,9 @@ A commit passes through the queues just as flows do. The deciding thread saves t
 the source's position. When the commit reaches the writing thread, that thread has already given all
 earlier flows to the sinks; it makes them durable, then replaces the whole state. So the state
 always describes a single point of the stream.
+
+A model takes another's place between two batches, after a commit. So the flows of a state since the
+one before are all of one model, which the state holds.
 """
 
 from __future__ import annotations
@@ -24,13 +27,21 @@ import numpy as np
 
 from n3ic.errors import DataError, N3icError, UsageError
 from n3ic.meter.compiled import CompiledMeter, Records, record_type
-from n3ic.systems.stream.batch import FlowBatch
+from n3ic.model.load import parse_model
+from n3ic.systems.stream.batch import FlowBatch, counted
 from n3ic.systems.stream.flows.channel import Channel, ChannelEnded
 from n3ic.systems.stream.flows.decide import StreamModel, rows_type
 from n3ic.systems.stream.flows.figures import StreamFigures
 from n3ic.systems.stream.flows.sink import Offset, StreamSink
-from n3ic.systems.stream.flows.source import FrameBatch, Source
-from n3ic.systems.stream.flows.state import StreamPoint, StreamState, state_folder, stream_id
+from n3ic.systems.stream.flows.source import CheckedSource, FrameBatch, Source
+from n3ic.systems.stream.flows.state import (
+    StreamPoint,
+    StreamState,
+    Successor,
+    state_folder,
+    stream_id,
+)
+from n3ic.systems.stream.followed_model import FollowedModel, refusal
 from n3ic.util.signals import check
 
 QUEUE = 8  # batches between two threads
@@ -49,12 +60,14 @@ class StreamSettings:
         commit_s: seconds between two states.
         replace: whether a new stream may replace existing output.
         seconds: time limit in seconds; None for no limit.
+        follow: the model's file, whose successors take its place; None if the model stays.
     """
 
     state: Path | None = None
     commit_s: float = 5.0
     replace: bool = False
     seconds: float | None = None
+    follow: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +80,11 @@ class _Decided:
 @dataclass(frozen=True, eq=False)
 class _Commit:
     state: StreamState
+
+
+@dataclass(frozen=True, eq=False)
+class _Swap:
+    model: StreamModel
 
 
 class FlowStream:
@@ -82,7 +100,8 @@ class FlowStream:
         figures: the counts so far.
 
     Raises:
-        UsageError: The source gives packets, but the model carries no meter.
+        UsageError: The source gives packets, but the model carries no meter. Or the model is to be
+            followed, but the source gives rows, which are encoded for one model.
         MissingDependencyError: hdrhistogram is not installed.
     """
 
@@ -98,9 +117,15 @@ class FlowStream:
                 f"{source.name} gives packets, and this model was trained on a table that names no "
                 "meter: train it on a table that n3ic data extract wrote"
             )
+        if source.link is None and settings and settings.follow:
+            raise UsageError(
+                f"--follow: {source.name} gives rows, which are for one model; expected packets"
+            )
         self.figures = StreamFigures()
         self._source, self._model, self._sinks = source, model, tuple(sinks)
         self._settings = settings or StreamSettings()
+        if isinstance(source, CheckedSource):
+            source.checked = self._settings.state is not None
         self._of = stream_id(
             model.model,
             source.name,
@@ -110,7 +135,8 @@ class FlowStream:
         )
         self._type = rows_type(model.model) if source.link is None else record_type(model.spec)
         self._frames: Channel[FrameBatch] = Channel(QUEUE)
-        self._flows: Channel[_Decided | _Commit] = Channel(QUEUE)
+        self._flows: Channel[_Decided | _Commit | _Swap] = Channel(QUEUE)
+        self._followed = FollowedModel(follow) if (follow := self._settings.follow) else None
         self._folder: Path | None = None
         self._offsets: dict[StreamSink, Offset] = {}
         self._ended = self._stopped = False  # whether the source ended by itself, or was stopped
@@ -155,19 +181,18 @@ class FlowStream:
         state = StreamState.read(self._folder) if self._folder else None
         if state is None:
             offsets = tuple(sink.begin(self._settings.replace) for sink in self._sinks)
-            state = StreamState(StreamPoint(self._of, secrets.token_hex(8), offsets=offsets))
+            point = StreamPoint(self._of, secrets.token_hex(8), offsets=offsets)
+            state = StreamState(point, model=self._model.model.to_bytes())
             if self._folder:
                 state.write(self._folder)  # before any output, so that the output is known as ours
-        elif difference := state.point.of.difference(self._of):
-            raise DataError(
-                f"{self._settings.state}: the state of another stream: {difference}; give what it "
-                "was begun with, or another --state"
-            )
+        else:
+            self._go_on_from(state)
         pending = np.frombuffer(state.pending, dtype=self._type)
         flows = state.point.flows
         for sink, offset in zip(self._sinks, state.point.offsets, strict=True):
             self._offsets[sink] = offset
             again = 0 if sink.cuts else len(pending)
+            sink.use(self._model)
             sink.open(offset, flows - again, state.point.id if self._folder else "")
             if again:
                 sink.write(self._decide_records(pending), flows - again)
@@ -176,10 +201,32 @@ class FlowStream:
                 sink.finish(more=False)
         return state
 
+    def _go_on_from(self, state: StreamState) -> None:
+        """Check that a state is of this stream, and go on with its model.
+
+        Raises:
+            DataError: It is of another stream.
+        """
+        point, given = state.point, self._model.model
+        running = given
+        # The file of a followed model may be replaced at any time, so the state's model goes on.
+        if self._followed and state.model:
+            running = parse_model(state.model, f"the model in {self._settings.state}")
+        difference = refusal(running, given) if running is not given else ""
+        expected = replace(point.of, model=point.running)
+        difference = difference or expected.difference(replace(self._of, model=running.digest))
+        if difference:
+            raise DataError(
+                f"{self._settings.state}: the state of another stream: {difference}; give what it "
+                "was begun with, or another --state"
+            )
+        self._model = replace(self._model, model=running)
+
     def _count(self, point: StreamPoint) -> None:
         f = self.figures
         f.packets, f.flows, f.commits = point.packets, point.flows, point.commits
         f.classes, f.lost = Counter(point.classes), point.lost
+        f.models = _models(point)
 
     # --- threads -------------------------------------------------------------------------------
 
@@ -287,8 +334,7 @@ class FlowStream:
             if len(records):
                 batch = self._decide_records(records)
                 f.decided.add(time.monotonic_ns() - came_ns, len(batch))
-                names = self._model.model.verdict_names
-                f.classes.update(names[v] for v in batch.verdicts.tolist())
+                f.classes.update(counted(self._model.model, batch.verdicts))
                 self._flows.put(_Decided(batch, f.flows, came_ns))
                 f.flows += len(batch)
 
@@ -300,7 +346,8 @@ class FlowStream:
                 classes=dict(f.classes), packets=f.packets, lost=dict(f.lost),
             )  # fmt: skip
             saved = meter.save() if self._folder and meter and not finished else b""
-            self._flows.put(_Commit(StreamState(point, saved)))
+            state = StreamState(point, saved, model=self._model.model.to_bytes())
+            self._flows.put(_Commit(state))
             committed, flows = time.monotonic(), f.flows
 
         def commit_in_time() -> None:
@@ -308,7 +355,21 @@ class FlowStream:
             if waited or (waits and f.flows - flows >= MOST_FLOWS):
                 commit(finished=False)
 
+        def swap_in_time() -> None:
+            nonlocal point
+            running = self._model.model
+            if self._followed and (model := self._followed.successor(running)):
+                if self._folder:  # a state's records are all of one model
+                    commit(finished=False)
+                self._model = replace(self._model, model=model)
+                point = replace(
+                    point, successors=(*point.successors, Successor(model.digest, f.flows))
+                )
+                f.models = _models(point)
+                self._flows.put(_Swap(self._model))
+
         for batch in self._frames:
+            swap_in_time()
             give(self._records(meter, batch), batch.came_ns)
             point = replace(point, position=batch.position)
             commit_in_time()
@@ -316,6 +377,7 @@ class FlowStream:
             point = replace(point, ending=True)
             more = True
             while more:
+                swap_in_time()
                 came_ns = time.monotonic_ns()
                 more = meter.end(END_FLOWS)
                 give(meter.records(), came_ns)
@@ -361,6 +423,10 @@ class FlowStream:
                 else:
                     f.written.add(time.monotonic_ns() - item.came_ns, len(item.batch))
                 continue
+            if isinstance(item, _Swap):
+                for sink in self._sinks:
+                    sink.use(item.model)
+                continue
             self._offsets.update((sink, sink.flush()) for sink in now)
             if self._folder:
                 self._committed(item.state, pending)
@@ -383,6 +449,11 @@ class FlowStream:
         if self._source.link is None:
             return self._model.of_rows(records)
         return self._model.of_records(records)
+
+
+def _models(point: StreamPoint) -> tuple[Successor, ...]:
+    """The models of a stream, in their order, each with the first flow that it decides."""
+    return Successor(point.of.model, 0), *point.successors
 
 
 def _expire(meter: CompiledMeter, time_: int) -> None:

@@ -71,6 +71,9 @@ class StreamSink:
             N3icError: The output cannot be opened, or ends before the offset.
         """
 
+    def use(self, model: StreamModel) -> None:
+        """The next flows are decided by another model of the same meter, features and verdicts."""
+
     @abstractmethod
     def write(self, batch: FlowBatch, first: int) -> None:
         """Write flows; ``first`` is the number of the first one, counted since the stream began.
@@ -131,7 +134,7 @@ class CutFile:
             raise self._error(error) from error
         return size
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Add bytes."""
         assert self._stream is not None  # noqa: S101 - it is open
         try:

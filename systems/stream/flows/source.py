@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from n3ic import plugins
 from n3ic.errors import UsageError, did_you_mean
@@ -91,6 +91,17 @@ class Source(Protocol):
     def close(self) -> None:
         """Release resources."""
         ...
+
+
+@runtime_checkable
+class CheckedSource(Source, Protocol):
+    """A source that knows the packets before its position by a checksum.
+
+    Attributes:
+        checked: whether positions are kept; if not, no checksum is needed.
+    """
+
+    checked: bool
 
 
 def open_source(text: str, model: Classifier) -> Source:

@@ -2,7 +2,7 @@
 """What a stream needs to resume, in one file that is always replaced as a whole.
 
 The file holds a magic line, a line of JSON, the meter's state (zstd), the records that sinks which
-cannot be cut have yet to get (zstd), and the SHA-256 of all that.
+cannot be cut have yet to get (zstd), the running model's file (zstd), and the SHA-256 of all that.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StreamId:
     """The stream that a state belongs to; another stream cannot resume from it.
 
     Attributes:
-        model: the model's digest.
+        model: digest of the model that it was begun with.
         meter: digest of the meter's specification and code; empty without a meter.
         source: name of the source.
         link: link type of the source's packets; None for rows.
@@ -60,6 +60,19 @@ class StreamId:
 
 
 @dataclass(frozen=True)
+class Successor:
+    """A model that took the place of another.
+
+    Attributes:
+        model: its digest.
+        flow: number of the first flow that it decides.
+    """
+
+    model: str
+    flow: int
+
+
+@dataclass(frozen=True)
 class StreamPoint:
     """A point of a stream.
 
@@ -75,6 +88,7 @@ class StreamPoint:
         packets: number of packets so far.
         lost: packets lost so far, by place and reason.
         offsets: the offset of each sink, as its ``flush`` returned it.
+        successors: the models that followed the first one, in their order.
     """
 
     of: StreamId
@@ -88,6 +102,12 @@ class StreamPoint:
     packets: int = 0
     lost: Mapping[str, int] = field(default_factory=dict)
     offsets: tuple[Mapping[str, Any], ...] = ()
+    successors: tuple[Successor, ...] = ()
+
+    @property
+    def running(self) -> str:
+        """Digest of the model that decided the last flows, and goes on."""
+        return self.successors[-1].model if self.successors else self.of.model
 
 
 @dataclass(frozen=True)
@@ -98,11 +118,14 @@ class StreamState:
         point: the point of the stream.
         meter: the meter's state; empty without a meter.
         pending: bytes of the last records, up to ``point.flows``, for sinks that cannot be cut.
+        model: bytes of the file of the running model, which decided these records; empty in states
+            of older versions.
     """
 
     point: StreamPoint
     meter: bytes = b""
     pending: bytes = b""
+    model: bytes = b""
 
     def write(self, folder: Path) -> None:
         """Replace the state of a folder.
@@ -113,7 +136,7 @@ class StreamState:
         import pyarrow as pa
 
         codec = pa.Codec("zstd", 1)
-        parts = self.meter, self.pending
+        parts = self.meter, self.pending, self.model
         packed = [codec.compress(part, asbytes=True) for part in parts]
         sizes = [[len(a), len(b)] for a, b in zip(parts, packed, strict=True)]
         head = json.dumps({"point": asdict(self.point), "sizes": sizes}, sort_keys=True)

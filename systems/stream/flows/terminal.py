@@ -20,6 +20,7 @@ def lines(f: StreamFigures) -> list[str]:
         f"flows {f.flows:,}" + "".join(f", {name} {n:,}" for name, n in sorted(f.classes.items())),
         f"states written {f.commits:,}",
     ]
+    out += [f"model {m.model[:12]} from flow {m.flow:,} on" for m in f.models[1:]]
     if f.meter.get("evicted") or f.meter.get("late"):
         out.append(f"evicted {f.meter['evicted']:,} flows; late {f.meter['late']:,} packets")
     out += [f"lost or aside: {n:,} packets ({place})" for place, n in f.dropped.items()]

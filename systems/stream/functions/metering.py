@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import ctypes
-import json
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +14,16 @@ from n3ic.api import load
 from n3ic.errors import UsageError
 from n3ic.meter.compiled import CompiledMeter, Records
 from n3ic.meter.packet import LINK_ETHERNET
-from n3ic.meter.rows import key_table
+from n3ic.meter.rows import key_table, texts_of
+from n3ic.runs.folder import models_of
 from n3ic.systems.stream.batch import FlowBatch, decided, features_read
+from n3ic.systems.stream.followed_model import FollowedModel
 from n3ic.systems.stream.functions.options import only, open_output, path_of
 from n3ic.systems.stream.functions.packets import DROP, PASS, PacketFunction, PacketView
+from n3ic.systems.stream.json_rows import SPACED, json_lines
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BURST = 64  # METER_BURST
 _UNDECIDED, _RECORD, _ASIDE = 0, 0x80000000, 0xFFFFFFFF  # MARK_
@@ -33,15 +38,26 @@ class MeterFunction(PacketFunction):
     """Meters packets, classifies flows with ``model``, and appends a JSON line for each to ``out``.
 
     ``verdicts`` maps the verdict of a packet's flow (a class, ``shunt``, ``undecided`` or
-    ``aside``) to ``drop``, ``pass`` or one of the function's routes.
+    ``aside``) to ``drop``, ``pass`` or one of the function's routes. With ``follow``, a new model
+    decides the next flows whenever the file of ``model`` is replaced.
     """
 
-    option_names: ClassVar[tuple[str, ...]] = ("model", "out", "task", "verdicts")  # options
+    option_names: ClassVar[tuple[str, ...]] = (
+        "model",
+        "out",
+        "task",
+        "verdicts",
+        "follow",
+    )
 
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)
         only(self.options, *self.option_names)
-        self.model = load(path_of(self.options, "model"), str(self.options.get("task", "")))
+        path, task = path_of(self.options, "model"), str(self.options.get("task", ""))
+        self.model = load(path, task)
+        files = models_of(path)
+        file = files[task] if task else next(iter(files.values()))
+        self._followed = FollowedModel(file) if self._follows() else None
         if self.model.meter is None:
             raise UsageError(f"{self.options['model']}: the model has no meter")
         self.spec = self.model.meter
@@ -64,11 +80,19 @@ class MeterFunction(PacketFunction):
 
     def on_batch(self, view: PacketView) -> Any:
         """Count packets in place, and write the decided flows."""
+        if self._followed and (successor := self._followed.successor(self.model)):
+            self.model = successor
         if self.actions is None:
             self.meter.count_frames(view.frames(self.spec.tick_ns))
             self._handle_records(self.meter.records())
             return None
         return self.actions[self._verdicts(view)]
+
+    def _follows(self) -> bool:
+        follow = self.options.get("follow", False)
+        if not isinstance(follow, bool):
+            raise UsageError(f"options.follow: expected true or false, got {follow!r}")
+        return follow
 
     def on_end(self) -> None:
         """Decide the remaining flows."""
@@ -114,10 +138,10 @@ class MeterFunction(PacketFunction):
         if not len(records):
             return np.zeros(0, dtype=np.int64)
         verdicts, columns = self.decided(self._batch(records))
-        rows = key_table(records, self.spec, "").drop_columns(["capture"]).to_pylist()
-        for row, *values in zip(rows, *columns.values(), strict=True):
-            row |= dict(zip(columns, values, strict=True))
-            self.out.write(json.dumps(row).encode() + b"\n")
+        table = key_table(records, self.spec, "").drop_columns(["capture"])
+        for name, column in columns.items():
+            table = table.append_column(name, column)
+        self.out.write(json_lines(table, SPACED))
         self.out.flush()
         marks: NDArray[np.int64] = np.where(verdicts < 0, len(self.model.classes), verdicts) + 1
         return marks
@@ -126,11 +150,19 @@ class MeterFunction(PacketFunction):
         features = features_read(self.model, self.spec.feature_names, records)
         return decided(self.model, records, features)
 
-    def decided(self, batch: FlowBatch) -> tuple[NDArray[np.int64], dict[str, list[Any]]]:
-        """The verdicts of flows, and the fields of their lines after the key, a list per name."""
+    def decided(self, batch: FlowBatch) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
+        """The verdicts of flows, and the fields of their lines after the key."""
         return batch.verdicts, {
-            "verdict": [self.model.verdict_names[v] for v in batch.verdicts.tolist()],
-            "class": [self.model.classes[c] for c in batch.classes.tolist()],
-            "margin": batch.margins.tolist(),
-            "scores": batch.scores.tolist(),
+            "verdict": texts_of(batch.verdicts, self.model.verdict_names),
+            "class": texts_of(batch.classes, self.model.classes),
+            **score_columns(batch),
         }
+
+
+def score_columns(batch: FlowBatch) -> dict[str, pa.Array]:
+    """The margin and the list of scores of each flow."""
+    import pyarrow as pa
+
+    scores = pa.array(batch.scores.ravel())
+    lists = pa.FixedSizeListArray.from_arrays(scores, batch.scores.shape[1])
+    return {"margin": pa.array(batch.margins), "scores": lists.cast(pa.list_(scores.type))}

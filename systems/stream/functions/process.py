@@ -8,11 +8,12 @@ import importlib.util
 import json
 import signal
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from n3ic.errors import N3icError, UsageError
+from n3ic.errors import N3icError, N3icWarning, UsageError
 from n3ic.systems.stream.functions.chain import ChainFunction
 from n3ic.systems.stream.functions.packets import PacketFunction, SharedPackets, actions_of
 from n3ic.util.plain_data import from_plain
@@ -96,10 +97,21 @@ def serve(task: FunctionTask) -> None:
         function.on_end()
 
 
+def write_warnings(name: str) -> None:
+    """Write each warning of this process as a line on standard error, with the function's name."""
+
+    def write(message: Warning | str, *_: object, **__: object) -> None:
+        sys.stderr.write(f"function {name}: {message}\n")
+
+    warnings.showwarning = write
+    warnings.simplefilter("always", N3icWarning)
+
+
 def main(words: list[str]) -> int:
     """Serve, and return the exit code; the text of an error goes to standard error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # at Ctrl-C, the manager ends the functions
     task = from_plain(FunctionTask, json.loads(words[0]), strict=True)
+    write_warnings(task.function.name)
     try:
         serve(task)
     except (N3icError, OSError) as error:

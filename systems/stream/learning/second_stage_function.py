@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
+from n3ic.meter.rows import texts_of
 from n3ic.model.classifier import SHUNT
 from n3ic.systems.stream.batch import FlowBatch
-from n3ic.systems.stream.functions.metering import MeterFunction
+from n3ic.systems.stream.functions.metering import MeterFunction, score_columns
 from n3ic.systems.stream.functions.options import path_of
 from n3ic.systems.stream.learning.host_models import load_host_model
 from n3ic.systems.stream.learning.second_stage import second_verdicts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class SecondStageFunction(MeterFunction):
@@ -39,14 +43,12 @@ class SecondStageFunction(MeterFunction):
         if lacking:
             raise UsageError(f"{path}: it reads {lacking[0]!r}, which the model's meter lacks")
 
-    def decided(self, batch: FlowBatch) -> tuple[NDArray[np.int64], dict[str, list[Any]]]:
+    def decided(self, batch: FlowBatch) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
         """The second stage's verdicts, and the fields of their lines."""
         shunted = replace(batch, verdicts=np.full(len(batch), SHUNT))
         verdicts = second_verdicts(self.stage, shunted, self.spec)
-        names = self.model.verdict_names
         return verdicts, {
-            "verdict": [self.model.classes[v] for v in verdicts.tolist()],
-            "first": [names[v] for v in batch.verdicts.tolist()],
-            "margin": batch.margins.tolist(),
-            "scores": batch.scores.tolist(),
+            "verdict": texts_of(verdicts, self.model.classes),
+            "first": texts_of(batch.verdicts, self.model.verdict_names),
+            **score_columns(batch),
         }

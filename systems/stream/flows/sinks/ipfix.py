@@ -49,12 +49,13 @@ class IpfixMessages:
         enterprise: private enterprise number of the model's elements.
 
     Attributes:
+        model: the model; another one of the same features and verdicts may take its place.
         sequence: number of data records so far, which goes into the next message's header.
     """
 
     def __init__(self, model: StreamModel, domain: int, enterprise: int) -> None:
         self.sequence = 0
-        self._model, self._domain, self._enterprise = model, domain, enterprise
+        self.model, self._domain, self._enterprise = model, domain, enterprise
         classes = len(model.model.classes)
         # As in n3icd, a feature's element number follows from its place among the meter's.
         among = model.spec.feature_names if model.metered else list(model.features)
@@ -104,9 +105,9 @@ class IpfixMessages:
         )
 
     def _records(self, batch: FlowBatch) -> Iterator[tuple[int, bytes]]:
-        names = [_text(name) for name in self._model.model.verdict_names]
-        digest = bytes.fromhex(self._model.model.digest)[:8]
-        tick_ns, now_ms = self._model.spec.tick_ns, time.time_ns() // 10**6
+        names = [_text(name) for name in self.model.model.verdict_names]
+        digest = bytes.fromhex(self.model.model.digest)[:8]
+        tick_ns, now_ms = self.model.spec.tick_ns, time.time_ns() // 10**6
         columns = batch.verdicts, batch.margins, batch.scores, batch.features
         results = (column.tolist() for column in columns)
         for r, verdict, margin, scores, values in zip(batch.records, *results, strict=True):
@@ -184,6 +185,10 @@ class IpfixFile(StreamSink):
         """See :meth:`StreamSink.write`."""
         self._file.write(b"".join(message for message, _ in self._messages.flows(batch)))
 
+    def use(self, model: StreamModel) -> None:
+        """See :meth:`StreamSink.use`: each flow names its model."""
+        self._messages.model = model
+
     def flush(self) -> Offset:
         """See :meth:`StreamSink.flush`."""
         return {**self._file.flush(), "sequence": self._messages.sequence}
@@ -221,6 +226,10 @@ class IpfixCollector(StreamSink):
                 self._send(message, 0)
         for message, flows in self._messages.flows(batch):
             self._send(message, flows)
+
+    def use(self, model: StreamModel) -> None:
+        """See :meth:`StreamSink.use`: each flow names its model."""
+        self._messages.model = model
 
     def flush(self) -> Offset:
         """See :meth:`StreamSink.flush`."""

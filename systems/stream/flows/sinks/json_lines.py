@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``FILE.jsonl`` or ``-``: one line of JSON per flow."""
+"""``FILE.jsonl`` or ``-``: one line of JSON per flow; keys are the columns of ``n3ic predict``."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import ClassVar
@@ -11,14 +10,7 @@ from typing import ClassVar
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.flows.decide import StreamModel
 from n3ic.systems.stream.flows.sink import STANDARD_OUTPUT, CutFile, Offset, StreamSink
-
-
-def json_rows(model: StreamModel, batch: FlowBatch, first: int) -> list[bytes]:
-    """One JSON object per flow, without a line feed; keys are the columns of ``n3ic predict``."""
-    return [
-        json.dumps(row, separators=(",", ":")).encode()
-        for row in model.table(batch, first).to_pylist()
-    ]
+from n3ic.systems.stream.json_rows import json_lines
 
 
 class JsonLinesFile(StreamSink):
@@ -41,7 +33,7 @@ class JsonLinesFile(StreamSink):
 
     def write(self, batch: FlowBatch, first: int) -> None:
         """See :meth:`StreamSink.write`."""
-        self._file.write(b"".join(row + b"\n" for row in json_rows(self._model, batch, first)))
+        self._file.write(json_lines(self._model.table(batch, first)))
 
     def flush(self) -> Offset:
         """See :meth:`StreamSink.flush`."""
@@ -62,9 +54,11 @@ class JsonLinesOutput(StreamSink):
 
     def write(self, batch: FlowBatch, first: int) -> None:
         """See :meth:`StreamSink.write`."""
-        out = getattr(sys.stdout, "buffer", None)
-        for row in json_rows(self._model, batch, first):
-            out.write(row + b"\n") if out else sys.stdout.write(row.decode() + "\n")
+        lines, out = (
+            json_lines(self._model.table(batch, first)),
+            getattr(sys.stdout, "buffer", None),
+        )
+        out.write(lines) if out else sys.stdout.write(str(lines, "ascii"))
 
     def flush(self) -> Offset:
         """See :meth:`StreamSink.flush`."""

@@ -21,7 +21,7 @@ from n3ic.errors import N3icError, UsageError, needed
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.flows.decide import StreamModel
 from n3ic.systems.stream.flows.sink import Offset, StreamSink
-from n3ic.systems.stream.flows.sinks.json_lines import json_rows
+from n3ic.systems.stream.json_rows import json_rows
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -90,7 +90,7 @@ class KafkaTopic(StreamSink):
         """See :meth:`StreamSink.write`; skips flows that the topic already has."""
         assert self._producer is not None  # noqa: S101 - it is open
         with self._errors():
-            for number, row in enumerate(json_rows(self._model, batch, first), first):
+            for number, row in enumerate(json_rows(self._model.table(batch, first)), first):
                 if number in self._there:
                     continue
                 if self._stream and not self._sending:

@@ -20,7 +20,7 @@ from n3ic.errors import N3icError, UsageError, needed
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.flows.decide import StreamModel
 from n3ic.systems.stream.flows.sink import Offset, StreamSink
-from n3ic.systems.stream.flows.sinks.json_lines import json_rows
+from n3ic.systems.stream.json_rows import json_rows
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -74,7 +74,7 @@ class NatsSubject(StreamSink):
 
     def write(self, batch: FlowBatch, first: int) -> None:
         """See :meth:`StreamSink.write`; skips flows that the subject already has."""
-        rows = enumerate(json_rows(self._model, batch, first), first)
+        rows = enumerate(json_rows(self._model.table(batch, first)), first)
         missing = [(number, row) for number, row in rows if number not in self._there]
         for start in range(0, len(missing), AT_ONCE):
             self._done(self._publish(missing[start : start + AT_ONCE]))

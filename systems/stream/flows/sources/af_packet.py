@@ -11,7 +11,7 @@ import ctypes
 import os
 import select
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +116,8 @@ class InterfaceSource:
             self._c.pcap_close(self._pcap)
             self._pcap = ctypes.c_void_p()
 
-    def _dispatch(self, function: Any, argument: ctypes.c_void_p, packets: int) -> bool:
-        packets_read = int(self._c.pcap_dispatch(self._pcap, packets, function, argument))
+    def _dispatch(self, dispatch: Callable[[ctypes.c_void_p], int]) -> bool:
+        packets_read = dispatch(self._pcap)
         if packets_read < 0:
             raise DataError(f"{self.name}: {self._pcap_error()}; the packets before it are counted")
         return packets_read > 0

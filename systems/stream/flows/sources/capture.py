@@ -60,6 +60,9 @@ class CaptureFrames:
     Args:
         path: see :class:`~n3ic.meter.capture.Capture`.
 
+    Attributes:
+        checked: see :class:`.CheckedSource`.
+
     Raises:
         DataError: the capture cannot be opened, or its link type is not one that is read.
     """
@@ -67,6 +70,7 @@ class CaptureFrames:
     live = False
 
     def __init__(self, path: str) -> None:
+        self.checked = True
         self._stopped = self._reading = False
         self._stoppable = StoppableInput(sys.stdin.fileno()) if path == STANDARD_INPUT else None
         standard_input = io.BufferedReader(self._stoppable) if self._stoppable else None
@@ -92,11 +96,12 @@ class CaptureFrames:
             room = target - packets
             self._reading = True
             frames, ended = read(
-                self._capture.dispatch, min(room, PACKETS) if room > 0 else PACKETS
+                self._capture.dispatch_by, min(room, PACKETS) if room > 0 else PACKETS
             )
             self._reading = False
             packets += len(frames.time)
-            checksums = _added(frames, checksums)
+            if self.checked or room > 0:
+                checksums = _added(frames, checksums)
             if room > 0:
                 if packets == target and checksums != [*position["checksums"]]:
                     raise DataError(f"{self.name}: {_OTHER}")
@@ -133,8 +138,8 @@ _OTHER = "expected the capture that the state belongs to; give that one, or anot
 
 def _added(frames: Frames, checksums: list[int]) -> list[int]:
     """Update the checksums of all bytes, lengths and times, which do not depend on the batches."""
-    data = frames.data[: int(frames.captured.sum())].tobytes()
-    parts = data, frames.length.tobytes(), frames.time.tobytes()
+    data = frames.data[: int(frames.captured.sum())]
+    parts = data.data, frames.length.data, frames.time.data
     return [zlib.crc32(part, checksum) for part, checksum in zip(parts, checksums, strict=True)]
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from n3ic.systems.stream.flows.sinks.callback import CallbackSink
 from n3ic.systems.stream.flows.state import StreamState
 from tests.support.ipfix import Collector
-from tests.support.stream_models import MODELS, lines, stream
+from tests.support.stream_models import MODELS, binary, lines, stream
 from tests.support.stream_peers import messages, subject_rows, topic_rows
 from tests.support.traffic import labelled_capture
 
@@ -21,14 +22,18 @@ ROOT = Path(__file__).parents[4]
 PROGRAM = "tests.support.killed_streams"
 
 
-def killed(folder, name, flows=8, stride=1):
-    """Streams killed at every step: their folders, the capture and the model."""
+def killed(folder, name, flows=8, stride=1, successor=None):
+    """Streams killed at every step: their folders, and the model."""
     (folder / "c.pcap").write_bytes(labelled_capture(flows)[0])
     model = MODELS["binary"]()
     model.save(folder / "m.n3ic")
     (folder / "runs").mkdir()
+    words = [sys.executable, "-m", PROGRAM, "runs", "m.n3ic", "c.pcap", name, str(stride)]
+    if successor:
+        successor.save(folder / "next.n3ic")
+        words.append("next.n3ic")
     done = subprocess.run(
-        [sys.executable, "-m", PROGRAM, "runs", "m.n3ic", "c.pcap", name, str(stride)],
+        words,
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         capture_output=True,
@@ -115,11 +120,43 @@ def test_a_consumer_in_python_gets_every_flow_and_again_at_most_those_of_one_sta
     want = [row["row"] for row in lines(tmp_path / "want.jsonl")]
     doubled = 0
     for run in runs:
-        got = [int(line) for line in (run / "journal").read_text().splitlines()]
+        got = [number for number, _ in lines(run / "journal")]
         assert len({*got}) == len(want)
         assert len(got) <= 3 * len(want)
         doubled += len(got) > len(want)
     assert doubled  # which is why the stream says which flows they are
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["out.jsonl", "callback"])
+def test_flows_are_decided_by_the_model_that_the_state_names_after_a_kill_at_any_step(
+    tmp_path, name
+):
+    """Whether the kill came before or after its file was replaced, or amid the swap."""
+    successor, flows = binary(3), 16
+    runs, model = killed(tmp_path, name, flows, 3, successor)
+    stream(tmp_path / "c.pcap", successor, tmp_path / "other.jsonl")
+    both = [lines(tmp_path / f"{which}.jsonl") for which in ("want", "other")]
+    assert all(one != other for one, other in zip(*both, strict=True))
+    order = list[int]()
+    stream(tmp_path / "c.pcap", model, CallbackSink(lambda b: order.extend(b.records["number"])))
+    begins = set()
+    for run in runs:
+        point = StreamState.read(run / "state").point
+        assert point.of.model == model.digest
+        assert [one.model for one in point.successors] in ([], [successor.digest])
+        begin = point.successors[0].flow if point.successors else flows
+        begins.add(begin)
+        want = both[0][:begin] + both[1][begin:]
+        if name == "out.jsonl":
+            assert lines(run / name) == want, run
+            continue
+        scores = [[v for n, v in row.items() if n.startswith("score_")] for row in want]
+        got = lines(run / "journal")
+        of_flow = dict(zip(order, scores, strict=True))
+        assert {number for number, _ in got} == {*order}
+        assert [row for row in got if row[1] != of_flow[row[0]]] == [], run
+    assert len(begins - {0, flows}) > 1, begins
 
 
 @pytest.mark.slow
