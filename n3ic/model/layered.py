@@ -8,7 +8,6 @@ from typing import Any
 
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
-from n3ic.model.graph.dense import dense_layers
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Simplified, simplify, unchanged
 
@@ -28,6 +27,8 @@ def in_layers(model: Classifier) -> Classifier:
     """
     if isinstance(model, BinaryModel):
         return model
+    from n3ic.model.graph.dense import dense_layers
+
     layers = dense_layers(graph_of(model))
     if layers is None:
         return model
