@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.core import CorePorts, frame_sources
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.nic_simulation import MOST_ASKS, Another, check_card
 from n3ic.exporters.netfpga.tools import simulate
@@ -68,6 +68,7 @@ def write_shell(
     else:
         wrapper.write(model, options, core, out)
         form = wrapper.packet_format(model, options)
+    frame_sources(out)
     widths = wrapper.feature_widths(model.input, options)
     values = {
         "shape": model.shape_text,
