@@ -34,6 +34,7 @@ def model_of(family: str) -> Classifier:
     return random_spn(rng) if family == "spn" else random_trees(rng, trees=3, depth=2)
 
 
+TOP = "n3ic_axil_top"  # holds n3ic_top or n3ic_front_top
 EXPORTS = [
     ("binary", {}),
     ("binary", {"modules": "2", "masks": "all", "input-stage": "features"}),
@@ -51,10 +52,6 @@ def write(out: Path, family: str, options: dict[str, str]) -> list[Path]:
     """The Verilog of an export."""
     export(model_of(family), "netfpga", out, options=options, verify=False)
     return sorted((out / "rtl").glob("*.v"))
-
-
-def top_of(options: dict[str, str]) -> str:
-    return "n3ic_front_top" if "front-end" in options else "n3ic_top"
 
 
 @pytest.mark.first_case
@@ -76,8 +73,8 @@ def test_linters_find_nothing(tmp_path: Path, family: str, options: dict[str, st
     files = list(map(str, write(tmp_path / "e", family, options)))
     memories = tmp_path / "e" / "mem"
     for command in (
-        ["verilator", "--lint-only", "-Wall", "--top-module", top_of(options), *files],
-        ["iverilog", "-Wall", "-g2005", "-s", top_of(options), "-o", str(tmp_path / "x"), *files],
+        ["verilator", "--lint-only", "-Wall", "--top-module", TOP, *files],
+        ["iverilog", "-Wall", "-g2005", "-s", TOP, "-o", str(tmp_path / "x"), *files],
     ):
         done = subprocess.run(
             command,
@@ -99,8 +96,8 @@ def test_yosys_reads_every_file(tmp_path: Path, family: str, options: dict[str, 
     files = write(tmp_path / "e", family, options)
     for path in (tmp_path / "e").glob("mem/*.mem"):
         shutil.copy(path, tmp_path)
-    commands = synth.read_commands(files, top_of(options), {}, tmp_path)
-    synth._yosys(tmp_path, [*commands, f"hierarchy -check -top {top_of(options)}", "proc"])
+    commands = synth.read_commands(files, TOP, {}, tmp_path)
+    synth._yosys(tmp_path, [*commands, f"hierarchy -check -top {TOP}", "proc"])
 
 
 def test_readers_take_no_other_directive(tmp_path: Path) -> None:
