@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from n3ic.exporters.netfpga.block import registers, testbench
+from n3ic.exporters.netfpga.block import packaging, registers, testbench
 from n3ic.exporters.netfpga.block.ports import ports_of
 from n3ic.exporters.netfpga.core import CorePorts, frame_sources
 from n3ic.exporters.netfpga.packet import wrapper
@@ -72,16 +72,12 @@ def write_shell(
     else:
         wrapper.write(model, options, core, out)
         form = wrapper.packet_format(model, options)
-    registers.write(
-        core,
-        model.digest,
-        model.shape_text,
-        ports_of(model, options, front),
-        out,
-        front=front is not None,
-    )
+    ports = ports_of(model, options, front)
+    shape, behind = model.shape_text, front is not None
+    table = registers.write(core, model.digest, shape, ports, out, front=behind)
     frame_sources(out)
     testbench.write(model, core, out, scores=options.get("outputs") != "class")
+    packaging.write(table, ports, shape, out)
     widths = wrapper.feature_widths(model.input, options)
     values = {
         "shape": model.shape_text,

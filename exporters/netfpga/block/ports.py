@@ -47,3 +47,17 @@ def _stream(side: str, beat: int, user: int) -> list[Port]:
         (back, 1, f"{side}_axis_tready"),
         (forward, 1, f"{side}_axis_tlast"),
     ]
+
+
+def registers_ports(address_bits: int) -> tuple[Port, ...]:
+    """List the ports of the AXI4-Lite slave ``s_axil``, for byte addresses of some bits."""
+    signals = (
+        ("awaddr", address_bits, "input"), ("awvalid", 1, "input"), ("awready", 1, "output"),
+        ("wdata", 32, "input"), ("wstrb", 4, "input"),
+        ("wvalid", 1, "input"), ("wready", 1, "output"),
+        ("bresp", 2, "output"), ("bvalid", 1, "output"), ("bready", 1, "input"),
+        ("araddr", address_bits, "input"), ("arvalid", 1, "input"), ("arready", 1, "output"),
+        ("rdata", 32, "output"), ("rresp", 2, "output"),
+        ("rvalid", 1, "output"), ("rready", 1, "input"),
+    )  # fmt: skip
+    return tuple((direction, width, f"s_axil_{name}") for name, width, direction in signals)
