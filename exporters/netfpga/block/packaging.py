@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from n3ic.exporters.netfpga.block.ports import Port, registers_ports
-from n3ic.exporters.netfpga.block.registers import ADDRESS_BITS, Register
+from n3ic.exporters.netfpga.block.registers import ADDRESS_BITS, BusRegister
 from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
@@ -20,7 +20,7 @@ BOARDS = {  # part, and the clock of its packet path in MHz
 VERSION = "1.0"
 
 
-def write(table: Sequence[Register], passed: Sequence[Port], shape: str, out: Path) -> None:
+def write(table: Sequence[BusRegister], passed: Sequence[Port], shape: str, out: Path) -> None:
     """Write ``component.xml`` and ``vivado/`` below an export directory.
 
     Args:

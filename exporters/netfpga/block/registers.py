@@ -21,7 +21,7 @@ _FILES = ("n3ic.rdl", "n3ic_registers.h", "registers.md")
 
 
 @dataclass(frozen=True)
-class Field:
+class BitField:
     """Bits of a register.
 
     Attributes:
@@ -36,7 +36,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Register:
+class BusRegister:
     """A register of 32 bits.
 
     Attributes:
@@ -57,18 +57,18 @@ class Register:
     value: str = "32'd0"
     reset: int | None = 0
     counter: bool = False
-    fields: tuple[Field, ...] = ()
+    fields: tuple[BitField, ...] = ()
 
     @property
-    def bits(self) -> Iterator[tuple[int, int, Field]]:
+    def bits(self) -> Iterator[tuple[int, int, BitField]]:
         """Highest and lowest bit of each field, from the lowest up; one field if none is named."""
         low = 0
-        for field in self.fields or (Field("value", 32, self.text),):
+        for field in self.fields or (BitField("value", 32, self.text),):
             yield low + field.width - 1, low, field
             low += field.width
 
 
-def registers(core: CorePorts, digest: str, *, front: bool) -> tuple[Register, ...]:
+def registers(core: CorePorts, digest: str, *, front: bool) -> tuple[BusRegister, ...]:
     """List the registers of an export, by ascending address.
 
     Args:
@@ -76,31 +76,31 @@ def registers(core: CorePorts, digest: str, *, front: bool) -> tuple[Register, .
         digest: hexadecimal digest of the exported model, 64 digits.
         front: whether the core is behind a network stack, not in a packet path.
     """
-    ready = Field("busy", 1, "1: an update must wait, see the README")
+    ready = BitField("busy", 1, "1: an update must wait, see the README")
     table = [
         _constant("id", 0x00, "N3IC in ASCII", _ID),
         _constant("version", 0x04, "Version of this map: major (31:16), minor (15:0)", MAP_VERSION),
     ]
     if core.write_port:
         table += [
-            Register(
+            BusRegister(
                 "status", 0x08, "ro", "State of updates", "{31'd0, wr_busy}", None, False, (ready,)
             ),
         ]
     if not front:
         text = "Id of the model that computed the latest result: the start of its digest"
-        table += [Register("model", 0x0C, "ro", text, "model")]
+        table += [BusRegister("model", 0x0C, "ro", text, "model")]
     if core.write_port:
         table += [
-            Register(
+            BusRegister(
                 "update_address",
                 0x10,
                 "rw",
                 "Address of the next word of an update",
                 "update_address",
             ),
-            Register("update_data", 0x14, "wo", "Writes a word of an update to that address"),
-            Register("commit", 0x18, "wo", "1: later inferences use the model that was written"),
+            BusRegister("update_data", 0x14, "wo", "Writes a word of an update to that address"),
+            BusRegister("commit", 0x18, "wo", "1: later inferences use the model that was written"),
         ]
     for i in range(8):
         text = f"Bytes {4 * i} to {4 * i + 3} of the exported model's digest"
@@ -110,11 +110,11 @@ def registers(core: CorePorts, digest: str, *, front: bool) -> tuple[Register, .
     return (*table, *_counters(core, front=front))
 
 
-def _constant(name: str, offset: int, text: str, value: int) -> Register:
-    return Register(name, offset, "ro", text, f"32'h{value:08x}", value)
+def _constant(name: str, offset: int, text: str, value: int) -> BusRegister:
+    return BusRegister(name, offset, "ro", text, f"32'h{value:08x}", value)
 
 
-def _counters(core: CorePorts, *, front: bool) -> list[Register]:
+def _counters(core: CorePorts, *, front: bool) -> list[BusRegister]:
     """Counters of 32 bits, which begin again at 0 after their largest value."""
     events: list[tuple[str, str, str, bool]] = []
     if front:
@@ -138,7 +138,7 @@ def _counters(core: CorePorts, *, front: bool) -> list[Register]:
             ("count_refused", "Writes answered by an error", "refused", True),
         ]
     return [
-        Register(name, _FIRST_COUNTER + 4 * i, "ro", text, value, 0, counted)
+        BusRegister(name, _FIRST_COUNTER + 4 * i, "ro", text, value, 0, counted)
         for i, (name, text, value, counted) in enumerate(events)
     ]
 
@@ -151,7 +151,7 @@ def write(
     out: Path,
     *,
     front: bool,
-) -> tuple[Register, ...]:
+) -> tuple[BusRegister, ...]:
     """Write the slave, the top that has it, and the map of its registers.
 
     Args:

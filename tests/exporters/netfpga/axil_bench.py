@@ -103,7 +103,7 @@ class Card:
             assert got[16:26] == wanted + int(margin).to_bytes(4, "big")
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def every_address_is_a_register_or_an_error(dut):
     card = Card(dut, 1)
     await card.start()
@@ -121,7 +121,7 @@ async def every_address_is_a_register_or_an_error(dut):
     assert await card.read(AT["update_address"]) == 0
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def a_write_is_whole_or_refused(dut):
     card = Card(dut, 2)
     await card.start()
@@ -135,7 +135,20 @@ async def a_write_is_whole_or_refused(dut):
     assert await card.read(AT["count_refused"]) == 4
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def every_write_has_an_answer_of_its_own(dut):
+    """Writes that are offered together, of which every third is refused."""
+    card = Card(dut, 6)
+    await card.start()
+    places = [AT["count_words"] if i % 3 == 0 else AT["update_address"] for i in range(60)]
+    waiting = [cocotb.start_soon(card.write(place, i)) for i, place in enumerate(places)]
+    taken = [await task for task in waiting]
+    assert taken == [place == AT["update_address"] for place in places]
+    assert await card.read(AT["count_refused"]) == 20
+    assert await card.read(AT["update_address"]) == 59
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def new_weights_give_the_new_scores(dut):
     """In a packet path under way, and an update that is not whole changes nothing."""
     card = Card(dut, 3)
@@ -165,7 +178,7 @@ async def new_weights_give_the_new_scores(dut):
     }
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def a_busy_core_refuses(dut):
     card = Card(dut, 4)
     await card.start(pauses=False)
@@ -183,7 +196,7 @@ async def a_busy_core_refuses(dut):
     await card.answers(MODELS[1], 5)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def a_reset_leaves_no_answer_behind(dut):
     card = Card(dut, 5)
     await card.start(pauses=False)

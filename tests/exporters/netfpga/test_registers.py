@@ -61,7 +61,7 @@ def test_the_slave_under_random_traffic(
             "N3IC_OTHER": str(tmp_path / "b"),
         },
     )
-    assert get_results(results) == (5, 0)
+    assert get_results(results) == (6, 0)
 
 
 def maps(folder: Path) -> dict[str, dict[str, int]]:

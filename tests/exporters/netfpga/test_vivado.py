@@ -27,7 +27,7 @@ proc unknown {args} {
 set argv [lrange $argv 1 end]
 source $script
 """
-needs_tcl = pytest.mark.skipif(not shutil.which("tclsh"), reason="needs tclsh")
+needs_tcl = pytest.mark.skipif(not shutil.which("tclsh"), reason="needs tclsh: apt install tcl")
 
 
 def written(out: Path, options: dict[str, str] | None = None) -> Path:
