@@ -17,6 +17,8 @@ MAX_WIDTH = 1 << 24
 SCORE_BITS = 12  # default width of a score, enough for popcounts of up to nine bits
 SOURCE = re.compile(r"(rtl/)?[A-Za-z0-9_]+\.v")
 SHARED_RTL = Path(__file__).resolve().parent / "rtl"  # shared by executors and packet path
+_OPENING = "`timescale 1ns / 1ps\n`default_nettype none\n"
+_CLOSING = "`default_nettype wire\n"  # the default, for files of others that are read after
 
 
 def copy_blocks(out: Path, *folders: Path) -> None:
@@ -24,6 +26,29 @@ def copy_blocks(out: Path, *folders: Path) -> None:
     (out / "rtl").mkdir(exist_ok=True)
     for block in (path for folder in folders for path in sorted(folder.glob("*.v"))):
         (out / "rtl" / block.name).write_bytes(block.read_bytes())
+
+
+def framed(text: str) -> str:
+    """Put a Verilog file between the directives with which an undeclared name is an error.
+
+    The first line, the licence, stays the first one.
+    """
+    licence, rest = text.split("\n", 1)
+    return f"{licence}\n{_OPENING}{rest}{_CLOSING}"
+
+
+def unframed(text: str) -> str:
+    """Undo :func:`framed`; any other text is returned as it is."""
+    licence, _, rest = text.partition("\n")
+    if not (rest.startswith(_OPENING) and rest.endswith(_CLOSING)):
+        return text
+    return f"{licence}\n{rest.removeprefix(_OPENING).removesuffix(_CLOSING)}"
+
+
+def frame_sources(out: Path) -> None:
+    """Frame the Verilog of an export, ``out/rtl/*.v``, once it is all written."""
+    for path in sorted((out / "rtl").glob("*.v")):
+        path.write_text(framed(unframed(path.read_text("utf-8"))), "utf-8")
 
 
 @dataclass(frozen=True)

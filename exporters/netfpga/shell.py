@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.block import packaging, registers, testbench
+from n3ic.exporters.netfpga.block.ports import ports_of
+from n3ic.exporters.netfpga.core import CorePorts, frame_sources
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.nic_simulation import MOST_ASKS, Another, check_card
 from n3ic.exporters.netfpga.tools import simulate
@@ -21,6 +23,7 @@ from n3ic.targets.figures import Figure
 from n3ic.util.templates import render
 
 if TYPE_CHECKING:
+    from n3ic.exporters.netfpga.frontend.parameters import FrontendParameters
     from n3ic.exporters.netfpga.sequential.layout import AddressMap
 
 FOLDER = Path(__file__).resolve().parent
@@ -59,7 +62,8 @@ def write_shell(
         lanes: look-up tables that a sequential core reads per clock; 0 for other models.
     """
     core.save(out)
-    front = form = None
+    front: FrontendParameters | None = None
+    form = None
     if options["front-end"] != "none":
         from n3ic.exporters.netfpga.frontend import parameters
 
@@ -68,6 +72,12 @@ def write_shell(
     else:
         wrapper.write(model, options, core, out)
         form = wrapper.packet_format(model, options)
+    ports = ports_of(model, options, front)
+    shape, behind = model.shape_text, front is not None
+    table = registers.write(core, model.digest, shape, ports, out, front=behind)
+    frame_sources(out)
+    testbench.write(model, core, out, scores=options.get("outputs") != "class")
+    packaging.write(table, ports, shape, out)
     widths = wrapper.feature_widths(model.input, options)
     values = {
         "shape": model.shape_text,

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from n3ic.errors import ModelError, VerifyError
+from n3ic.exporters.netfpga.core import unframed
 from n3ic.exporters.netfpga.graph.logic import (
     FALSE,
     TRUE,
@@ -113,7 +114,7 @@ def decode_core(directory: Path, model: Classifier) -> DecodedGraph:
 
 def _text(path: Path, name: str) -> str:
     try:
-        return path.read_bytes().decode("ascii")
+        return unframed(path.read_bytes().decode("ascii"))
     except (OSError, UnicodeDecodeError) as error:
         raise VerifyError(f"{name}: cannot be read ({error})") from error
 

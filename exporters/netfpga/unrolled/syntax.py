@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from n3ic.errors import VerifyError
+from n3ic.exporters.netfpga.core import unframed
 
 DEBUG = "N3IC_TRACE"  # defined in the debug build, which shows hidden bits and scores
 _MAX_INPUTS = 7
@@ -280,8 +281,8 @@ class _Reader:
 
 
 def _bare(text: str, *, debug: bool = True) -> str:
-    """Select the text of a build, and remove comments."""
-    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
+    """Select the text of a build, and remove comments and the directives around the file."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", unframed(text), flags=re.S)
     return "\n".join(_chosen(text.splitlines(), debug=debug))
 
 
@@ -295,5 +296,7 @@ def _chosen(lines: list[str], *, debug: bool) -> Iterator[str]:
             branches[-1] = not branches[-1]
         elif word == "`endif":
             branches.pop()
+        elif word.startswith("`"):
+            raise VerifyError(f"not understood: {line.strip()[:80]}")
         elif all(branches):
             yield line

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from n3ic.exporters.netfpga.core import SHARED_RTL, copy_blocks
+from n3ic.exporters.netfpga.core import SHARED_RTL, copy_blocks, frame_sources
 from n3ic.exporters.netfpga.packet.wrapper import features_text
 from n3ic.exporters.netfpga.sequential import write as sequential_write
 from n3ic.exporters.netfpga.sequential.layout import clog2
@@ -90,6 +90,7 @@ def write_card(image: NetfpgaCardImage, out: Path) -> None:
         "queue_w": image.queue_w,
     }
     (out / "rtl" / "n3ic_card.v").write_text(render(FOLDER, "n3ic_card.v.j2", top))
+    frame_sources(out)
 
 
 def write_readme(image: NetfpgaCardImage, clock_mhz: float, out: Path) -> None:

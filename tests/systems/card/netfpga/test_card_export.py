@@ -175,6 +175,8 @@ def test_export_and_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     card, out = str(tmp_path / "card.toml"), tmp_path / "out"
     run("card", "export", card, "--out", str(out), "--packets", "8", "--target", "netfpga")
     assert (out / "rtl" / "n3ic_card.v").is_file()
+    for path in (out / "rtl").glob("*.v"):
+        assert path.read_text().endswith("endmodule\n`default_nettype wire\n"), path.name
     assert "alpha/paths" in (out / "report.md").read_text()
     run("card", "verify", str(out), "--card", card, "--packets", "8")
     assert "2 graphs interleaved" in capsys.readouterr().out.replace("\n", " ")
