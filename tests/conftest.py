@@ -27,7 +27,7 @@ from n3ic.exporters.nfp import runner as nfp_runner
 from n3ic.exporters.xdp import clang
 from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
-from n3ic.meter import capture
+from n3ic.meter import capture, compiled
 from n3ic.runs.pictures import writing
 from n3ic.training.input_bits.boosted import boosted_trees
 from n3ic.util import pictures
@@ -197,6 +197,27 @@ def bpf_compiled_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def unoptimised_meters(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Compiled meters of the default tests are not optimised, which takes a third of the time.
+
+    The long tests build them as users do, and so does the test of their cache.
+    """
+    if pytestconfig.option.markexpr != "not slow":
+        yield
+        return
+    make = compiled._built
+
+    def built(sources: dict[str, str]) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            quick(patch)
+            return make(sources)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "_built", built)
+        yield
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real data sets, which are never part of the repository."""
@@ -290,20 +311,24 @@ def quick_micro_c() -> Iterator[None]:
         yield
 
 
+def quick(patch: pytest.MonkeyPatch) -> None:
+    """Builds of C are not optimised, and clang's where it is installed: it is faster than gcc."""
+    patch.setattr(build, "FLAGS", ("-std=c11", "-O0", "-fPIC", "-shared"))
+    if "CC" not in os.environ and shutil.which("clang"):
+        patch.setenv("CC", "clang")
+
+
 @pytest.fixture
 def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds that are not optimised and timed once, for tests that are not of the kernels.
 
-    The kernel is compiled once for all networks. Builds are clang's where it is installed: on
-    vector intrinsics it takes half as long as gcc.
+    The kernel is compiled once for all networks.
     """
-    monkeypatch.setattr(build, "FLAGS", ("-std=c11", "-O0", "-fPIC", "-shared"))
+    quick(monkeypatch)
     monkeypatch.setenv("CFLAGS", "-O0")
     monkeypatch.setattr(runner, "REPEATS", 1)
     monkeypatch.setattr(compilation, "_network_object", _network_object)
     monkeypatch.setattr(nfp_runner, "FLAGS", UNOPTIMISED)
-    if "CC" not in os.environ and shutil.which("clang"):
-        monkeypatch.setenv("CC", "clang")
 
 
 @pytest.fixture(scope="module")
