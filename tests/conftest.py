@@ -14,7 +14,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
 import pytest
@@ -25,10 +25,12 @@ from n3ic.errors import MissingDependencyError
 from n3ic.exporters.host import compilation, runner
 from n3ic.exporters.nfp import runner as nfp_runner
 from n3ic.exporters.xdp import clang
+from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
 from n3ic.meter import capture, compiled
 from n3ic.runs.pictures import writing
+from n3ic.systems.card.host.library import CardLibrary
 from n3ic.training.input_bits.boosted import boosted_trees
 from n3ic.util import pictures
 from tests.support.first_cases import mark_further_cases
@@ -109,7 +111,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
+# What builds C that most tests only use.
+LOADED = ((compiled, "_built"), (HostNetwork, "build"), (CardLibrary, "__init__"))
 # Files whose long tests, begun last, would keep one process busy alone.
 LONG = ("test_docs.py", "test_notebooks.py", "test_packaging.py", "test_site.py")
 # A whole PNG file.
@@ -198,24 +203,26 @@ def bpf_compiled_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def unoptimised_meters(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Compiled meters of the default tests are not optimised, which takes a third of the time.
+def quick_libraries(pytestconfig: pytest.Config) -> Iterator[None]:
+    """C that the default tests load, meters, say, is not optimised: a third of the time.
 
-    The long tests build them as users do, and so does the test of their cache.
+    The long tests build it as users do, and so does the test of the cache of meters.
     """
-    if pytestconfig.option.markexpr != "not slow":
+    with pytest.MonkeyPatch.context() as patch:
+        if pytestconfig.option.markexpr == "not slow":
+            for owner, name in LOADED:
+                patch.setattr(owner, name, _quickly(getattr(owner, name)))
         yield
-        return
-    make = compiled._built
 
-    def built(sources: dict[str, str]) -> Path:
+
+def _quickly(make: Callable[..., T]) -> Callable[..., T]:
+    @functools.wraps(make)
+    def built(*given: object) -> T:
         with pytest.MonkeyPatch.context() as patch:
             quick(patch)
-            return make(sources)
+            return make(*given)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "_built", built)
-        yield
+    return built
 
 
 @pytest.fixture(scope="session")
