@@ -101,6 +101,12 @@ def skipped_without_libpcap() -> Iterator[None]:
         raise
 
 
+def pytest_unconfigure() -> None:
+    """Pytest makes five passes for garbage; it is enough that one passes over all objects."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_finish() -> None:
     """Collecting garbage passes over what was imported, all libraries of all tests, and is rarer.
 
@@ -202,6 +208,11 @@ def bpf_compiled_once() -> Iterator[None]:
         yield
 
 
+def unoptimised(config: pytest.Config) -> bool:
+    """Whether C that most tests only use is not optimised: the long tests have what users have."""
+    return bool(config.option.markexpr == "not slow")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quick_libraries(pytestconfig: pytest.Config) -> Iterator[None]:
     """C that the default tests load, meters, say, is not optimised: a third of the time.
@@ -209,7 +220,7 @@ def quick_libraries(pytestconfig: pytest.Config) -> Iterator[None]:
     The long tests build it as users do, and so does the test of the cache of meters.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if pytestconfig.option.markexpr == "not slow":
+        if unoptimised(pytestconfig):
             for owner, name in LOADED:
                 patch.setattr(owner, name, _quickly(getattr(owner, name)))
         yield
@@ -378,9 +389,16 @@ def forked_nodes() -> Iterator[None]:
         yield
 
 
+def _compiled_kernel(out: Path) -> None:
+    build.compile_shared(build.find_compiler(), build.SOURCE, out)
+
+
 @pytest.fixture(scope="session")
-def library(compiler: build.CCompiler, tmp_path_factory: pytest.TempPathFactory) -> KernelLibrary:
-    """The kernel without weights."""
+def library(
+    compiler: build.CCompiler, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> KernelLibrary:
+    """The kernel without weights, not optimised where the default tests use it."""
     out = tmp_path_factory.mktemp("kernel") / "bnn.so"
-    build.compile_shared(compiler, build.SOURCE, out)
+    compile_kernel = _quickly(_compiled_kernel) if unoptimised(pytestconfig) else _compiled_kernel
+    compile_kernel(out)
     return KernelLibrary.open(out)
