@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-import subprocess
+import select
 import sys
-from pathlib import Path
 
+# To import subprocess, pathlib and re would take longer than all else that is done here.
 SOURCES = (".c", ".cc", ".cpp", ".cxx")
 OBJECTS = (".o", ".a", ".so")
 # Options that put paths into the output, write other files, or read files unknown to this script.
@@ -29,7 +28,42 @@ LINKED = ("-lm", "-lpthread")
 UNDERSTOOD = ("-g0", "-MMD", "-MP", *LINKED)
 
 
-def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
+def run(command: list[str]) -> tuple[int, bytes, bytes]:
+    """Exit status, output and messages of a command."""
+    pipes = [os.pipe(), os.pipe()]
+    to = [(os.POSIX_SPAWN_DUP2, pipe[1], i) for i, pipe in enumerate(pipes, 1)]
+    try:
+        process = os.posix_spawn(command[0], command, os.environ, file_actions=to)
+    finally:
+        for _, end in pipes:
+            os.close(end)
+    out = {end: b"" for end, _ in pipes}
+    unread = list(out)
+    while unread:
+        for end in select.select(unread, [], [])[0]:
+            piece = os.read(end, 1 << 20)
+            out[end] += piece
+            if not piece:
+                unread.remove(end)
+                os.close(end)
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    return status, out[pipes[0][0]], out[pipes[1][0]]
+
+
+def read(path: str) -> bytes:
+    """The bytes of a file."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def shown_files(text: bytes) -> list[str]:
+    """Files that lines such as ``# 1 "a.h"`` of a preprocessed text name."""
+    lines = (line.split(b'"') for line in text.splitlines() if line.startswith(b"# "))
+    named = {parts[1] for parts in lines if len(parts) > 2 and parts[0][2:].strip().isdigit()}
+    return sorted(os.fsdecode(name) for name in named if not name.startswith(b"<"))
+
+
+def key(compiler: str, words: list[str]) -> tuple[str, str] | None:
     """A digest of everything that decides the output, and the output; None if that is unknown."""
     words, sources, rest, inputs = list(words), [], [], []
     lines = "-g" in words and PLACE in words
@@ -39,10 +73,10 @@ def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
     if words.count("-o") != 1 or words[-1] == "-o":
         return None
     at = words.index("-o")
-    out = Path(words[at + 1])
+    out = words[at + 1]
     for word in words[:at] + words[at + 2 :]:
         if word.endswith(OBJECTS):
-            inputs.append(hashlib.sha256(Path(word).read_bytes()).hexdigest())
+            inputs.append(hashlib.sha256(read(word)).hexdigest())
         elif not word.startswith("-") and word.endswith(SOURCES):
             sources.append(word)
         else:
@@ -52,25 +86,26 @@ def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
     # clang would warn that it does not link.
     options = [w for w in rest if w not in ("-c", "-MMD", "-MP", "-shared", *LINKED)]
     shown = ["-E"] if lines else ["-E", "-P"]
-    text = subprocess.run([compiler, *options, *shown, *sources], capture_output=True)
-    if text.returncode or text.stderr:
+    status, text, said = run([compiler, *options, *shown, *sources])
+    if status or said:
         return None
-    info = Path(compiler).stat()
+    info = os.stat(compiler)
     tail = [w for w in rest if not w.startswith(("-I", "-D"))]  # the text has what they do
     parts = [compiler, info.st_size, info.st_mtime_ns, len(sources), *tail, "", *inputs]
-    digest = hashlib.sha256("\0".join(map(str, parts)).encode() + b"\0" + text.stdout)
-    for name in sorted(set(re.findall(rb'^# \d+ "([^"<]+)"', text.stdout, re.MULTILINE))):
-        digest.update(Path(os.fsdecode(name)).read_bytes())
+    digest = hashlib.sha256("\0".join(map(str, parts)).encode() + b"\0" + text)
+    for name in shown_files(text) if lines else ():
+        digest.update(read(name))
     return digest.hexdigest(), out
 
 
-def copy(source: Path, to: Path) -> None:
-    """Copy a file and its mode; importing shutil would take as long as everything else here."""
-    to.write_bytes(source.read_bytes())
-    to.chmod(source.stat().st_mode)
+def copy(source: str, to: str) -> None:
+    """Copy a file and its mode."""
+    with open(to, "wb") as file:
+        file.write(read(source))
+    os.chmod(to, os.stat(source).st_mode)
 
 
-def main(cache: Path, compiler: str, words: list[str]) -> int:
+def main(cache: str, compiler: str, words: list[str]) -> int:
     """Compile, or copy what was compiled before; return the compiler's exit code."""
     try:
         request = key(compiler, words)
@@ -79,21 +114,22 @@ def main(cache: Path, compiler: str, words: list[str]) -> int:
     if request is None:
         os.execv(compiler, [compiler, *words])  # noqa: S606
     digest, out = request
-    entry = cache / digest
-    if entry.exists():
-        out.unlink(missing_ok=True)
+    entry = os.path.join(cache, digest)
+    if os.path.exists(entry):
+        if os.path.lexists(out):
+            os.unlink(out)
         copy(entry, out)
         return 0
-    compilation = subprocess.run([compiler, *words], capture_output=True)
-    sys.stdout.buffer.write(compilation.stdout)
-    sys.stderr.buffer.write(compilation.stderr)
-    if not (compilation.returncode or compilation.stderr or compilation.stdout):
-        cache.mkdir(parents=True, exist_ok=True)
-        temporary = entry.with_suffix(f".{os.getpid()}")
+    status, shown, said = run([compiler, *words])
+    sys.stdout.buffer.write(shown)
+    sys.stderr.buffer.write(said)
+    if not (status or said or shown):
+        os.makedirs(cache, exist_ok=True)
+        temporary = f"{entry}.{os.getpid()}"
         copy(out, temporary)
-        temporary.replace(entry)
-    return compilation.returncode
+        os.replace(temporary, entry)
+    return status
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

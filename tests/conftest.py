@@ -14,7 +14,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
 import pytest
@@ -25,10 +25,12 @@ from n3ic.errors import MissingDependencyError
 from n3ic.exporters.host import compilation, runner
 from n3ic.exporters.nfp import runner as nfp_runner
 from n3ic.exporters.xdp import clang
+from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.kernel import build
 from n3ic.kernel.library import KernelLibrary
-from n3ic.meter import capture
+from n3ic.meter import capture, compiled
 from n3ic.runs.pictures import writing
+from n3ic.systems.card.host.library import CardLibrary
 from n3ic.training.input_bits.boosted import boosted_trees
 from n3ic.util import pictures
 from tests.support.first_cases import mark_further_cases
@@ -99,6 +101,12 @@ def skipped_without_libpcap() -> Iterator[None]:
         raise
 
 
+def pytest_unconfigure() -> None:
+    """Pytest makes five passes for garbage; it is enough that one passes over all objects."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_finish() -> None:
     """Collecting garbage passes over what was imported, all libraries of all tests, and is rarer.
 
@@ -109,7 +117,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
+# What builds C that most tests only use.
+LOADED = ((compiled, "_built"), (HostNetwork, "build"), (CardLibrary, "__init__"))
 # Files whose long tests, begun last, would keep one process busy alone.
 LONG = ("test_docs.py", "test_notebooks.py", "test_packaging.py", "test_site.py")
 # A whole PNG file.
@@ -195,6 +206,34 @@ def bpf_compiled_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clang, "run_tool", run_tool)
         yield
+
+
+def unoptimised(config: pytest.Config) -> bool:
+    """Whether C that most tests only use is not optimised: the long tests have what users have."""
+    return bool(config.option.markexpr == "not slow")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_libraries(pytestconfig: pytest.Config) -> Iterator[None]:
+    """C that the default tests load, meters, say, is not optimised: a third of the time.
+
+    The long tests build it as users do, and so does the test of the cache of meters.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if unoptimised(pytestconfig):
+            for owner, name in LOADED:
+                patch.setattr(owner, name, _quickly(getattr(owner, name)))
+        yield
+
+
+def _quickly(make: Callable[..., T]) -> Callable[..., T]:
+    @functools.wraps(make)
+    def built(*given: object) -> T:
+        with pytest.MonkeyPatch.context() as patch:
+            quick(patch)
+            return make(*given)
+
+    return built
 
 
 @pytest.fixture(scope="session")
@@ -290,20 +329,24 @@ def quick_micro_c() -> Iterator[None]:
         yield
 
 
+def quick(patch: pytest.MonkeyPatch) -> None:
+    """Builds of C are not optimised, and clang's where it is installed: it is faster than gcc."""
+    patch.setattr(build, "FLAGS", ("-std=c11", "-O0", "-fPIC", "-shared"))
+    if "CC" not in os.environ and shutil.which("clang"):
+        patch.setenv("CC", "clang")
+
+
 @pytest.fixture
 def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds that are not optimised and timed once, for tests that are not of the kernels.
 
-    The kernel is compiled once for all networks. Builds are clang's where it is installed: on
-    vector intrinsics it takes half as long as gcc.
+    The kernel is compiled once for all networks.
     """
-    monkeypatch.setattr(build, "FLAGS", ("-std=c11", "-O0", "-fPIC", "-shared"))
+    quick(monkeypatch)
     monkeypatch.setenv("CFLAGS", "-O0")
     monkeypatch.setattr(runner, "REPEATS", 1)
     monkeypatch.setattr(compilation, "_network_object", _network_object)
     monkeypatch.setattr(nfp_runner, "FLAGS", UNOPTIMISED)
-    if "CC" not in os.environ and shutil.which("clang"):
-        monkeypatch.setenv("CC", "clang")
 
 
 @pytest.fixture(scope="module")
@@ -346,9 +389,16 @@ def forked_nodes() -> Iterator[None]:
         yield
 
 
+def _compiled_kernel(out: Path) -> None:
+    build.compile_shared(build.find_compiler(), build.SOURCE, out)
+
+
 @pytest.fixture(scope="session")
-def library(compiler: build.CCompiler, tmp_path_factory: pytest.TempPathFactory) -> KernelLibrary:
-    """The kernel without weights."""
+def library(
+    compiler: build.CCompiler, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> KernelLibrary:
+    """The kernel without weights, not optimised where the default tests use it."""
     out = tmp_path_factory.mktemp("kernel") / "bnn.so"
-    build.compile_shared(compiler, build.SOURCE, out)
+    compile_kernel = _quickly(_compiled_kernel) if unoptimised(pytestconfig) else _compiled_kernel
+    compile_kernel(out)
     return KernelLibrary.open(out)

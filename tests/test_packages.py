@@ -110,17 +110,23 @@ def modules(repository, root):
 
 
 @cache
+def imports(repository, root):
+    """Path below the repository and dotted names of what is imported, of each module of a root."""
+    return [(p, [*imported(tree, dotted)]) for p, dotted, tree in modules(repository, root)]
+
+
+@cache
 def imports_of_files(repository):
     """The files that each file imports, as paths below the repository.
 
     An import of a name counts as one of the file that defines it or, for a package's name, of its
     ``__init__``. The faces of n3ic count neither as importers nor as imported.
     """
-    trees = [m for r in ("n3ic", *ROOTS) for m in modules(repository, r)]
-    files = {dotted.removesuffix(".__init__"): path for path, dotted, _ in trees}
+    roots = ("n3ic", *ROOTS)
+    files = {d.removesuffix(".__init__"): p for r in roots for p, d, _ in modules(repository, r)}
     graph = {path: set() for path in files.values() if path not in OUTER_FACES}
-    for path, dotted, tree in trees:
-        for name in imported(tree, dotted) if path in graph else ():
+    for path, names in (each for root in roots for each in imports(repository, root)):
+        for name in names if path in graph else ():
             while name and name not in files:
                 name = name.rpartition(".")[0]
             graph[path] |= {files[name]} & graph.keys() - {path} if name else set()
@@ -154,11 +160,11 @@ def wrong_arrows(repository, packages, may, systems):
     height = {package: i for i, (_, package) in enumerate(packages)}
     found = []
     for root in may:
-        for path, dotted, tree in modules(repository, root):
+        for path, names in imports(repository, root):
             own = path.with_suffix("").parts[1]  # a package, a folder, or a file beside them
             if root == "n3ic" and own in FACES:
                 continue
-            for name in imported(tree, dotted):
+            for name in names:
                 parts = name.split(".")
                 if parts[0] != "n3ic" or len(parts) < 2 or parts[1] == "__version__":
                     continue

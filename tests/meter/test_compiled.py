@@ -49,6 +49,7 @@ def test_a_schedule_decides_where_the_reference_does(after, equal):
     assert ("after" in {row[9] for row in rows}) == bool(after)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("points", [page_schedule(), conversations.SIXTEEN_POINTS])
 def test_points_in_powers_decide_where_the_reference_does(points, equal):
     spec = standard_spec(schedule=points)

@@ -16,6 +16,7 @@ from n3ic.runs.experiment import train
 from n3ic.runs.experiment_spec import Experiment
 from n3ic.runs.preparation import on_bits, prepare
 from n3ic.runs.report import metrics_of, summary_markdown
+from n3ic.training.input_bits.boosted import boosted_trees
 from n3ic.training.recipe import Recipe, Training
 from n3ic.usecases.base import use_case
 from n3ic.usecases.request import TrainRequest
@@ -25,6 +26,12 @@ FAMILIES = {
     "binary": BINARY,
     "tables": BINARY.with_options({"family": "tables", "tables": 8, "table_bits": 4}),
 }
+
+
+@pytest.fixture
+def few_rounds(monkeypatch):
+    """Bits are chosen by few trees, for tests that look at no accuracy."""
+    monkeypatch.setitem(boosted_trees.__kwdefaults__, "rounds", 5)
 
 
 def feature(name, unit):
@@ -86,7 +93,7 @@ def test_only_training_rows_have_copies():
     assert np.array_equal(again.train.bits[:count], plain.train.bits)
 
 
-def test_the_same_seed_gives_the_same_copies():
+def test_the_same_seed_gives_the_same_copies(few_rounds):
     one, again, plain = (
         prepare(experiment(BINARY, augment=most), lambda _: None).train.columns
         for most in (10.0, 10.0, 1.0)
@@ -111,7 +118,7 @@ def test_a_model_knows_its_own_traffic_and_not_the_copies():
     assert spec == spec.with_rates(bits, own.label, {n: own.features[n] for n in spec.features})
 
 
-def test_a_table_without_times_has_no_copies():
+def test_a_table_without_times_has_no_copies(few_rounds):
     sizes = replace(experiment(BINARY, augment=10.0), table=table().only(["size"]))
     prepared = prepare(sizes, lambda _: None)
     assert len(prepared.train.label) == len(prepared.parts.train)

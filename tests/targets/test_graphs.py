@@ -65,8 +65,10 @@ def installed() -> Iterator[None]:
     "target", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in WRITERS]
 )
 def test_a_target_gives_the_scores_or_refuses_by_operation(
-    target: str, kind: str, tmp_path: Path
+    target: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    if kind == "forest":  # the others are built as users build them
+        request.getfixturevalue("quick_build")
     model = shunting(MODELS[kind]) if exporter(target).shunts else MODELS[kind]
     tool = exporter(target).for_family(model.family)
     fit = tool.check(model, tool.parse_options({}))

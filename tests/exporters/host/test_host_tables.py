@@ -50,7 +50,7 @@ def test_every_kernel_gives_the_scores_and_verdicts(
     compiler: build.CCompiler, tmp_path: Path, classes: int
 ) -> None:
     rng = np.random.default_rng(classes)
-    model = random_tables(rng, cuts=40, tables=60, classes=classes, inputs=(1, 8), widths=(1, 8))
+    model = random_tables(rng, cuts=40, tables=20, classes=classes, inputs=(1, 8), widths=(1, 8))
     found = export(shunting(model), "host", tmp_path / "e")
     assert found.verification is not None
     assert found.verification.ok, found.verification

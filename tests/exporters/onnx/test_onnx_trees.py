@@ -39,9 +39,15 @@ def graph(classes=2, kind="forest", text=False, **how):
     return skl2onnx.to_onnx(fitted, X[:1], **how)
 
 
-@pytest.mark.parametrize("text", [False, True])
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("kind", FITS)
+@pytest.mark.parametrize(
+    ("kind", "classes", "text"),
+    [
+        pytest.param(kind, n, text, marks=[pytest.mark.slow] * (text and kind != "forest"))
+        for kind in FITS
+        for n in (2, 3)
+        for text in (False, True)
+    ],
+)
 def test_the_class_is_that_of_onnxruntime(kind, classes, text):
     data = graph(classes, kind, text).SerializeToString()
     model = parse(data)

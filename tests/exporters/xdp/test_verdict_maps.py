@@ -39,14 +39,16 @@ pytestmark = pytest.mark.usefixtures("clang", "kernel")
 
 @pytest.fixture(scope="module")
 def image(clang, kernel):
-    """The program of either table; scores that are close are shunted."""
+    """The program of a table, compiled when it is first asked for; close scores are shunted."""
     structure = structure_of([network(SPEC, shunt=2)])
-    return {
-        table: source.compile_program(
-            source.meter_program(SPEC, structure, per_cpu=False, table=table), source.METER
-        )
-        for table in source.TABLES
-    }
+
+    class Programs(dict[str, bytes]):
+        def __missing__(self, table):
+            files = source.meter_program(SPEC, structure, per_cpu=False, table=table)
+            self[table] = source.compile_program(files, source.METER)
+            return self[table]
+
+    return Programs()
 
 
 @pytest.fixture(scope="module")
@@ -322,8 +324,9 @@ def test_a_flood_in_a_flow_that_began_harmless_is_dropped_from_its_100th_packet_
         assert flow_results(programs, 300) == [PASS] * 99 + [DROP] * 201
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
-    "shunt", [(), ("pass", 0, "flow", SECOND), ("rate-limit", 1, "host", SECOND)]
+    "shunt", [("rate-limit", 1, "host", SECOND), (), ("pass", 0, "flow", SECOND)]
 )
 def test_an_unsure_decision_leaves_a_sure_one_in_force(page, shunt):
     """Nor does it put what its own policy says where later packets find it."""

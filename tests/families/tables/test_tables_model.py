@@ -55,7 +55,7 @@ def test_scores_are_sums_of_addressed_entries(classes, seed):
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_the_graph_gives_the_scores(classes, seed):
     model = some_model(seed, classes=classes, tables=30)
     raw = some_model(seed, classes=classes, spec=InputSpec.raw(45), inputs=(1, 8))

@@ -120,8 +120,18 @@ def around(fitted, X, draw):
     return rows
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("kind", FITS)
+TWO_SCORES_OR_ONE = ("exponential loss", "boosting", "histograms", "xgboost", "lightgbm")
+"""Boosted trees have one score for two classes, and a score a class for three."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "classes"),
+    [
+        pytest.param(k, n, marks=[pytest.mark.slow] * (n == 2 and k not in TWO_SCORES_OR_ONE))
+        for n in (2, 3)
+        for k in FITS
+    ],
+)
 def test_the_class_is_the_librarys_on_rows_that_it_never_saw(kind, classes):
     if kind == "exponential loss" and classes > 2:
         pytest.skip("of two classes only")

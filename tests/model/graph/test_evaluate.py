@@ -38,7 +38,9 @@ MIXED = InputSpec((Field.thermometer("a", (3, 9)), Field.binary("b", 3)))
 
 
 @pytest.mark.parametrize("arithmetic", ARITHMETICS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.slow] if n > 2 else []) for n in range(8)]
+)
 def test_both_forms_give_the_scores_of_the_interpreter_within_their_bounds(arithmetic, seed):
     model = graph_model(seed, arithmetic, operations=20 + 10 * seed)
     asked, made = model.ask(Recorder), model.ask(GraphBuilder)

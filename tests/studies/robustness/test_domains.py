@@ -29,8 +29,18 @@ def request(**changed):
 @pytest.fixture(scope="module")
 def study():
     """A site, and one that is six times slower, whose attacks look like the first one's others."""
-    tables = {"here": flows(1500), "away": flows(1500, seed=1, slower=6.0)}
-    return across_domains(shared_sites(tables), request())
+    return study_of(1500)
+
+
+def study_of(rows, **changed):
+    tables = {"here": flows(rows), "away": flows(rows, seed=1, slower=6.0)}
+    return across_domains(shared_sites(tables), request(**changed))
+
+
+@pytest.fixture(scope="module")
+def small_study():
+    """The same of fewer flows, for tests that look at no accuracy."""
+    return study_of(300, new_labels=(40,), augments=(1.0, 2.0))
 
 
 def cell(study, trained, tested, augment=1.0, new_labels=0):
@@ -61,7 +71,8 @@ def test_the_domain_warning_stands_on_a_move_and_not_at_home(study):
     assert cell(study, "here", "here").traffic == cell(study, "away", "away").traffic == "same"
 
 
-def test_a_study_is_shown_and_kept_as_plain_data(study):
+def test_a_study_is_shown_and_kept_as_plain_data(small_study):
+    study = small_study
     plain = json.loads(json.dumps(study.to_dict()))
     assert from_plain(DomainStudy, plain) == study
     sites, matrix = EVALUATION.tables(plain)
@@ -71,7 +82,8 @@ def test_a_study_is_shown_and_kept_as_plain_data(study):
     assert "2 sites, 4 shared columns" in repr(study)
 
 
-def test_a_table_shows_the_mean_of_the_seeds(study):
+def test_a_table_shows_the_mean_of_the_seeds(small_study):
+    study = small_study
     (first, *rest) = study.cells
     two = replace(study, cells=(first, replace(first, seed=1, accuracy=0.5), *rest))
     row = two.tables[1].rows[0]
