@@ -103,10 +103,9 @@ def registers(core: CorePorts, digest: str, *, front: bool) -> tuple[BusRegister
             BusRegister("commit", 0x18, "wo", "1: later inferences use the model that was written"),
         ]
     for i in range(8):
-        text = f"Bytes {4 * i} to {4 * i + 3} of the exported model's digest"
-        table.append(
-            _constant(f"digest{i}", 0x20 + 4 * i, text, int(digest[8 * i : 8 * i + 8], 16))
-        )
+        text, part = f"Bytes {4 * i} to {4 * i + 3} of the exported model's digest", digest[8 * i :]
+        value = f"DIGEST[{255 - 32 * i} -: 32]"
+        table.append(BusRegister(f"digest{i}", 0x20 + 4 * i, "ro", text, value, int(part[:8], 16)))
     return (*table, *_counters(core, front=front))
 
 
@@ -168,6 +167,7 @@ def write(
     table = registers(core, digest, front=front)
     values = {
         "registers": table,
+        "digest": digest,
         "address_w": ADDRESS_BITS,
         "core": core,
         "front": front,
