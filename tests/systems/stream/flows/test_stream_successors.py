@@ -100,8 +100,8 @@ def test_a_model_that_cannot_take_the_place_is_refused_with_the_reason(path, pus
     pushed[10], pushed[20] = other(), NEXT
     with pytest.warns(N3icWarning, match=reason) as said:
         figures = followed(path, path.parent / "out.jsonl")
-    assert len([w for w in said if issubclass(w.category, N3icWarning)]) == 1
-    assert str(said[0].message).endswith(f"; the model {MODEL.digest[:12]} goes on")
+    (refusal,) = (w.message for w in said if issubclass(w.category, N3icWarning))
+    assert str(refusal).endswith(f"; the model {MODEL.digest[:12]} goes on")
     assert [s.model for s in figures.models] == [MODEL.digest, NEXT.digest]
     begin = figures.models[1].flow
     assert 0 < begin < FLOWS
