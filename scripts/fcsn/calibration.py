@@ -116,7 +116,7 @@ def _slice_seconds() -> float:
     inputs, neurons = SHAPES[-1]
     weights = np.random.default_rng(0).random((neurons, inputs)) < 0.5
     count = popcounter(Connections(weights))
-    words = pack(np.random.default_rng(1).random((1, inputs)) < 0.5)[0]
+    words = pack(np.random.default_rng(1).random((1, inputs)) < 0.5)
     best = np.inf
     for _ in range(_REPEATS + 1):
         began = time.thread_time()
