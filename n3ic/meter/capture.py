@@ -225,22 +225,23 @@ class Capture:
         first: list[bytes] = []
         damage: list[DamagedError] = []
 
-        def head() -> Iterator[bytes]:
-            try:
-                while sum(map(len, first)) < _HEAD and (piece := next(pieces, b"")):
-                    first.append(piece)
-                    yield piece
-            except DamagedError as error:
-                damage.append(error)
-
         def rest() -> Iterator[bytes]:
             yield from first
             if damage:
                 raise damage[0]
             yield from pieces
 
+        try:
+            first.append(next(pieces, b""))
+            # An interface may be described behind packets of another.
+            while first[0].startswith(SECTION) and sum(map(len, first)) < _HEAD:
+                if not (piece := next(pieces, b"")):
+                    break
+                first.append(piece)
+        except DamagedError as error:
+            damage.append(error)
         # Set before libpcap, and so the constructor, gets the first byte.
-        self._links = begins_with_links(head(), with_packets=False)
+        self._links = begins_with_links(iter(first))
         yield from with_links(rest(), self.unread) if self._links else rest()
 
 

@@ -58,18 +58,11 @@ def needs_links(path: str | Path) -> bool:
         return False
 
 
-def begins_with_links(pieces: Iterator[bytes], *, with_packets: bool = True) -> bool:
-    """As :func:`needs_links`, for a stream of bytes up to its end or its first damage.
-
-    Args:
-        pieces: the bytes.
-        with_packets: False to read only what stands before the first packet.
-    """
+def begins_with_links(pieces: Iterator[bytes]) -> bool:
+    """As :func:`needs_links`, for a stream of bytes up to its end or its first damage."""
     interfaces, orders = set(), set()
     with suppress(BlockError):
         for order, kind, body in _blocks(pieces):
-            if kind in _FORMS and not with_packets:
-                break
             orders.add(order)
             if kind == _INTERFACE:
                 interfaces.add((order, *_unpacked(order + "H2xI", body), _check_bytes(order, body)))

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Captures of several links are read as libpcap reads those of one, damage included."""
 
-import os
 import struct
-import threading
 
 import pytest
 
@@ -221,25 +219,6 @@ def test_captures_of_one_interface_are_not_read_block_by_block(tmp_path, monkeyp
         path.write_bytes(data)
         assert needs_links(path) is True
     assert len(read) == 3
-
-
-def test_the_first_packet_of_a_writer_that_falls_silent_is_read(tmp_path):
-    pipe, read = tmp_path / "pipe", threading.Event()
-    os.mkfifo(pipe)
-
-    def write():
-        with pipe.open("wb") as out:
-            out.write(section() + interface() + packet())
-            out.flush()
-            read.wait(60)
-
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    with Capture(pipe) as capture:
-        assert next(capture.packets())[0] == FRAME
-        assert writer.is_alive()
-        read.set()
-    writer.join()
 
 
 def test_numbers_of_blocks_tell_one_from_another(alike):

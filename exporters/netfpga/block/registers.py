@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 from n3ic.exporters.netfpga.core import CorePorts
-from n3ic.exporters.netfpga.frontend.parameters import COUNTERS
 from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
@@ -113,10 +112,18 @@ def _constant(name: str, offset: int, text: str, value: int) -> BusRegister:
     return BusRegister(name, offset, "ro", text, f"32'h{value:08x}", value)
 
 
+def _front_counters() -> int:
+    from n3ic.exporters.netfpga.frontend.parameters import COUNTERS
+
+    return len(COUNTERS)
+
+
 def _counters(core: CorePorts, *, front: bool) -> list[BusRegister]:
     """Counters of 32 bits, which begin again at 0 after their largest value."""
     events: list[tuple[str, str, str, bool]] = []
     if front:
+        from n3ic.exporters.netfpga.frontend.parameters import COUNTERS
+
         events = [
             (f"count_{name}", f"The front end's counter {name}", f"counters[{32 * i} +: 32]", False)
             for i, name in enumerate(COUNTERS)
@@ -171,7 +178,7 @@ def write(
         "address_w": ADDRESS_BITS,
         "core": core,
         "front": front,
-        "counters": len(COUNTERS),
+        "counters": _front_counters() if front else 0,
         "shape": shape,
         "ports": ports,
         "inner": "n3ic_front_top" if front else "n3ic_top",

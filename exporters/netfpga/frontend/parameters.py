@@ -12,8 +12,6 @@ from n3ic.exporters.netfpga.core import SHARED_RTL, CorePorts, copy_blocks
 from n3ic.exporters.netfpga.frontend.messages import HEADER, VERDICT_BYTES, result_bytes
 from n3ic.exporters.netfpga.packet.wrapper import features_text, input_width
 from n3ic.model.classifier import Classifier
-from n3ic.model.family import graph_of
-from n3ic.model.graph.bit_tables import bit_tables
 from n3ic.model.network import BinaryModel
 from n3ic.options import Options
 from n3ic.util.templates import render
@@ -185,6 +183,9 @@ def _clocks(model: Any, options: Options) -> int:
         from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 
         return unrolled_design.latency(model, pipeline=pipelined, outputs=outputs)
+    from n3ic.model.family import graph_of
+    from n3ic.model.graph.bit_tables import bit_tables
+
     if bit_tables(graph_of(model)) is None:
         from n3ic.exporters.netfpga.graph.pipeline import pipeline
         from n3ic.exporters.netfpga.graph.verilog import latency

@@ -172,6 +172,9 @@ class FlowStream:
             if meter and state.meter:
                 meter.restore(state.meter)
             self._run_threads(meter, point, watch)
+            if not (self._ended or self._folder or self.figures.flows):
+                for sink in self._sinks:
+                    sink.discard()
         return self.figures
 
     # --- begin and go on -----------------------------------------------------------------------

@@ -93,6 +93,9 @@ class StreamSink:
     def finish(self, more: bool) -> None:
         """End the output; with ``more``, the stream may resume later."""
 
+    def discard(self) -> None:
+        """Remove a file that the stream made: it was stopped before the first flow."""
+
     def close(self) -> None:
         """Release resources, also after an error."""
 
@@ -107,6 +110,7 @@ class CutFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._stream: IO[bytes] | None = None
+        self._is_new = False
 
     def begin(self, replace: bool) -> Offset:
         """The offset of an empty file; see :meth:`StreamSink.begin`."""
@@ -119,6 +123,7 @@ class CutFile:
     def open(self, offset: Offset) -> int:
         """Open the file and cut it at the offset; return the offset in bytes."""
         size = int(offset["bytes"])
+        self._is_new = not self.path.exists()
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             self._stream = os.fdopen(handle, "r+b")
@@ -160,6 +165,12 @@ class CutFile:
             except OSError:
                 # Writing or flushing reported it; the offset in the state lies before these bytes.
                 self._stream = None
+
+    def discard(self) -> None:
+        """Close the file, and remove it if it is new and empty."""
+        self.close()
+        if self._is_new and self.path.stat().st_size == 0:
+            self.path.unlink()
 
     def _error(self, error: OSError) -> N3icError:
         return N3icError(f"cannot write {self.path}: {error.strerror or error}")

@@ -193,6 +193,10 @@ class IpfixFile(StreamSink):
         """See :meth:`StreamSink.flush`."""
         return {**self._file.flush(), "sequence": self._messages.sequence}
 
+    def discard(self) -> None:
+        """See :meth:`StreamSink.discard`."""
+        self._file.discard()
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()

@@ -39,6 +39,10 @@ class JsonLinesFile(StreamSink):
         """See :meth:`StreamSink.flush`."""
         return self._file.flush()
 
+    def discard(self) -> None:
+        """See :meth:`StreamSink.discard`."""
+        self._file.discard()
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
