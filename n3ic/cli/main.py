@@ -226,11 +226,19 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, typer.TyperException):
         message = error.format_message()
         if message:  # empty if only the help was printed
-            print_error(f"{message} (--help lists what there is)")
+            print_error(f"{message}{_model_hint(error)} (--help lists what there is)")
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return _stopped(signal.SIGINT)
     raise error
+
+
+def _model_hint(error: typer.TyperException) -> str:
+    """How a command takes a model, if it was given something else than its arguments."""
+    context = getattr(error, "ctx", None)
+    options = {name for each in context.command.params for name in each.opts} if context else set()
+    is_extra = "unexpected extra argument" in error.format_message()
+    return "; a model or a run is named by --model" if is_extra and "--model" in options else ""
 
 
 def _drop_output() -> None:

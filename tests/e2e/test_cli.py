@@ -217,6 +217,8 @@ def test_bad_tables_are_named(tmp_path, text, message):
         (["train", "anomaly", "--queue", "3"], 2, "No such option: --queue"),
         (["inspect", "/nowhere"], 1, "cannot read the model /nowhere: No such file"),
         (["export"], 2, "name a target with --target"),
+        (["export", "runs/a", "--target", "host"], 2, "a model or a run is named by --model"),
+        (["targets", "host", "more"], 2, "argument(s) (more) (--help lists what there is)"),
         (["export", "--target"], 2, "--target"),
         (["export", "--target", "nfpp"], 2, "did you mean 'nfp'?"),
         (["export", "--target", "nfp"], 2, "there is no run below runs/"),
