@@ -112,21 +112,20 @@ def _constant(name: str, offset: int, text: str, value: int) -> BusRegister:
     return BusRegister(name, offset, "ro", text, f"32'h{value:08x}", value)
 
 
-def _front_counters() -> int:
+def _front_counters() -> tuple[str, ...]:
+    """Names of the front end's counters; an export without one does not load it."""
     from n3ic.exporters.netfpga.frontend.parameters import COUNTERS
 
-    return len(COUNTERS)
+    return COUNTERS
 
 
 def _counters(core: CorePorts, *, front: bool) -> list[BusRegister]:
     """Counters of 32 bits, which begin again at 0 after their largest value."""
     events: list[tuple[str, str, str, bool]] = []
     if front:
-        from n3ic.exporters.netfpga.frontend.parameters import COUNTERS
-
         events = [
             (f"count_{name}", f"The front end's counter {name}", f"counters[{32 * i} +: 32]", False)
-            for i, name in enumerate(COUNTERS)
+            for i, name in enumerate(_front_counters())
         ]
     else:
         events = [
@@ -178,7 +177,7 @@ def write(
         "address_w": ADDRESS_BITS,
         "core": core,
         "front": front,
-        "counters": _front_counters() if front else 0,
+        "counters": len(_front_counters()) if front else 0,
         "shape": shape,
         "ports": ports,
         "inner": "n3ic_front_top" if front else "n3ic_top",
