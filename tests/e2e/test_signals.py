@@ -209,15 +209,30 @@ def opened_for_writing(pipe):
     raise AssertionError("nobody reads the pipe")
 
 
-def waits(process):
-    """Wait until a command computes no more: for a second, it used no processor time."""
-    used = []
-    for _ in range(120):
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        used.append(int(fields[11]) + int(fields[12]))  # ticks in its own code and the kernel's
-        if used[-1] > 20 and used[-3:] == used[-1:] * 3:
+def state_and_ticks(stat):
+    """The state of a process or thread, and the processor time that it used, in ticks."""
+    fields = stat.read_text().rpartition(")")[2].split()
+    return fields[0], int(fields[11]) + int(fields[12])  # in its own code and the kernel's
+
+
+def wait_until_it_waits(process):
+    """Wait until a command computes no more: for a second all of its threads sleep, none runs.
+
+    A thread that only waits for a processor does not sleep.
+    """
+    used, asleep = [], False
+    for _ in range(1200):
+        if process.poll() is not None:
+            return
+        threads = Path(f"/proc/{process.pid}/task").glob("*/stat")
+        with suppress(OSError):  # a thread ended meanwhile
+            asleep = all(state_and_ticks(stat)[0] == "S" for stat in threads)
+        _, ticks = state_and_ticks(Path(f"/proc/{process.pid}/stat"))
+        used = [*used, ticks] if asleep and len(descendants(process.pid)) == 1 else []
+        if ticks > 20 and len(used) >= 3 and used[-3:] == [ticks] * 3:
             return
         time.sleep(0.5)
+    raise AssertionError("the command never waits")
 
 
 @pytest.mark.slow
@@ -243,9 +258,9 @@ def test_a_command_that_waits_for_input_ends_at_one_signal(tmp_path, words, sent
         if sent is not None:
             writer = opened_for_writing(tmp_path / "pipe")
             os.write(writer, sent)
-        waits(process)
+        wait_until_it_waits(process)
         assert process.poll() is None, process.communicate()
-        stop(process, signal.SIGTERM, before, group=False, seconds=20)
+        stop(process, signal.SIGTERM, before, group=False, seconds=60)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["m.n3ic", "pipe"]
     finally:
         if writer is not None:

@@ -126,7 +126,7 @@ def test_a_capture_that_is_not_read_to_its_end_holds_nothing_up(tmp_path):
         next(capture.packets())
         (pump,) = {*threading.enumerate()} - before
         assert pump.daemon  # else a program would wait for it when it ends
-    pump.join(10)
+    pump.join(60)
     assert not pump.is_alive()
 
 

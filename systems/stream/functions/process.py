@@ -85,11 +85,12 @@ def serve(task: FunctionTask) -> None:
     with SharedPackets(task.socket, settings.name, settings.batch, task.prefix) as shared:
         function = kind(settings.options, settings.routes, shared)
         while True:
+            stopping = shared.stopping  # read first: once set, the ring holds all packets
             view = shared.receive(function.wait_us)
             if len(view):
                 actions = actions_of(function.on_batch(view), len(view))
                 shared.give_back(view.descriptors, actions)
-            elif shared.stopping:
+            elif stopping:
                 break
             else:
                 function.on_idle()

@@ -152,7 +152,7 @@ def test_networks_that_are_compiled_in_leave_and_return_while_frames_flow(tmp_pa
         threading.Thread(
             target=lambda: (running.stdin.write(frames), running.stdin.close())
         ).start()  # type: ignore[union-attr]
-        assert running.wait(30) == 0
+        assert running.wait(600) == 0
         counted = running.stderr.read().decode()  # type: ignore[union-attr]
         assert f"decision-trees,{3},{3}," in counted
     finally:

@@ -157,9 +157,17 @@ def test_what_comes_while_the_stream_is_behind_is_counted(tmp_path, installed, m
     monkeypatch.setattr(dpdk, "BATCH", 64)
     whole_frames(tmp_path / "c.pcap", 60)
     source = DpdkSource(f"net_pcap0,rx_pcap={tmp_path / 'c.pcap'},infinite_rx=1")
-    figures = stream(source, MODEL, SlowSink(), seconds=0.3)
+    full = f"{source.name}: ring full"
+
+    def interrupt_once_behind(figures):
+        if figures.packets > 1000 and source.lost()[full]:
+            raise KeyboardInterrupt
+
+    settings = StreamSettings(seconds=TIMEOUT_S)
+    stream = FlowStream(source, StreamModel(MODEL), [SlowSink()], settings)
+    figures = stream.run(interrupt_once_behind)
     received = source.status["received"]
-    assert figures.packets > 1000 and figures.lost[f"{source.name}: ring full"] > 0
+    assert figures.packets > 1000 and figures.lost[full] > 0
     assert received == figures.packets + sum(figures.lost.values())
     assert source.status["balance"]["unaccounted"] == 0
 
@@ -216,7 +224,7 @@ from n3ic.systems.stream.flows.source import open_source
 
 name, state, first, last = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 model = StreamModel(load_model("model.n3ic"))
-settings = StreamSettings(state or None, seconds=30.0)
+settings = StreamSettings(state or None, seconds=300.0)
 source, sink = open_source(name, model.model), open_sink("out.jsonl", model)
 stream = FlowStream(source, model, [sink], settings)
 with Capture("c.pcap") as capture:

@@ -233,6 +233,7 @@ def test_verdicts_are_those_of_flow_exec_and_packets_go_where_functions_say(n3ic
 NULL = """
 ports = ["net_null0,size=60"]
 receive = ["one", "count"]
+until_end = {until_end}
 
 [[function]]
 name = "one"
@@ -251,7 +252,8 @@ options = {{ out = "count.json" }}
 @contextmanager
 def running(folder, **values):
     """A chain that runs on endless packets, and what asks it; it is ended by the caller."""
-    told = {"use": "count", "restarts": 0, "hang_s": 60.0, "options": "{}"} | values
+    defaults = {"use": "count", "restarts": 0, "hang_s": 60.0, "options": "{}"}
+    told = defaults | {"until_end": "false"} | values
     (folder / "chain.toml").write_text(NULL.format(**told))
     words = [*N3IC, "stream", "functions", "run", "chain.toml", "--socket", "here", "--json"]
     with subprocess.Popen(
@@ -330,10 +332,15 @@ def test_cut_frames_are_not_metered(use, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("by", "why"), [("kill", "died"), ("hang", "hung")])
 def test_a_function_that_falls_is_started_again_and_costs_its_own_packets(by, why, tmp_path, dpdk):
+    """Only one that hangs has a time to do so; meanwhile the manager waits, and does not flood."""
     (tmp_path / "falling.py").write_text(FALLING)
-    options = f'{{ batches = 2, by = "{by}" }}'
-    use = "falling.py:Falling"
-    with running(tmp_path, use=use, restarts=1, hang_s=0.5, options=options) as process:
+    fall = {
+        "use": "falling.py:Falling",
+        "restarts": 1,
+        "options": f'{{ batches = 2, by = "{by}" }}',
+        **({"hang_s": 5.0, "until_end": "true"} if by == "hang" else {}),
+    }
+    with running(tmp_path, **fall) as process:
         wait_until(tmp_path, lambda one, _: one["ends"][why] == 2)
         status, said = ended(process, tmp_path, code=1)
     one, count = status["functions"]

@@ -154,12 +154,13 @@ until_end = true
 [[function]]
 name = "meter"
 use = "meter"
+hang_s = 600
 options = { model = "model.n3ic", out = "flows.jsonl" }
 
 [[function]]
 name = "learner"
 use = "learner"
-hang_s = 60
+hang_s = 600
 [function.options]
 model = "model.n3ic"
 labels = "labels.jsonl"

@@ -208,7 +208,7 @@ def test_a_function_hears_when_no_packet_comes(monkeypatch):
 
         def receive(self, wait_us):
             self.waits.append(wait_us)
-            self.stopping = len(self.waits) == 3
+            self.stopping = len(self.waits) >= 2  # the ring is looked at once more
             return ()
 
         def check_manager(self):
