@@ -35,7 +35,7 @@ from tests.support.conversations import SIXTEEN_POINTS, flows_of
 from tests.support.flooding import FAMILIES
 from tests.support.generated import edge_frames, large_spec, random_frames, random_spec
 from tests.support.metering import load, network, replayed, set_policy
-from tests.support.siphash import message_of, siphash
+from tests.support.siphash import bucket_of, siphash, udp_key
 
 ABORTED, DROP, PASS, REDIRECT = 0, 1, 2, 4
 STANDARD = standard_spec(packets=8)
@@ -381,20 +381,6 @@ def test_full_buckets_are_each_a_cache_of_their_own():
         )
         for e in events
     )
-
-
-def udp_key(frame):
-    """The canonical key of a UDP frame over IPv4: addresses, ports, protocol."""
-    ends, ports = frame[26:34], struct.unpack(">HH", frame[34:38])
-    # Addresses are compared as numbers of the processor.
-    one, other = sorted([(ends[:4][::-1], ports[0]), (ends[4:][::-1], ports[1])])
-    return one[0][::-1], other[0][::-1], one[1], other[1], frame[23]
-
-
-def bucket_of(key, secret, buckets):
-    """The bucket of a canonical key, and its tag there."""
-    value = siphash(secret, message_of(*key))
-    return (value >> 32) * buckets >> 32, value & 0xFFFFFFFF | 1
 
 
 def held_in_buckets(programs):

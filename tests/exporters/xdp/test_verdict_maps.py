@@ -2,6 +2,7 @@
 """Verdicts that outlive flows, and the budget of new flows, against their model in Python."""
 
 import ipaddress
+import itertools
 import os
 import random
 import threading
@@ -13,7 +14,7 @@ import pytest
 
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import layout, libbpf, source, verdict_lists
-from n3ic.exporters.xdp.layout import SUBJECT, VERDICT
+from n3ic.exporters.xdp.layout import SUBJECT, VERDICT, table_entries
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.replay import replay, replayable, traffic
 from n3ic.exporters.xdp.verdict_lists import ACTIONS, Limits, rate
@@ -22,6 +23,7 @@ from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
 from tests.support.metered_models import counting_network, page_schedule, unsure_later
 from tests.support.metering import load, network, set_policy
+from tests.support.siphash import apart
 from tests.support.verdict_model import Held, VerdictModel
 
 DROP, PASS = 1, 2
@@ -409,19 +411,22 @@ def test_two_cpus_block_no_more_hosts_than_may_be(image):
     if len(cpus) < 2:
         pytest.skip("needs two CPUs")
 
-    def sent(cpu, net):
+    def sent(cpu, frames):
         os.sched_setaffinity(0, {cpu})  # of this thread
-        for i in range(100):
-            programs.program.test_run(udp(f"10.{net}.0.{i}"), repeat=SPEC.decision.schedule[0])
+        for frame in frames:
+            programs.program.test_run(frame, repeat=SPEC.decision.schedule[0])
 
+    secret, flows = bytes(range(16)), 4096
+    sources = (udp(f"10.1.{i >> 8}.{i & 255}") for i in itertools.count())
+    frames = [*itertools.islice(apart(sources, secret, table_entries("buckets", flows)), 200)]
     limits = Limits(max_blocked=50)
     model = network(SPEC, shunt=2)
-    with load(
-        model, image=image["buckets"], table="buckets", limits=limits, clock="kernel"
-    ) as programs:
+    given = {"table": "buckets", "flows": flows, "secret": secret, "clock": "kernel"}
+    with load(model, image=image["buckets"], limits=limits, **given) as programs:
         for verdict in (0, 1, 2, "shunted"):
             set_policy(programs, verdict, "drop", scope="host", ttl=3600 * SECOND)
-        threads = [threading.Thread(target=sent, args=at) for at in zip(cpus, (1, 2), strict=False)]
+        parts = frames[:100], frames[100:]
+        threads = [threading.Thread(target=sent, args=at) for at in zip(cpus, parts, strict=False)]
         for thread in threads:
             thread.start()
         for thread in threads:

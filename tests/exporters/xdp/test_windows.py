@@ -2,6 +2,7 @@
 """Windows over recent flows in the kernel: exact for equal keys, for keys whose hashes agree, and
 for flows that two CPUs decide at the same time."""
 
+import itertools
 import os
 import random
 import struct
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from n3ic.exporters.xdp import source
+from n3ic.exporters.xdp.layout import table_entries
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import MeterPrograms
@@ -20,6 +22,7 @@ from n3ic.exporters.xdp.replay import difference, replay
 from n3ic.meter.standard import standard_spec
 from n3ic.model.meter_spec import Decision, Window
 from tests.support.metering import load, network, replayed
+from tests.support.siphash import apart
 
 pytestmark = pytest.mark.usefixtures("clang", "kernel")
 
@@ -197,17 +200,20 @@ def test_flows_of_two_cpus_enter_one_after_the_other(table):
     spec = replace(SPEC, decision=Decision(packets=1, repeat=True))
     model = network(spec)
     hosts = [b"\x0a\0\0\1", b"\x0a\0\0\2"]
-    packets = 2000  # their events fit the ring
+    packets, flows = 2000, 4096  # their events fit the ring
+    every = (frame((hosts[i % 2], b"\xc0\0\2\1"), (1024 + i // 2, 53)) for i in itertools.count())
+    buckets = table_entries("buckets", flows)
+    frames = [*itertools.islice(apart(every, SECRET, buckets), 2 * packets // 100)]
 
-    def sent(cpu, host):
+    def sent(cpu, frames):
         os.sched_setaffinity(0, {cpu})  # of this thread
-        run = programs.program.test_run
-        for i in range(packets // 100):
-            run(frame((host, b"\xc0\0\2\1"), (1024 + i, 53)), repeat=100)
+        for one in frames:
+            programs.program.test_run(one, repeat=100)
 
-    with load(model, clock="kernel", table=table) as programs:
+    with load(model, clock="kernel", table=table, flows=flows, secret=SECRET) as programs:
+        parts = ([f for f in frames if host in f] for host in hosts)
         threads = [
-            threading.Thread(target=sent, args=args) for args in zip(cpus, hosts, strict=False)
+            threading.Thread(target=sent, args=args) for args in zip(cpus, parts, strict=False)
         ]
         for thread in threads:
             thread.start()
