@@ -41,7 +41,7 @@ SPEC = MeterSpec(
     REGISTERS,
     tuple(MeteredFeature(r.name, r.name) for r in REGISTERS),
     windows=(Window("same", 20, ("source",)),),
-    idle_timeout=2 * SECOND,
+    idle_timeout=10 * SECOND,
     decision=Decision(4, repeat=True),
 )
 MODEL = metered_network(SPEC)
@@ -159,7 +159,7 @@ def test_an_idle_flow_is_decided_though_no_packet_comes(inside: list[str], progr
     (frame, *_) = (f for f in frames_for(2, 50) if f[12:14] == b"\x08\0" and f[23] == 17)
     with listening(inside, program, "-i", "two", "-p") as read:
         send(inside, "one", [frame])
-        row = read(1)[-1].split(",")  # after two seconds and one of grace
+        row = read(1)[-1].split(",")  # after its time-out and a second of grace
         assert row[9] == "idle"
         assert "1 packets, 1 flows decided" in "".join(read(stop=True))
 

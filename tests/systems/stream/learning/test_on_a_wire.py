@@ -75,7 +75,7 @@ def check_the_command(folder):
     source = open_source(f"xdp:{ONE}", card)
     sender.start()
     learner = LiveLearner(LabelFile(labels), learning, join)
-    figures = learn_live(source, card, learner, tell, 120, stop_at_the_end)
+    figures = learn_live(source, card, learner, tell, 600, stop_at_the_end)
     sender.join(60)
     running = learning.learner.running.digest[:16]
     with PacedSocket(OTHER, ONE) as out:
