@@ -27,6 +27,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 from PIL import Image
+from traitlets.config import Config
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 SECONDS = 600  # the longest that a cell may take
@@ -52,18 +53,22 @@ def execute(path: Path, folder: Path, kernel: str = "python3") -> NotebookNode:
         CellExecutionError: A cell fails.
     """
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(
-        notebook,
-        timeout=SECONDS,
-        startup_timeout=SECONDS,  # the kernel starts slowly on a busy machine
-        kernel_name=kernel,
-        record_timing=False,
-        coalesce_streams=True,
-        resources={"metadata": {"path": str(folder)}},
-        extra_arguments=["--log-level=ERROR"],
-    )
-    # One thread, as in the tests: float sums depend on the order of their terms.
-    client.execute(env=os.environ | {"OMP_NUM_THREADS": "1"})
+    # By sockets in a folder: a port of TCP that is free now may be another process's by the time
+    # that the kernel takes it. Their names must be short.
+    with tempfile.TemporaryDirectory(prefix="n3ic-kernel-") as sockets:
+        client = NotebookClient(
+            notebook,
+            config=Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"}),
+            kernel_name=kernel,
+            timeout=SECONDS,
+            startup_timeout=SECONDS,  # the kernel starts slowly on a busy machine
+            record_timing=False,
+            coalesce_streams=True,
+            resources={"metadata": {"path": str(folder)}},
+            extra_arguments=["--log-level=ERROR"],
+        )
+        # One thread, as in the tests: float sums depend on the order of their terms.
+        client.execute(env=os.environ | {"OMP_NUM_THREADS": "1"})
     return tidy(notebook)
 
 
