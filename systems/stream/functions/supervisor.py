@@ -31,7 +31,7 @@ from n3ic.systems.stream.functions.process import (
 _REQUEST_BYTES = 256
 _ANSWER_S = 60
 _STARTING_S = 0.02  # between two checks whether all functions are attached
-_ENDING_S = 5.0  # for the exit of a function that has left the manager
+_ENDING_S = 60.0  # for the exit of a function that has left the manager; a busy machine is slow
 
 
 class ChainSupervisor:
