@@ -102,28 +102,35 @@ class Activation:
     following: NextLayer | None
     memory: TileMemory | None = None
 
-    def packets(
-        self, popcounts: NDArray[np.int32], row: int, tile_bytes: int
-    ) -> Iterable[TaskPacket]:
-        """Make packets with bits for the next layer or scores for the coordinator.
+    def results(self, popcounts: NDArray[np.int32]) -> NDArray[Any]:
+        """Return packed bits for the next layer, or scores, of popcounts.
 
         Args:
             popcounts: int32 array of shape ``(rows, neurons)``.
+        """
+        if self.following is None:
+            return popcounts + self.limits
+        return pack(popcounts >= self.limits)
+
+    def packets(self, results: NDArray[Any], row: int, tile_bytes: int) -> Iterable[TaskPacket]:
+        """Make packets for the next layer or for the coordinator.
+
+        Args:
+            results: packed bits or scores, of shape ``(rows, n)``.
             row: tag of the rows.
             tile_bytes: maximum bytes of numbers in a tile; 0 for packets of 512 bits.
         """
-        if self.following is None:
-            return score_packets(
-                popcounts + self.limits,
-                array=self.array,
-                row=row,
-                start=self.start,
-                tile_bytes=tile_bytes,
-                shared=None if self.memory is None else self.memory.scores(row),
-            )
-        # Shares begin at multiples of 32, so a share's bits are whole words of the next layer.
-        fired = pack(popcounts >= self.limits)
-        return self.following.packets(fired, row, self.start // WORD_BITS, tile_bytes)
+        if self.following is not None:
+            # Shares begin at multiples of 32, so their bits are whole words of the next layer.
+            return self.following.packets(results, row, self.start // WORD_BITS, tile_bytes)
+        return score_packets(
+            results,
+            array=self.array,
+            row=row,
+            start=self.start,
+            tile_bytes=tile_bytes,
+            shared=None if self.memory is None else self.memory.scores(row),
+        )
 
 
 def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]:
@@ -135,17 +142,28 @@ def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]
     """
     if connections.n_outputs < 2:  # the compiled kernel needs at least two classes
         return connections.popcounts
-    model = BinaryModel(
-        input=InputSpec.raw(connections.n_inputs),
-        hidden=(),
-        output=OutputLayer(
-            connections.weights,
-            mask=connections.mask,
-            bias=np.zeros(connections.n_outputs, dtype=np.int32),
-        ),
-        classes=tuple(str(j) for j in range(connections.n_outputs)),
-    )
+    bias = np.zeros(connections.n_outputs, dtype=np.int32)
+    model = _network((), OutputLayer(connections.weights, mask=connections.mask, bias=bias))
     return (prediction.load_into_kernel(model) or model).scores  # called for each packet: unchecked
+
+
+def _computer(connections: Connections, firing: Activation) -> Callable[[Words], NDArray[Any]]:
+    """Return a function from packed input bits to the results of neurons, compiled if possible."""
+    if firing.following is not None:
+        layer = HiddenLayer(connections.weights, mask=connections.mask, thresholds=firing.limits)
+        # The kernel needs two classes; nobody reads their scores.
+        unread = OutputLayer(np.zeros((2, layer.n_outputs), np.bool_), bias=np.zeros(2, np.int32))
+        network = prediction.load_into_kernel(_network((layer,), unread))
+        if network is not None:
+            return network.hidden
+    count = popcounter(connections)
+    return lambda words: firing.results(count(words))
+
+
+def _network(hidden: tuple[HiddenLayer, ...], output: OutputLayer) -> BinaryModel:
+    inputs = (*hidden, output)[0].n_inputs
+    classes = tuple(str(j) for j in range(output.n_outputs))
+    return BinaryModel(input=InputSpec.raw(inputs), hidden=hidden, output=output, classes=classes)
 
 
 class _Gathering:
@@ -225,7 +243,7 @@ class NeuronShare(ArrayPart):
         self, connections: Connections, firing: Activation, memory: TileMemory | None = None
     ) -> None:
         super().__init__(firing.array, firing.start, firing.start + connections.n_outputs)
-        self._count = popcounter(connections)
+        self._compute = _computer(connections, firing)
         self._firing = firing
         self._words = connections.n_words
         self._pad = pad_mask(connections.n_inputs)
@@ -243,7 +261,7 @@ class NeuronShare(ArrayPart):
         # Weights pad with 1, so an input of 0 there does not match; a 1 would add to the popcount.
         if (words & ~self._pad).any():
             raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
-        return self._firing.packets(self._count(words), packet.row, packet.tile_bytes)
+        return self._firing.packets(self._compute(words), packet.row, packet.tile_bytes)
 
     @property
     def status(self) -> TaskPacket:
@@ -358,7 +376,7 @@ class Reducer(ArrayPart):
         if not parts.all():
             return ()
         del self._rows[packet.row]
-        return self._firing.packets(total, packet.row, packet.tile_bytes)
+        return self._firing.packets(self._firing.results(total), packet.row, packet.tile_bytes)
 
     def _sums(self, packet: TaskPacket) -> NDArray[Any]:
         if not packet.shared:

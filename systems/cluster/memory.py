@@ -11,6 +11,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from n3ic.model.bits import Words, word_count
 from n3ic.systems.cluster.placement import ModelPlacement
-from n3ic.systems.cluster.protocol import SHARED_ROWS
+from n3ic.systems.cluster.protocol import SHARED_ROWS, TILE_ROWS
 
 SLOTS = 16
 """Tiles in flight."""
 _MOST_BYTES = 1 << 26
+_TILE_WEIGHTS = 1 << 33  # weights that a process counts in some 40 ms
 _ALIGNED = 64
 
 
@@ -52,7 +54,8 @@ class TileMemory:
 
     def bits(self, row: int, array: int) -> Words:
         """Return a layer's packed input: uint32 array of shape ``(rows, words)``."""
-        return self._arrays["bits", array, 0][row % SLOTS]
+        bits: Words = self._arrays["bits", array, 0][row % SLOTS]
+        return bits
 
     def sums(self, row: int, array: int, offset: int) -> NDArray[np.uint16]:
         """Return the popcounts of the part of a layer's inputs that begins at word ``offset``.
@@ -63,11 +66,13 @@ class TileMemory:
         Raises:
             KeyError: No part begins there.
         """
-        return self._arrays["sums", array, offset][row % SLOTS]
+        sums: NDArray[np.uint16] = self._arrays["sums", array, offset][row % SLOTS]
+        return sums
 
     def scores(self, row: int) -> NDArray[np.int32]:
         """Return the scores: int32 array of shape ``(rows, classes)``."""
-        return self._arrays["scores", 0, 0][row % SLOTS]
+        scores: NDArray[np.int32] = self._arrays["scores", 0, 0][row % SLOTS]
+        return scores
 
 
 def _arrays(
@@ -86,8 +91,10 @@ def _row_bytes(placement: ModelPlacement) -> int:
 
 
 def rows_of(placement: ModelPlacement) -> int:
-    """Return the most rows of a tile."""
-    return max(1, min(SHARED_ROWS, _MOST_BYTES // SLOTS // _row_bytes(placement)))
+    """Return the most rows of a tile: enough that its messages cost little beside its weights."""
+    weights = sum(a * b for a, b in pairwise(placement.shape))
+    enough = max(TILE_ROWS, min(SHARED_ROWS, _TILE_WEIGHTS // weights))
+    return max(1, min(enough, _MOST_BYTES // SLOTS // _row_bytes(placement)))
 
 
 def bytes_of(placement: ModelPlacement) -> int:

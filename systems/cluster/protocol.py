@@ -50,7 +50,7 @@ _BEGIN, _ACK, _TILE, _COUNT = 0x80, 0x40, 0x20, 0x1F
 _TILE_HEADER = struct.Struct(">BBBBIIHHHHI")
 TILE_ROWS = 64
 """Maximum rows of a tile that carries its numbers."""
-SHARED_ROWS = 1024
+SHARED_ROWS = 4096
 """Maximum rows of a tile whose numbers lie in shared memory."""
 MAX_TILE_BYTES = 65_507 - HEADER_BYTES - _TILE_HEADER.size - 4
 """Maximum bytes of a tile's numbers: as many as fit a UDP datagram."""
