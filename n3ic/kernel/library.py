@@ -234,6 +234,18 @@ class KernelNetwork:
         self._c.bnn_infer_batch(self._net, x, len(x), None, None, out)
         return out
 
+    def hidden(self, words: Words) -> Words:
+        """Packed outputs of the hidden layers, each from a new word on, of packed inputs.
+
+        Returns:
+            uint32 array of shape ``(rows, hidden_words)``.
+        """
+        x = self._rows(words, self.n_words)
+        out = np.empty((len(x), self.hidden_words), dtype=np.uint32)
+        scores = np.empty((len(x), self.n_classes), dtype=np.int32)
+        self._c.bnn_trace(self._net, x, len(x), out, scores)
+        return out
+
     def classify(self, words: Words) -> Inference:
         """Scores, margins and verdicts of packed inputs, as the kernel computes them.
 

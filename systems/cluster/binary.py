@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from n3ic.model.bits import WORD_BITS, Words, pack, pad_mask
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.memory import TileMemory
 from n3ic.systems.cluster.node import ROW_SLOTS, ArrayPart, status_packet
 from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement, Share
 from n3ic.systems.cluster.protocol import (
@@ -37,12 +38,14 @@ class NextLayer:
         task: ``TaskId.BITS``, or ``TaskId.INPUTS`` for a layer split by inputs.
         outputs: number of its neurons.
         replicas: nodes that take the rows in turn, in order; empty for a split layer.
+        memory: memory that the nodes share; None if packets carry the numbers.
     """
 
     array: int
     task: TaskId
     outputs: int
     replicas: tuple[int, ...] = ()
+    memory: TileMemory | None = None
 
     def packets(
         self, words: Words, row: int, offset: int, tile_bytes: int, *, lap: bool = False
@@ -61,11 +64,14 @@ class NextLayer:
                 destination=turn,
                 lap=lap,
                 tile_bytes=tile_bytes,
+                shared=None if self.memory is None else self.memory.bits(row, self.array),
             )
         )
 
 
-def layer_input(placement: ModelPlacement, array: int) -> NextLayer:
+def layer_input(
+    placement: ModelPlacement, array: int, memory: TileMemory | None = None
+) -> NextLayer:
     """Describe how a layer reads its input."""
     layer = placement.layers[array]
     replicated = layer.split is LayerSplit.REPLICATED
@@ -74,6 +80,7 @@ def layer_input(placement: ModelPlacement, array: int) -> NextLayer:
         TaskId.INPUTS if layer.split is LayerSplit.INPUT else TaskId.BITS,
         placement.shape[array + 1],
         tuple(share.node for share in layer.shares) if replicated else (),
+        memory,
     )
 
 
@@ -86,34 +93,44 @@ class Activation:
         start: index of the first neuron.
         limits: threshold of each hidden neuron or bias of each class, int32.
         following: the next layer; None for the last layer, which sends its scores home.
+        memory: memory that the nodes share; None if packets carry the numbers.
     """
 
     array: int
     start: int
     limits: NDArray[np.int32]
     following: NextLayer | None
+    memory: TileMemory | None = None
 
-    def packets(
-        self, popcounts: NDArray[np.int32], row: int, tile_bytes: int
-    ) -> Iterable[TaskPacket]:
-        """Make packets with bits for the next layer or scores for the coordinator.
+    def results(self, popcounts: NDArray[np.int32]) -> NDArray[Any]:
+        """Return packed bits for the next layer, or scores, of popcounts.
 
         Args:
             popcounts: int32 array of shape ``(rows, neurons)``.
+        """
+        if self.following is None:
+            return popcounts + self.limits
+        return pack(popcounts >= self.limits)
+
+    def packets(self, results: NDArray[Any], row: int, tile_bytes: int) -> Iterable[TaskPacket]:
+        """Make packets for the next layer or for the coordinator.
+
+        Args:
+            results: packed bits or scores, of shape ``(rows, n)``.
             row: tag of the rows.
             tile_bytes: maximum bytes of numbers in a tile; 0 for packets of 512 bits.
         """
-        if self.following is None:
-            return score_packets(
-                popcounts + self.limits,
-                array=self.array,
-                row=row,
-                start=self.start,
-                tile_bytes=tile_bytes,
-            )
-        # Shares begin at multiples of 32, so a share's bits are whole words of the next layer.
-        fired = pack(popcounts >= self.limits)
-        return self.following.packets(fired, row, self.start // WORD_BITS, tile_bytes)
+        if self.following is not None:
+            # Shares begin at multiples of 32, so their bits are whole words of the next layer.
+            return self.following.packets(results, row, self.start // WORD_BITS, tile_bytes)
+        return score_packets(
+            results,
+            array=self.array,
+            row=row,
+            start=self.start,
+            tile_bytes=tile_bytes,
+            shared=None if self.memory is None else self.memory.scores(row),
+        )
 
 
 def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]:
@@ -125,52 +142,96 @@ def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]
     """
     if connections.n_outputs < 2:  # the compiled kernel needs at least two classes
         return connections.popcounts
-    model = BinaryModel(
-        input=InputSpec.raw(connections.n_inputs),
-        hidden=(),
-        output=OutputLayer(
-            connections.weights,
-            mask=connections.mask,
-            bias=np.zeros(connections.n_outputs, dtype=np.int32),
-        ),
-        classes=tuple(str(j) for j in range(connections.n_outputs)),
-    )
+    bias = np.zeros(connections.n_outputs, dtype=np.int32)
+    model = _network((), OutputLayer(connections.weights, mask=connections.mask, bias=bias))
     return (prediction.load_into_kernel(model) or model).scores  # called for each packet: unchecked
 
 
-class _Gathering:
-    """Input words of incomplete rows: the freeze queue of a share."""
+def _computer(connections: Connections, firing: Activation) -> Callable[[Words], NDArray[Any]]:
+    """Return a function from packed input bits to the results of neurons, compiled if possible."""
+    if firing.following is not None:
+        layer = HiddenLayer(connections.weights, mask=connections.mask, thresholds=firing.limits)
+        # The kernel needs two classes; nobody reads their scores.
+        unread = OutputLayer(np.zeros((2, layer.n_outputs), np.bool_), bias=np.zeros(2, np.int32))
+        network = prediction.load_into_kernel(_network((layer,), unread))
+        if network is not None:
+            return network.hidden
+    count = popcounter(connections)
+    return lambda words: firing.results(count(words))
 
-    def __init__(self, words: int) -> None:
+
+def _network(hidden: tuple[HiddenLayer, ...], output: OutputLayer) -> BinaryModel:
+    inputs = (*hidden, output)[0].n_inputs
+    classes = tuple(str(j) for j in range(output.n_outputs))
+    return BinaryModel(input=InputSpec.raw(inputs), hidden=hidden, output=output, classes=classes)
+
+
+class _Gathering:
+    """Input words of incomplete rows: the freeze queue of a share.
+
+    Args:
+        array: number of the layer.
+        first: first of the layer's input words that the share needs.
+        words: number of these words.
+        memory: memory that the nodes share, in which shared tiles have their words.
+    """
+
+    def __init__(self, array: int, first: int, words: int, memory: TileMemory | None) -> None:
+        self._array = array
+        self._first = first
         self._size = words
+        self._memory = memory
         self._rows: dict[int, tuple[Words, NDArray[np.bool_]]] = {}
 
     def clear(self) -> None:
         self._rows.clear()
 
-    def add_words(self, row: int, at: int, words: Words) -> Words | None:
-        """Store words of shape ``(rows, n)``; return all words of these rows once complete."""
-        shape = (len(words), self._size)
-        complete, present = self._rows.get(row) or (
-            np.zeros(shape, dtype=np.uint32),
-            np.zeros(self._size, dtype=np.bool_),
-        )
-        if complete.shape != shape:
-            raise ProtocolError(f"tile {row}: of {len(complete)} and of {len(words)} rows")
-        end = at + words.shape[1]
-        # Links deliver each packet once, so a word that comes twice is an error of the sender.
-        if end > self._size or present[at:end].any():
-            raise ProtocolError(f"row {row}: words {at} to {end} of {self._size}")
+    def add_words(self, packet: TaskPacket, first: int, last: int) -> Words | None:
+        """Take a packet's words ``first`` to ``last``; return all words of its rows once there.
+
+        Returns:
+            uint32 array of shape ``(rows, words)``; None while words are missing.
+
+        Raises:
+            ProtocolError: Words came before, or lie outside.
+        """
+        row = packet.row
         if row not in self._rows:
             if len(self._rows) == ROW_SLOTS:
                 raise ProtocolError(f"row {row}: more than {ROW_SLOTS} rows at once")
-            self._rows[row] = complete, present
-        complete[:, at:end] = words
+            self._rows[row] = self._place(packet), np.zeros(self._size, dtype=np.bool_)
+        complete, present = self._rows[row]
+        if len(complete) != packet.rows:
+            raise ProtocolError(f"tile {row}: of {len(complete)} and of {packet.rows} rows")
+        at, end = (packet.offset + word - self._first for word in (first, last))
+        # Links deliver each packet once, so a word that comes twice is an error of the sender.
+        if not 0 <= at < end <= self._size or present[at:end].any():
+            raise ProtocolError(f"row {row}: words {at} to {end} of {self._size}")
+        if not packet.shared:
+            complete[:, at:end] = packet.words[:, first:last]
         present[at:end] = True
         if not present.all():
             return None
         del self._rows[row]
         return complete
+
+    def _place(self, packet: TaskPacket) -> Words:
+        if not packet.shared:
+            return np.zeros((packet.rows, self._size), dtype=np.uint32)
+        memory = shared_with(self._memory, packet)
+        words = memory.bits(packet.row, self._array)
+        return words[: packet.rows, self._first : self._first + self._size]
+
+
+def shared_with(memory: TileMemory | None, packet: TaskPacket) -> TileMemory:
+    """Return the memory that holds a packet's numbers.
+
+    Raises:
+        ProtocolError: There is none, or it has fewer rows.
+    """
+    if memory is None or packet.rows > memory.rows:
+        raise ProtocolError(f"tile {packet.row}: no memory for {packet.rows} rows")
+    return memory
 
 
 class NeuronShare(ArrayPart):
@@ -178,13 +239,15 @@ class NeuronShare(ArrayPart):
 
     tasks: ClassVar = frozenset({TaskId.BITS})
 
-    def __init__(self, connections: Connections, firing: Activation) -> None:
+    def __init__(
+        self, connections: Connections, firing: Activation, memory: TileMemory | None = None
+    ) -> None:
         super().__init__(firing.array, firing.start, firing.start + connections.n_outputs)
-        self._count = popcounter(connections)
+        self._compute = _computer(connections, firing)
         self._firing = firing
         self._words = connections.n_words
         self._pad = pad_mask(connections.n_inputs)
-        self._rows = _Gathering(connections.n_words)
+        self._rows = _Gathering(firing.array, 0, connections.n_words, memory)
 
     def clear(self) -> None:
         """Forget every row."""
@@ -192,13 +255,13 @@ class NeuronShare(ArrayPart):
 
     def perform_task(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Store input bits; compute when a row is complete."""
-        words = self._rows.add_words(packet.row, packet.offset, packet.words)
+        words = self._rows.add_words(packet, 0, packet.count)
         if words is None:
             return ()
         # Weights pad with 1, so an input of 0 there does not match; a 1 would add to the popcount.
         if (words & ~self._pad).any():
             raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
-        return self._firing.packets(self._count(words), packet.row, packet.tile_bytes)
+        return self._firing.packets(self._compute(words), packet.row, packet.tile_bytes)
 
     @property
     def status(self) -> TaskPacket:
@@ -211,13 +274,16 @@ class InputShare(ArrayPart):
 
     tasks: ClassVar = frozenset({TaskId.INPUTS})
 
-    def __init__(self, array: int, start: int, connections: Connections) -> None:
+    def __init__(
+        self, array: int, start: int, connections: Connections, memory: TileMemory | None = None
+    ) -> None:
         words = connections.n_words
         super().__init__(array, start, start + WORD_BITS * words)
         self._count = popcounter(connections)
         self._words = words
         self._pad = pad_mask(connections.n_inputs)
-        self._rows = _Gathering(words)
+        self._memory = memory
+        self._rows = _Gathering(array, start // WORD_BITS, words, memory)
 
     def clear(self) -> None:
         """Forget every row."""
@@ -232,18 +298,20 @@ class InputShare(ArrayPart):
         last = packet.end // WORD_BITS - packet.offset
         if not 0 <= first < last <= packet.count:
             raise ProtocolError(f"inputs [{packet.start}, {packet.end}) are not in the packet")
-        at = (packet.start - self.start) // WORD_BITS
-        words = self._rows.add_words(packet.row, at, packet.words[:, first:last])
+        words = self._rows.add_words(packet, first, last)
         if words is None:
             return ()
         if (words & ~self._pad).any():
             raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
+        offset = self.start // WORD_BITS
+        memory = self._memory if packet.shared else None
         return sums_packets(
             self._count(words),
             array=self.array,
             row=packet.row,
-            offset=self.start // WORD_BITS,
+            offset=offset,
             tile_bytes=packet.tile_bytes,
+            shared=None if memory is None else memory.sums(packet.row, self.array, offset),
         )
 
     @property
@@ -260,14 +328,22 @@ class Reducer(ArrayPart):
         parts: first input word of each part.
         neurons: number of neurons.
         firing: turns the sums into bits or scores.
+        memory: memory that the nodes share, in which shared tiles have their popcounts.
     """
 
     tasks: ClassVar = frozenset({TaskId.SUMS})
 
-    def __init__(self, parts: Iterable[int], neurons: int, firing: Activation) -> None:
+    def __init__(
+        self,
+        parts: Iterable[int],
+        neurons: int,
+        firing: Activation,
+        memory: TileMemory | None = None,
+    ) -> None:
         super().__init__(firing.array, firing.start, firing.start + neurons)
         self._parts = {offset: i for i, offset in enumerate(parts)}
         self._firing = firing
+        self._memory = memory
         self._rows: dict[int, tuple[NDArray[np.int32], NDArray[np.bool_]]] = {}
 
     def clear(self) -> None:
@@ -295,12 +371,19 @@ class Reducer(ArrayPart):
             raise ProtocolError(f"row {packet.row}: a partial popcount arrived twice")
         # Parts may arrive in any order. Addition is not idempotent, so `seen` catches a part that
         # would be counted twice.
-        total[:, here] += packet.sums
+        total[:, here] += self._sums(packet)
         parts[part, here] = True
         if not parts.all():
             return ()
         del self._rows[packet.row]
-        return self._firing.packets(total, packet.row, packet.tile_bytes)
+        return self._firing.packets(self._firing.results(total), packet.row, packet.tile_bytes)
+
+    def _sums(self, packet: TaskPacket) -> NDArray[Any]:
+        if not packet.shared:
+            return packet.sums
+        memory = shared_with(self._memory, packet)
+        sums = memory.sums(packet.row, self.array, packet.offset)
+        return sums[: packet.rows, packet.start : packet.end]
 
     @property
     def status(self) -> TaskPacket:
@@ -308,13 +391,16 @@ class Reducer(ArrayPart):
         return status_packet(self, kind=3, slots=ROW_SLOTS, offset=0, words=0)
 
 
-def parts_of(model: BinaryModel, placement: ModelPlacement, node: int) -> list[ArrayPart]:
+def parts_of(
+    model: BinaryModel, placement: ModelPlacement, node: int, memory: TileMemory | None = None
+) -> list[ArrayPart]:
     """Make the shares of a model that a node holds.
 
     Args:
         model: the placed model.
         placement: placement of the model.
         node: number of the node.
+        memory: memory that the nodes share; None if packets carry the numbers.
     """
     placement.check_model(model)
     shares: list[ArrayPart] = []
@@ -324,14 +410,14 @@ def parts_of(model: BinaryModel, placement: ModelPlacement, node: int) -> list[A
                 continue
             if placed.split is LayerSplit.INPUT:
                 part = _columns(layer, share.start, share.end)
-                shares.append(InputShare(array, share.start, part))
+                shares.append(InputShare(array, share.start, part, memory))
             else:
-                firing = _firing(model, placement, array, share)
-                shares.append(NeuronShare(_rows(layer, share.start, share.end), firing))
+                firing = _firing(model, placement, array, share, memory)
+                shares.append(NeuronShare(_rows(layer, share.start, share.end), firing, memory))
         # The first input word identifies a partial sum: shares of a layer do not overlap.
         parts = [share.start // WORD_BITS for share in placed.shares]
         shares += [
-            Reducer(parts, r.end - r.start, _firing(model, placement, array, r))
+            Reducer(parts, r.end - r.start, _firing(model, placement, array, r, memory), memory)
             for r in placed.reducers
             if r.node == node
         ]
@@ -348,9 +434,15 @@ def _columns(layer: Connections, start: int, end: int) -> Connections:
     return Connections(layer.weights[:, start:end], mask=mask)
 
 
-def _firing(model: BinaryModel, placement: ModelPlacement, array: int, share: Share) -> Activation:
+def _firing(
+    model: BinaryModel,
+    placement: ModelPlacement,
+    array: int,
+    share: Share,
+    memory: TileMemory | None,
+) -> Activation:
     layer = model.layers[array]
     limits = layer.thresholds if isinstance(layer, HiddenLayer) else model.output.bias
     last = array == len(placement.layers) - 1
-    following = None if last else layer_input(placement, array + 1)
-    return Activation(array, share.start, limits[share.start : share.end], following)
+    following = None if last else layer_input(placement, array + 1, memory)
+    return Activation(array, share.start, limits[share.start : share.end], following, memory)

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
 from n3ic.model.bits import WORD_BITS, word_count
-from n3ic.systems.cluster.binary import layer_input
+from n3ic.systems.cluster.binary import layer_input, shared_with
 from n3ic.systems.cluster.endpoint import SILENT
+from n3ic.systems.cluster.memory import SLOTS, TileMemory
 from n3ic.systems.cluster.node import ROW_SLOTS
 from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement
 from n3ic.systems.cluster.protocol import (
@@ -223,12 +224,20 @@ class _Batch:
     at: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Rows of one batch in a tile; ``first`` is the number of the first within the batch."""
+
+    rows: NDArray[Any]
+    first: int
+    on_result: OnRows
+
+
 @dataclass
 class _Flight(Generic[Row]):
     """Rows that the nodes compute under one tag, and what is there of their results."""
 
-    first: int
-    on_result: OnRows
+    pieces: list[_Piece]
     results: NDArray[Row]
     there: NDArray[np.bool_]
 
@@ -242,15 +251,23 @@ class TaggedRows(RingFlow, Generic[Row]):
         width: length of a row's result.
         result: dtype of a row's result.
         rows: maximum number of rows under one tag.
+        most_slots: maximum number of tags in flight, whatever room the nodes have.
 
     Attributes:
         slots: maximum number of tags in flight.
     """
 
     def __init__(
-        self, array: int, kind: DataId, width: int, result: type[Row], rows: int = 1
+        self,
+        array: int,
+        kind: DataId,
+        width: int,
+        result: type[Row],
+        rows: int = 1,
+        most_slots: int = ROW_SLOTS,
     ) -> None:
         self.slots = 1
+        self._most_slots = most_slots
         self._array = array
         self._kind = kind
         self._width = width
@@ -280,23 +297,34 @@ class TaggedRows(RingFlow, Generic[Row]):
     def admit(self) -> list[TaskPacket]:
         """Return the tasks of the rows that the nodes have room for now."""
         packets: list[TaskPacket] = []
+        slots = min(self.slots, self._most_slots)
         # Measured from the oldest tag in flight: cards index their slots by the low bits of the
         # tag, so all tags in flight must lie within `slots` consecutive numbers.
-        while self._queue and self._next - min(self._flying, default=self._next) < self.slots:
-            batch = self._queue[0]
-            operand = batch.rows[batch.at : batch.at + self._most]
+        while self._queue and self._next - min(self._flying, default=self._next) < slots:
+            pieces, operand = self._take()
             self._flying[self._next] = _Flight(
-                batch.at,
-                batch.on_result,
+                pieces,
                 np.zeros((len(operand), self._width), dtype=self._result),
                 np.zeros(self._width, dtype=np.bool_),
             )
             packets += self._tasks(self._next & MAX_ROW, operand)
             self._next += 1
-            batch.at += len(operand)
+        return packets
+
+    def _take(self) -> tuple[list[_Piece], NDArray[Any]]:
+        """Take the next rows from the queue, of several batches if they are small."""
+        pieces: list[_Piece] = []
+        room = self._most
+        while room and self._queue:
+            batch = self._queue[0]
+            rows = batch.rows[batch.at : batch.at + room]
+            pieces.append(_Piece(rows, batch.at, batch.on_result))
+            batch.at += len(rows)
+            room -= len(rows)
             if batch.at == len(batch.rows):
                 self._queue.popleft()
-        return packets
+        one = len(pieces) == 1
+        return pieces, pieces[0].rows if one else np.concatenate([p.rows for p in pieces])
 
     def accept_data(self, packet: TaskPacket) -> list[TaskPacket]:
         """Take numbers of some rows' results; return the tasks of rows that now have room."""
@@ -320,7 +348,11 @@ class TaggedRows(RingFlow, Generic[Row]):
         flight.there[packet.start : packet.end] = True
         if flight.there.all():
             del self._flying[tag]
-            flight.on_result(flight.first, flight.results)
+            at = 0
+            for piece in flight.pieces:
+                end = at + len(piece.rows)
+                piece.on_result(piece.first, flight.results[at:end])
+                at = end
         return self.admit()
 
 
@@ -331,17 +363,31 @@ class RowFlow(TaggedRows[np.int32]):
         placement: placement of the network.
         tile_bytes: maximum bytes of numbers in a tile; 0 for packets of 512 bits and one row, which
             cards take.
+        memory: memory that the nodes share; None if packets carry the numbers.
     """
 
-    def __init__(self, placement: ModelPlacement, tile_bytes: int = 0) -> None:
+    def __init__(
+        self, placement: ModelPlacement, tile_bytes: int = 0, memory: TileMemory | None = None
+    ) -> None:
         last = len(placement.layers) - 1
         rows = TILE_ROWS if tile_bytes else 1
-        super().__init__(last, DataId.SCORES, placement.shape[-1], np.int32, rows)
-        self._input = layer_input(placement, 0)
+        super().__init__(
+            last,
+            DataId.SCORES,
+            placement.shape[-1],
+            np.int32,
+            rows if memory is None else memory.rows,
+            ROW_SLOTS if memory is None else SLOTS,
+        )
+        self._input = layer_input(placement, 0, memory)
         self._tile_bytes = tile_bytes
+        self._memory = memory
 
     def _tasks(self, tag: int, operand: NDArray[Any]) -> list[TaskPacket]:
         return self._input.packets(operand, tag, 0, self._tile_bytes, lap=True)
 
     def _values(self, packet: TaskPacket) -> NDArray[np.int32]:
-        return packet.scores
+        if not packet.shared:
+            return packet.scores
+        memory = shared_with(self._memory, packet)
+        return memory.scores(packet.row)[: packet.rows, packet.start : packet.end]

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """An endpoint of the ring (a node or the coordinator) with its two links: bytes in, bytes out.
 
-This module uses no sockets or clocks: the caller passes times in seconds.
+This module uses no sockets or clocks: the caller passes times in seconds. :meth:`Endpoint.work` may
+run in a thread of its own; two queues lead to it and back, and everything else is for one thread.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Protocol
 
 from n3ic.systems.cluster.link import LinkTiming, Receiver, Sender
@@ -32,7 +33,6 @@ ROOM = 4096
 """Maximum number of packets that wait to be handled; beyond it, datagrams are dropped."""
 TILE_ROOM = 256
 """As :data:`ROOM`, for a datagram with a tile."""
-_TILE_WORK = 16  # packets of 512 bits that take about as long to handle as a tile
 _REPORTS = 3  # copies of an error report, because reports are not acknowledged
 
 
@@ -111,13 +111,16 @@ class Endpoint:
         self._talk = successor or Neighbour()
         self._timing = timing or LinkTiming()
         self._acknowledge = False
-        self._inbox: deque[TaskPacket] = deque()
+        # Both queues name the session of their packets. None asks the handler to forget everything.
+        self._inbox: SimpleQueue[tuple[int, TaskPacket | None] | None] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[int, list[TaskPacket] | Exception]] = SimpleQueue()
+        self._unanswered = 0
+        self._stopped = False
         self._urgent: list[Datagram] = []
         self._session = -1 if session is None else session
         self._begin_links()
 
     def _begin_links(self) -> None:
-        self._inbox.clear()
         self._receiver = Receiver()
         self._sender = Sender(
             max(self._session, 0),
@@ -136,7 +139,7 @@ class Endpoint:
     @property
     def finished(self) -> bool:
         """Whether the handler has ended and its successor knows."""
-        return self.failed or (self.handler.ended and self._sender.idle and not self._inbox)
+        return self.failed or (not self._unanswered and self.handler.ended and self._sender.idle)
 
     def send(self, packets: Iterable[TaskPacket]) -> None:
         """Queue packets for the successor."""
@@ -171,39 +174,73 @@ class Endpoint:
         if self.handler.number == HOME:
             return False
         self._session = datagram.session
-        self.handler.clear()
+        self._put([None])
         self._begin_links()
         return True
 
     def _take(self, datagram: Datagram) -> None:
         # Reports come from any node, outside the order of the link, and are not acknowledged.
         if _is_report(datagram) and self.handler.number == HOME:
-            self._inbox.extend(datagram.packets)
+            self._put(datagram.packets)
         elif datagram.sender != self.predecessor:
             self.dropped += 1
         # Otherwise it is not acknowledged, and will be retransmitted.
-        elif len(self._inbox) < (TILE_ROOM if isinstance(datagram.packets[0], Tile) else ROOM):
+        elif self._unanswered < (TILE_ROOM if isinstance(datagram.packets[0], Tile) else ROOM):
             self._acknowledge = True
-            self._inbox.extend(self._receiver.accept(datagram))
+            self._put(self._receiver.accept(datagram))
+
+    def _put(self, packets: Iterable[TaskPacket | None]) -> None:
+        for packet in packets:
+            self._unanswered += 1
+            self._inbox.put((self._session, packet))
 
     @property
     def busy(self) -> bool:
         """Whether received packets wait to be handled."""
-        return bool(self._inbox) and not self.failed
+        return not self._inbox.empty() and not self.failed
 
-    def work(self, packets: int = 64) -> None:
-        """Handle some of the received packets.
+    def work(self) -> bool:
+        """Wait for a received packet and handle it.
 
-        They were acknowledged on arrival, so slow work does not cause retransmissions.
+        It was acknowledged on arrival, so slow work does not cause retransmissions.
+
+        Returns:
+            False once :meth:`stop_work` was called.
         """
-        while self._inbox and packets > 0:
-            packet = self._inbox.popleft()
-            packets -= _TILE_WORK if isinstance(packet, Tile) else 1
-            try:
-                self._sender.push(self.handler.handle(packet))
-            except ProtocolError as error:
-                self._report(IMPOSSIBLE, self.handler.number, str(error))
-                return
+        waiting = self._inbox.get()
+        if waiting is None or self._stopped:
+            return False
+        session, packet = waiting
+        try:
+            answer: list[TaskPacket] | Exception = []
+            if packet is None:
+                self.handler.clear()
+            else:
+                answer = self.handler.handle(packet)
+        # Whatever it is, the other thread must hear of it: a node without one would be silent.
+        except Exception as error:  # noqa: BLE001
+            answer = error
+        self._answers.put((session, answer))
+        return True
+
+    def stop_work(self) -> None:
+        """Have :meth:`work` return False; what still waits is not handled."""
+        self._stopped = True
+        self._inbox.put(None)
+
+    def _take_answers(self) -> None:
+        while not self._answers.empty():
+            session, answer = self._answers.get()
+            self._unanswered -= 1
+            # An earlier session's answers would be of rows that the ring has forgotten.
+            if session != self._session or self.failed:
+                continue
+            if isinstance(answer, ProtocolError):
+                self._report(IMPOSSIBLE, self.handler.number, str(answer))
+            elif isinstance(answer, Exception):
+                self._report(FAILED, self.handler.number, f"{type(answer).__name__}: {answer}")
+            else:
+                self._sender.push(answer)
 
     def _report(self, code: int, node: int, text: str) -> None:
         """Report an error directly to the coordinator, and stop."""
@@ -219,6 +256,7 @@ class Endpoint:
     def outgoing(self, now: float) -> list[tuple[int, bytes]]:
         """Return the datagrams to send now, as pairs of node number and bytes."""
         out: list[tuple[int, bytes]] = []
+        self._take_answers()
         if not self.failed and self._sender.silent(now):
             self._report(SILENT, self.successor, f"no acknowledgement for {self._timing.limit:g} s")
         if self._acknowledge:

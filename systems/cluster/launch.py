@@ -18,6 +18,7 @@ from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.endpoint import Endpoint
 from n3ic.systems.cluster.kernels import GemmKernel, Kernel
 from n3ic.systems.cluster.link import LinkTiming
+from n3ic.systems.cluster.memory import TileMemory, bytes_of, mapped, shared_file
 from n3ic.systems.cluster.node import ArrayPart, Node
 from n3ic.systems.cluster.placement import ModelPlacement
 from n3ic.systems.cluster.protocol import HOME
@@ -76,6 +77,11 @@ class RingWork(ABC):
     def part(self, number: int) -> NodeAssignment:
         """Return what a node must hold."""
 
+    @property
+    def shared_placement(self) -> ModelPlacement | None:
+        """Placement whose tiles nodes of one host may share in memory; None for other work."""
+        return None
+
     @abstractmethod
     def session(self, link: RingLink, sock: socket.socket) -> CoordinatorSession:
         """Make the coordinator's session; the nodes must be running."""
@@ -97,13 +103,17 @@ class NodeAssignment:
     model: bytes = b""
     placement: Mapping[str, Any] = field(default_factory=dict)
 
-    def arrays(self, number: int) -> Sequence[ArrayPart]:
-        """Make the arrays that the node holds."""
+    def arrays(self, number: int, memory: TileMemory | None) -> Sequence[ArrayPart]:
+        """Make the arrays that the node holds; ``memory`` is that of its model's tiles."""
         if not self.model:
             return self.kernel_arrays
         # The model travels as its file, so a node checks it as it would check any file.
-        model = BinaryModel.from_bytes(self.model)
-        return parts_of(model, ModelPlacement.from_dict(dict(self.placement)), number)
+        return parts_of(BinaryModel.from_bytes(self.model), self.placed, number, memory)
+
+    @property
+    def placed(self) -> ModelPlacement:
+        """Placement of the model."""
+        return ModelPlacement.from_dict(dict(self.placement))
 
 
 class ModelWork(RingWork):
@@ -121,6 +131,11 @@ class ModelWork(RingWork):
         self._part = NodeAssignment(
             model.digest, model=model.to_bytes(), placement=placement.to_dict()
         )
+
+    @property
+    def shared_placement(self) -> ModelPlacement:
+        """The placement."""
+        return self._placement
 
     def part(self, number: int) -> NodeAssignment:
         """Return the model and its placement, from which a node takes its share."""
@@ -167,8 +182,8 @@ class NodeProcess:
     def __init__(
         self, part: NodeAssignment, nodes: int, number: int, address: Address | None
     ) -> None:
-        self._nodes = nodes
-        self._node = Node(number, part.arrays(number), part.digest)
+        self._part, self._nodes, self._number = part, nodes, number
+        self._memory: TileMemory | None = None
         self._sock = open_socket(*(address or (_worker_host(), 0)))
         self._station: Endpoint | None = None
         self._wire: UdpEndpoint | None = None
@@ -178,6 +193,15 @@ class NodeProcess:
         """Return the address on which the node listens."""
         host, port = self._sock.getsockname()
         return host, port
+
+    def share(self, path: str) -> bool:
+        """Map the memory of the ring's tiles, and return whether this process could.
+
+        Args:
+            path: path of the memory; empty to forget it.
+        """
+        self._memory = shared_tiles(self._part.placed, path)
+        return self._memory is not None
 
     def process(self) -> int:
         """Return the process id."""
@@ -193,10 +217,11 @@ class NodeProcess:
         faults: FaultInjection,
     ) -> None:
         """Run the node in its own thread."""
-        number = self._node.number
+        number, part = self._number, self._part
+        node = Node(number, part.arrays(number, self._memory), part.digest)
         self._wire = UdpEndpoint(self._sock, neighbours(number, self._nodes, ring), faults)
         self._station = Endpoint(
-            self._node, self._nodes, successor=talk(number, self._nodes, cards), timing=timing
+            node, self._nodes, successor=talk(number, self._nodes, cards), timing=timing
         )
         threading.Thread(
             target=run_endpoint,
@@ -302,11 +327,12 @@ def ring_on(
     sock = open_socket(*(options.addresses.get(HOME) or (_host_towards(addresses[1][0]), 0)))
     # The coordinator's port is known only now, so nodes serve after every socket is bound.
     addresses[HOME] = sock.getsockname()
+    memory = _memory_of(work, processes, options)
     for number, actor in processes.items():
         faults = FaultInjection(options.faults.loss, options.faults.seed + _SEED_STEP * number)
         actor.serve(addresses, list(options.cards), options.timing, faults).result()
     size = tile_bytes([host for host, _ in addresses.values()], options.cards)
-    link = RingLink(addresses, options.cards, options.timing, options.faults, size)
+    link = RingLink(addresses, options.cards, options.timing, options.faults, size, memory)
     try:
         with work.session(link, sock) as session:
             yield Ring(session, processes)
@@ -314,6 +340,29 @@ def ring_on(
         for actor in processes.values():
             with suppress(Exception):  # a dead worker raises errors of any type
                 actor.stop().result(timeout=_STOP_S)
+
+
+def _memory_of(
+    work: RingWork, processes: Mapping[int, Any], options: RingOptions
+) -> TileMemory | None:
+    """Give the processes memory for their tiles; None if they do not share a host."""
+    placement = work.shared_placement
+    if placement is None or options.cards:
+        return None
+    with shared_file(bytes_of(placement)) as path:
+        memory = shared_tiles(placement, path)
+        # All or none: a node without it could not read what the others write there.
+        if memory and all(actor.share(path).result() for actor in processes.values()):
+            return memory
+    for actor in processes.values():
+        actor.share("").result()
+    return None
+
+
+def shared_tiles(placement: ModelPlacement, path: str) -> TileMemory | None:
+    """Map the memory of a ring's tiles; None if it is not there for this process."""
+    buffer = mapped(path, bytes_of(placement)) if path else None
+    return None if buffer is None else TileMemory(placement, buffer)
 
 
 def tile_bytes(hosts: Collection[str], cards: Collection[int]) -> int:

@@ -47,9 +47,11 @@ MAX_PACKETS = 22
 _HEADER = struct.Struct(">HBBIBBIII")
 HEADER_BYTES = _HEADER.size
 _BEGIN, _ACK, _TILE, _COUNT = 0x80, 0x40, 0x20, 0x1F
-_TILE_HEADER = struct.Struct(">BBBBIIHHII")
+_TILE_HEADER = struct.Struct(">BBBBIIHHHHI")
 TILE_ROWS = 64
-"""Maximum rows of a tile."""
+"""Maximum rows of a tile that carries its numbers."""
+SHARED_ROWS = 4096
+"""Maximum rows of a tile whose numbers lie in shared memory."""
 MAX_TILE_BYTES = 65_507 - HEADER_BYTES - _TILE_HEADER.size - 4
 """Maximum bytes of a tile's numbers: as many as fit a UDP datagram."""
 WINDOW = 32
@@ -157,6 +159,11 @@ class TaskPacket:
     def tile_bytes(self) -> int:
         """Maximum bytes of numbers in a tile of its ring; 0 if the ring has packets of 512 bits."""
         return 0
+
+    @property
+    def shared(self) -> bool:
+        """Whether the numbers lie in memory that the nodes share."""
+        return False
 
     @property
     def size(self) -> int:
@@ -287,8 +294,9 @@ class Tile(TaskPacket):
     ``row`` tags the tile. ``count`` is the number of words of each row in a tile of bits.
 
     Attributes:
-        tile_rows: number of rows, 1 to :data:`TILE_ROWS`.
-        limit: maximum bytes of numbers in the tiles that are computed from this one.
+        tile_rows: number of rows, 1 to :data:`TILE_ROWS`, or to :data:`SHARED_ROWS` if shared.
+        limit: maximum bytes of numbers in the tiles that are computed from this one; 0 if the
+            numbers of all lie in shared memory, and the body is empty.
     """
 
     tile_rows: int = 1
@@ -303,6 +311,11 @@ class Tile(TaskPacket):
     def tile_bytes(self) -> int:
         """Maximum bytes of numbers in a tile of its ring."""
         return self.limit
+
+    @property
+    def shared(self) -> bool:
+        """Whether the numbers lie in memory that the nodes share."""
+        return not self.limit
 
     @property
     def size(self) -> int:
@@ -321,6 +334,7 @@ class Tile(TaskPacket):
             self.row,
             self.tile_rows,
             self.offset,
+            self.count,
             self.limit,
         )
         return head + self.body
@@ -332,9 +346,9 @@ class Tile(TaskPacket):
         Raises:
             ProtocolError: The bytes are not a tile; the error says why.
         """
-        if len(data) <= _TILE_HEADER.size:
+        if len(data) < _TILE_HEADER.size:
             raise ProtocolError(f"a tile of {len(data)} bytes is cut short")
-        kind, identifier, destination, array, start, end, row, rows, offset, limit = (
+        kind, identifier, destination, array, start, end, row, rows, offset, count, limit = (
             _TILE_HEADER.unpack_from(data)
         )
         key = _NAMED.get((kind & _TYPE, identifier))
@@ -343,17 +357,23 @@ class Tile(TaskPacket):
         packet_type, named = key
         if start >= end:
             raise ProtocolError(f"expected a range with start below end, got [{start}, {end})")
-        if not 1 <= rows <= TILE_ROWS:
-            raise ProtocolError(f"a tile has 1 to {TILE_ROWS} rows, got {rows}")
+        most = TILE_ROWS if limit else SHARED_ROWS
+        if not 1 <= rows <= most:
+            raise ProtocolError(f"a tile has 1 to {most} rows, got {rows}")
         # A tile of one number a row is the least that a node may have to make of this one.
-        if not 4 * TILE_ROWS <= limit <= MAX_TILE_BYTES:
+        if limit and not 4 * TILE_ROWS <= limit <= MAX_TILE_BYTES:
             raise ProtocolError(f"tiles of at most {limit} bytes")
         body = data[_TILE_HEADER.size :]
-        count, rest = divmod(len(body), rows * int(_TILE_NUMBERS[key][-1]))
+        if limit and not body:
+            raise ProtocolError("a tile without its numbers is cut short")
         is_bits = named is TaskId.BITS or named is TaskId.INPUTS
-        whole = (end - start) // (WORD_BITS if is_bits else 1)
-        if rest or (count != whole and named is not TaskId.BITS):
-            raise ProtocolError(f"a tile of {rows} rows for [{start}, {end}) has {len(body)} bytes")
+        columns = (end - start) // (WORD_BITS if is_bits else 1)
+        counted = count == columns if named is TaskId.INPUTS else bool(count) == is_bits
+        numbers = rows * (count or columns) if limit else 0
+        if not counted or len(body) != numbers * int(_TILE_NUMBERS[key][-1]):
+            raise ProtocolError(
+                f"a tile of {rows} rows for [{start}, {end}) has {len(body)} bytes, {count} words"
+            )
         return cls(
             packet_type,
             named,
@@ -362,7 +382,7 @@ class Tile(TaskPacket):
             start,
             end,
             row,
-            count if is_bits else 0,
+            count,
             offset,
             body,
             bool(kind & _LAP),
@@ -382,7 +402,7 @@ class Tile(TaskPacket):
         if start % unit or end % unit:
             raise ProtocolError(f"inputs [{start}, {end}) are not whole words")
         first, last = (start - self.start) // unit, (end - self.start) // unit
-        body = self._numbers[:, first:last].tobytes()
+        body = b"" if self.shared else self._numbers[:, first:last].tobytes()
         part = replace(self, start=start, end=end, body=body)
         return part if unit == 1 else replace(part, count=last - first, offset=self.offset + first)
 
@@ -430,9 +450,22 @@ def body_of(numbers: NDArray[Any], kind: str) -> bytes:
     return numbers.astype(kind).tobytes().ljust(BODY_BYTES, b"\0")
 
 
-def tile_of(numbers: NDArray[Any], tile_bytes: int, packet: TaskPacket) -> Tile:
-    """Make a tile of numbers of shape ``(rows, n)``, with the other fields of a packet."""
-    body = numbers.astype(_TILE_NUMBERS[packet.type, packet.identifier]).tobytes()
+def tile_of(
+    numbers: NDArray[Any], tile_bytes: int, packet: TaskPacket, shared: NDArray[Any] | None = None
+) -> Tile:
+    """Make a tile of numbers of shape ``(rows, n)``, with the other fields of a packet.
+
+    Args:
+        numbers: the numbers.
+        tile_bytes: maximum bytes of numbers in a tile of the ring.
+        packet: the other fields.
+        shared: the numbers' place in shared memory; None if the tile carries them.
+    """
+    body = b""
+    if shared is None:
+        body = numbers.astype(_TILE_NUMBERS[packet.type, packet.identifier]).tobytes()
+    else:
+        shared[: len(numbers)] = numbers
     return Tile(
         packet.type,
         packet.identifier,
@@ -446,13 +479,15 @@ def tile_of(numbers: NDArray[Any], tile_bytes: int, packet: TaskPacket) -> Tile:
         body,
         packet.lap,
         len(numbers),
-        tile_bytes,
+        0 if shared is not None else tile_bytes,
     )
 
 
-def _columns(numbers: NDArray[Any], tile_bytes: int, number_bytes: int) -> Iterator[slice]:
-    """Slices of the columns that fit a tile each."""
-    step = tile_bytes // (number_bytes * len(numbers))
+def _columns(
+    numbers: NDArray[Any], tile_bytes: int, number_bytes: int, *, whole: bool
+) -> Iterator[slice]:
+    """Slices of the columns that fit a tile each; of all columns if ``whole``."""
+    step = numbers.shape[1] if whole else tile_bytes // (number_bytes * len(numbers))
     return (slice(at, at + step) for at in range(0, numbers.shape[1], step))
 
 
@@ -467,6 +502,7 @@ def bits_packets(
     destination: int = BY_RANGE,
     lap: bool = False,
     tile_bytes: int = 0,
+    shared: Words | None = None,
 ) -> Iterator[TaskPacket]:
     """Make the task packets that carry packed input bits to a layer.
 
@@ -482,18 +518,22 @@ def bits_packets(
         destination: node number, or :data:`BY_RANGE`.
         lap: whether the sender is the coordinator.
         tile_bytes: maximum bytes of numbers in a tile; 0 for packets of 512 bits.
+        shared: the layer's input in shared memory, which takes the words; None if packets do.
     """
-    for columns in _columns(words, tile_bytes or BODY_BYTES, 4):
+    whole = shared is not None
+    for columns in _columns(words, tile_bytes or BODY_BYTES, 4, whole=whole):
         part = words[:, columns]
         first, count = offset + columns.start, part.shape[1]
         inputs = task is TaskId.INPUTS
         start = WORD_BITS * first if inputs else 0
         end = start + WORD_BITS * count if inputs else outputs
-        body = b"" if tile_bytes else body_of(part[0], ">u4")
+        tiled = whole or tile_bytes
+        body = b"" if tiled else body_of(part[0], ">u4")
         packet = TaskPacket(
             PacketType.TASK, task, destination, array, start, end, row, count, first, body, lap
         )
-        yield tile_of(part, tile_bytes, packet) if tile_bytes else packet
+        place = None if shared is None else shared[:, first : first + count]
+        yield tile_of(part, tile_bytes, packet, place) if tiled else packet
 
 
 def sums_packets(
@@ -505,6 +545,7 @@ def sums_packets(
     start: int = 0,
     destination: int = BY_RANGE,
     tile_bytes: int = 0,
+    shared: NDArray[np.uint16] | None = None,
 ) -> Iterator[TaskPacket]:
     """Make the task packets that carry partial popcounts to the reducers.
 
@@ -517,16 +558,19 @@ def sums_packets(
         start: the first neuron.
         destination: node number, or :data:`BY_RANGE`.
         tile_bytes: maximum bytes of numbers in a tile; 0 for packets of 512 bits.
+        shared: the part's popcounts in shared memory; None if packets carry them.
     """
-    if tile_bytes:
-        for columns in _columns(sums, tile_bytes, 2):
+    if tile_bytes or shared is not None:
+        for columns in _columns(sums, tile_bytes, 2, whole=shared is not None):
             part = sums[:, columns]
             first = start + columns.start
             last = first + part.shape[1]
             packet = TaskPacket(
                 PacketType.TASK, TaskId.SUMS, destination, array, first, last, row, 0, offset, b""
             )
-            yield tile_of(part, tile_bytes, packet)
+            yield tile_of(
+                part, tile_bytes, packet, None if shared is None else shared[:, first:last]
+            )
         return
     # Bodies are aligned to multiples of 16 neurons, so a reducer finds a neuron's sum in the body
     # from the range alone, even after the range was split.
@@ -549,7 +593,13 @@ def sums_packets(
 
 
 def score_packets(
-    scores: NDArray[np.int32], *, array: int, row: int, start: int = 0, tile_bytes: int = 0
+    scores: NDArray[np.int32],
+    *,
+    array: int,
+    row: int,
+    start: int = 0,
+    tile_bytes: int = 0,
+    shared: NDArray[np.int32] | None = None,
 ) -> Iterator[TaskPacket]:
     """Make the data packets that carry scores home.
 
@@ -559,16 +609,19 @@ def score_packets(
         row: tag of the row.
         start: the first class.
         tile_bytes: maximum bytes of numbers in a tile; 0 for packets of 512 bits.
+        shared: the scores in shared memory; None if packets carry them.
     """
-    for columns in _columns(scores, tile_bytes or BODY_BYTES, 4):
+    for columns in _columns(scores, tile_bytes or BODY_BYTES, 4, whole=shared is not None):
         part = scores[:, columns]
         first = start + columns.start
         last = first + part.shape[1]
-        body = b"" if tile_bytes else body_of(part[0], ">i4")
+        tiled = tile_bytes or shared is not None
+        body = b"" if tiled else body_of(part[0], ">i4")
         packet = TaskPacket(
             PacketType.DATA, DataId.SCORES, HOME, array, first, last, row, body=body
         )
-        yield tile_of(part, tile_bytes, packet) if tile_bytes else packet
+        place = None if shared is None else shared[:, first:last]
+        yield tile_of(part, tile_bytes, packet, place) if tiled else packet
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from n3ic.systems.cluster.dense import GemmFlow
 from n3ic.systems.cluster.endpoint import CARD, Endpoint, Neighbour
 from n3ic.systems.cluster.kernels import OPERAND, GemmKernel, JobFlow, Kernel, integers
 from n3ic.systems.cluster.link import LinkTiming
+from n3ic.systems.cluster.memory import TileMemory
 from n3ic.systems.cluster.placement import ModelPlacement
 from n3ic.systems.cluster.protocol import BY_RANGE, HOME, ControlId, PacketType, TaskPacket
 from n3ic.systems.cluster.udp import Address, FaultInjection, UdpEndpoint, neighbours, run_endpoint
@@ -53,6 +54,7 @@ class RingLink:
         timing: timing of the coordinator's links.
         faults: faults that the coordinator injects.
         tile_bytes: maximum bytes of numbers in a tile; 0 if cards need packets of 512 bits.
+        memory: memory that all nodes share; None if packets carry the numbers.
     """
 
     addresses: Mapping[int, Address]
@@ -60,6 +62,7 @@ class RingLink:
     timing: LinkTiming = LinkTiming()  # noqa: RUF009 - frozen
     faults: FaultInjection = FaultInjection()  # noqa: RUF009 - frozen
     tile_bytes: int = 0
+    memory: TileMemory | None = None
 
 
 def talk(number: int, nodes: int, cards: Collection[int]) -> Neighbour:
@@ -347,7 +350,7 @@ class Session(RowSession[np.int32]):
         self._bits = model.input.n_bits
         self._width, self._kind = placement.shape[-1], np.int32
         self._placement = placement
-        self._flow = RowFlow(placement, ring.tile_bytes)
+        self._flow = RowFlow(placement, ring.tile_bytes, ring.memory)
         self._own = prediction.load_into_kernel(model) or model
         self._random = random.Random()  # noqa: S311 - a choice of rows, no secret
         self._unsampled = 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -128,7 +129,9 @@ def run_endpoint(
 ) -> None:
     """Run an endpoint until its session has ended.
 
-    After the end it acknowledges for a while, because the last acknowledgements may be lost.
+    Packets are handled in a thread of their own, so the endpoint answers its neighbours while a
+    kernel runs. After the end it acknowledges for a while, because the last acknowledgements may be
+    lost.
 
     Args:
         station: the node or the coordinator.
@@ -137,32 +140,44 @@ def run_endpoint(
         each: called with the time before anything is sent.
         stopped: returns whether to leave at once.
     """
+
+    def work() -> None:
+        while station.work():
+            wire.ring()
+
+    worker = threading.Thread(target=work, name="n3ic cluster work", daemon=True)
+    worker.start()
+    try:
+        _run(station, wire, timing or LinkTiming(), each, stopped)
+    finally:
+        station.stop_work()
+        worker.join()
+
+
+def _run(
+    station: Endpoint,
+    wire: UdpEndpoint,
+    timing: LinkTiming,
+    each: Callable[[float], None] | None,
+    stopped: Callable[[], bool],
+) -> None:
     # Long enough for two more retransmissions of a neighbour that missed the last acknowledgement.
-    linger = 2 * (timing or LinkTiming()).longest
+    linger = 2 * timing.longest
     end: float | None = None
     while not stopped():
         check()
         now = time.monotonic()
         if each is not None:
             each(now)
-        _flush(station, wire, now)
+        for node, data in station.outgoing(now):
+            wire.send(node, data)
         if station.finished and end is None:
             end = now + linger
         if end is not None and now >= end:
             return
         due = [t for t in (station.wake, end) if t is not None]
-        # Packets that wait to be handled leave no time to sleep; the socket is only polled.
-        wait = 0.0 if station.busy else max(0.0, min([now + _IDLE_S, *due]) - now)
-        for data in wire.wait(wait):
+        for data in wire.wait(max(0.0, min([now + _IDLE_S, *due]) - now)):
             station.receive(data, time.monotonic())
-        # Acknowledgements leave before the packets are handled, so slow work delays none.
-        _flush(station, wire, time.monotonic())
-        station.work()
-
-
-def _flush(station: Endpoint, wire: UdpEndpoint, now: float) -> None:
-    for node, data in station.outgoing(now):
-        wire.send(node, data)
 
 
 def neighbours(number: int, nodes: int, ring: Mapping[int, Address]) -> dict[int, Address]:

@@ -156,7 +156,8 @@ class MixedRing:
     def step(self):
         now = time.monotonic()
         for number, station in self.stations.items():
-            station.work()
+            while station.busy:
+                station.work()
             for node, data in station.outgoing(now):
                 for raw in self._arrives(data):
                     if node == self.card:

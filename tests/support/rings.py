@@ -12,6 +12,7 @@ from n3ic.systems.cluster.dense import GemmFlow
 from n3ic.systems.cluster.endpoint import Endpoint
 from n3ic.systems.cluster.kernels import GemmKernel, JobFlow
 from n3ic.systems.cluster.link import LinkTiming
+from n3ic.systems.cluster.memory import TileMemory, bytes_of
 from n3ic.systems.cluster.node import Node
 
 
@@ -83,14 +84,23 @@ class BinaryRing:
     """A binary model over nodes in memory."""
 
     def __init__(
-        self, model, placement, timing=None, talk=None, slots=None, tile_bytes=0, **faults
+        self,
+        model,
+        placement,
+        timing=None,
+        talk=None,
+        slots=None,
+        tile_bytes=0,
+        shared=False,
+        **faults,
     ):
         timing = timing or LinkTiming()
         self.scores = {}
-        self.flow = RowFlow(placement, tile_bytes)
+        memory = TileMemory(placement, bytearray(bytes_of(placement))) if shared else None
+        self.flow = RowFlow(placement, tile_bytes, memory)
         self.home = Coordinator(placement.nodes, model.digest, self.flow.accept_data)
         self.nodes = {
-            n: Node(n, parts_of(model, placement, n), model.digest)
+            n: Node(n, parts_of(model, placement, n, memory), model.digest)
             for n in range(1, placement.nodes + 1)
         }
         stations = {

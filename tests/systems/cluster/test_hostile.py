@@ -14,6 +14,7 @@ from n3ic.systems.cluster.convolution import Filters
 from n3ic.systems.cluster.coordinator import Coordinator, RingFlow, RowFlow
 from n3ic.systems.cluster.dense import GemmFlow
 from n3ic.systems.cluster.kernels import ConvolutionKernel, GemmKernel, JobFlow, SparseKernel
+from n3ic.systems.cluster.memory import TileMemory, bytes_of
 from n3ic.systems.cluster.node import Node
 from n3ic.systems.cluster.placement import LayerSplit, even_placement
 from n3ic.systems.cluster.protocol import (
@@ -38,12 +39,17 @@ KERNELS = {
     "convolution": ConvolutionKernel(Filters(np.ones((2, 1, 3, 3), dtype=int), IMAGE, padding=1)),
     "binary": ConvolutionKernel(Filters(np.ones((2, 1, 3, 3), dtype=int), IMAGE, binary=True)),
 }
-NODES = {"model": lambda: Node(2, parts_of(MODEL, PLACED, 2), MODEL.digest)} | {
+MEMORY = TileMemory(PLACED, bytearray(bytes_of(PLACED)))
+NODES = {
+    "model": lambda: Node(2, parts_of(MODEL, PLACED, 2), MODEL.digest),
+    "shared": lambda: Node(2, parts_of(MODEL, PLACED, 2, MEMORY), MODEL.digest),
+} | {
     name: lambda kernel=kernel: Node(2, kernel.arrays_of(2, 2), kernel.digest)
     for name, kernel in KERNELS.items()
 }
 FLOWS: dict[str, Callable[[], RingFlow]] = {
     "model": lambda: RowFlow(PLACED),
+    "shared": lambda: RowFlow(PLACED, memory=MEMORY),
     "gemm": lambda: GemmFlow(0, 9),
     "jobs": JobFlow,
 }
@@ -84,9 +90,12 @@ def tiles(draw):
     width = 32 if identifier is TaskId.INPUTS else 1
     start = packet.start // width * width
     end = start + (packet.end if identifier is TaskId.BITS else numbers * width)
+    limit = draw(st.sampled_from([0, 256]))
     body = draw(st.sampled_from([b"\0", b"\xff", b"\1"])) * (rows * numbers * size)
-    head = packet.destination, packet.array, start, end, packet.row, numbers, packet.offset
-    return Tile.decode(Tile(kind, identifier, *head, body, packet.lap, rows, 256).encode())
+    count = numbers if identifier in (TaskId.BITS, TaskId.INPUTS) and kind is not SCORED[0] else 0
+    head = packet.destination, packet.array, start, end, packet.row, count, packet.offset
+    tile = Tile(kind, identifier, *head, body if limit else b"", packet.lap, rows, limit)
+    return Tile.decode(tile.encode())
 
 
 @pytest.mark.first_case

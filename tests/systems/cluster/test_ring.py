@@ -43,9 +43,10 @@ MIXED = (LayerSplit.OUTPUT, LayerSplit.INPUT, LayerSplit.REPLICATED)
 @pytest.mark.parametrize("model", [PLAIN, MASKED], ids=["plain", "masked"])
 @pytest.mark.parametrize("splits", [*[(s,) * 3 for s in LayerSplit], MIXED], ids=str)
 @pytest.mark.parametrize("nodes", [1, 2, 4])
-@pytest.mark.parametrize("tile_bytes", [0, 256, 2000])
+@pytest.mark.parametrize("tile_bytes", [0, 256, 2000, None])
 def test_every_split_gives_the_models_scores(model, splits, nodes, tile_bytes):
-    ring = BinaryRing(model, even_placement(model, nodes, splits), tile_bytes=tile_bytes)
+    numbers = {"shared": True} if tile_bytes is None else {"tile_bytes": tile_bytes}
+    ring = BinaryRing(model, even_placement(model, nodes, splits), **numbers)
     ring.start()
     words = verification_vectors(model, 30)
     words = words[:: len(words) // 12]
@@ -62,14 +63,15 @@ def test_every_split_gives_the_models_scores(model, splits, nodes, tile_bytes):
     jitter=st.sampled_from([0, 0.001, 0.1]),
     talk=st.sampled_from([None, CARD]),
     tile_bytes=st.sampled_from([0, 256, 1400]),
+    shared=st.booleans(),
 )
 def test_faults_of_the_network_change_no_score(
-    seed, loss, repeat, damage, jitter, talk, tile_bytes
+    seed, loss, repeat, damage, jitter, talk, tile_bytes, shared
 ):
     faults = {"seed": seed, "loss": loss, "repeat": repeat, "damage": damage, "jitter": jitter}
     timing = LinkTiming(limit=60)  # at these losses a time limit is one for the dead alone
     placed = even_placement(PLAIN, 3, MIXED)
-    ring = BinaryRing(PLAIN, placed, timing, talk, tile_bytes=tile_bytes, **faults)
+    ring = BinaryRing(PLAIN, placed, timing, talk, tile_bytes=tile_bytes, shared=shared, **faults)
     ring.start()
     words = pack(np.random.default_rng(seed).random((12, 500)) < 0.5)
     assert np.array_equal(ring.run(words), PLAIN.scores(words))

@@ -14,11 +14,19 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.endpoint import Endpoint
-from n3ic.systems.cluster.link import LinkTiming
+from n3ic.systems.cluster.link import LinkTiming, Sender
 from n3ic.systems.cluster.measurement import compare, rows_to_compare
 from n3ic.systems.cluster.merged_model import merge_models
 from n3ic.systems.cluster.node import Node
 from n3ic.systems.cluster.placement import LayerSplit, even_placement
+from n3ic.systems.cluster.protocol import (
+    BY_RANGE,
+    ControlId,
+    Datagram,
+    PacketType,
+    TaskId,
+    TaskPacket,
+)
 from n3ic.systems.cluster.session import RingLink, Session, talk
 from n3ic.systems.cluster.udp import (
     FaultInjection,
@@ -223,3 +231,44 @@ def test_networks_side_by_side_read_the_columns_of_all_of_their_tables():
     in_bits = network(TableRules({"size": ColumnRule(unit="bit")}, "app"), "size")
     with pytest.raises(ClusterError, match="b reads the column 'size' differently"):
         merge_models({"a": a, "b": in_bits})
+
+
+def test_a_node_acknowledges_while_it_computes():
+    computing, go_on = threading.Event(), threading.Event()
+
+    class Slow(Node):
+        def handle(self, packet):
+            if packet.type is not PacketType.CONTROL:
+                computing.set()
+                assert go_on.wait(60)
+            return super().handle(packet)
+
+    home, sock = open_socket("127.0.0.1"), open_socket("127.0.0.1")
+    ring = {0: home.getsockname(), 1: sock.getsockname()}
+    station = Endpoint(Slow(1, (), MODEL.digest), 1)
+    stopped = threading.Event()
+    node = threading.Thread(
+        target=run_endpoint,
+        args=(station, UdpEndpoint(sock, neighbours(1, 1, ring))),
+        kwargs={"stopped": stopped.is_set},
+        daemon=True,
+    )
+    node.start()
+    task = TaskPacket(PacketType.TASK, TaskId.BITS, BY_RANGE, 0, 0, 1)
+    sender = Sender(1, 0, 1)
+    start = TaskPacket(PacketType.CONTROL, ControlId.START, BY_RANGE, 0, 0, 0)
+    sender.push([start, task])
+    home.settimeout(60)
+    for datagram in sender.due(0.0):
+        home.sendto(datagram.encode(), ring[1])
+    assert computing.wait(60)
+    sender.push([task])
+    home.sendto(sender.due(0.0)[0].encode(), ring[1])
+    while Datagram.decode(home.recv(1 << 16)).acknowledge != 3:  # or time runs out
+        pass
+    assert not go_on.is_set()
+    go_on.set()
+    stopped.set()
+    node.join(60)
+    assert not node.is_alive()
+    home.close()
