@@ -225,6 +225,7 @@ def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
         lengths = [
             max(g.packet_bytes, shortest[s.uid]) for g, s in zip(plans, tenant.graphs, strict=True)
         ]
+        bursts = [g.burst_bytes * n / g.packet_bytes for g, n in zip(plans, lengths, strict=True)]
         part = share.dominant_share / total if total else 1 / len(plan.shares)
         yield SoftwareTenant(
             tenant.name,
@@ -232,7 +233,7 @@ def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
             max(1, round(_WEIGHTS * part)),
             max(1, math.ceil(sum(g.guaranteed * n for g, n in zip(plans, lengths, strict=True)))),
             # A bucket below one frame would never let that frame pass.
-            max(2 * LONGEST_FRAME, sum(g.burst_bytes for g in plans)),
+            max(2 * LONGEST_FRAME, math.ceil(sum(bursts))),
         )
 
 

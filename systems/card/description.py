@@ -274,6 +274,8 @@ class Tenant:
         line: line in ``card.toml``.
         ports: ports that its packets arrive on, as the target names them; empty for any. A packet
             with one of its UIDs from another port is not treated as the tenant's.
+        bucket_ms: milliseconds of its guaranteed rate that its token bucket holds; a bucket holds
+            at least 16 frames.
     """
 
     name: str
@@ -281,6 +283,7 @@ class Tenant:
     graphs: tuple[TaskGraph, ...]
     line: int = field(default=0, compare=False)
     ports: tuple[int, ...] = ()
+    bucket_ms: float = 1.0
 
 
 @dataclass(frozen=True)

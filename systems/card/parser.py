@@ -84,7 +84,7 @@ def _card(root: TomlTable) -> Card:
         _add(tasks, _task(entry, ""), entry)
     tenants: dict[str, Tenant] = {}
     for entry in root.tables("tenants"):
-        entry.only("name", "weight", "ports", "tasks", "graphs")
+        entry.only("name", "weight", "ports", "bucket_ms", "tasks", "graphs")
         name = entry.name()
         if name in tenants:
             raise entry.error(f"a second tenant named {name!r}, expected a name of its own", "name")
@@ -96,7 +96,8 @@ def _card(root: TomlTable) -> Card:
                 f"tenant {name!r}: expected [[tenants.graphs]], one or more; got none"
             )
         weight = entry.number("weight", 1.0, 1e6)
-        tenants[name] = Tenant(name, weight, tuple(graphs), entry.line, _ports(entry))
+        bucket = entry.number("bucket_ms", 1.0, 1000.0)
+        tenants[name] = Tenant(name, weight, tuple(graphs), entry.line, _ports(entry), bucket)
     if not tenants:
         raise root.error("expected [[tenants]], one or more; got none")
     _unique_graphs(root, tenants.values())

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from n3ic.errors import CardError, UsageError
 from n3ic.systems.card.chains import ChainPlacement, chain_order, place
 from n3ic.systems.card.demand import CardDemand, demand_of
-from n3ic.systems.card.description import Card
+from n3ic.systems.card.description import Card, TaskGraph, Tenant
 from n3ic.systems.card.drf import Floats, dominant_resource_fairness
 from n3ic.systems.card.export import check_families, joint_costs
 from n3ic.systems.card.models import check_models
@@ -23,7 +23,7 @@ from n3ic.systems.card.resources import Budget, TaskCost, budget_of, costs_of, u
 from n3ic.systems.card.routing import flows_of, latency_of, paths_of
 from n3ic.systems.card.time_shares import Scarce, fair_rates
 
-BURST_FRAMES = 16  # frames that a token bucket lets pass at once
+BURST_FRAMES = 16  # frames that every token bucket holds
 _SHORT = 1e-4  # share of a wanted rate that may be missing before it is a problem
 
 
@@ -135,7 +135,7 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
                 packet_bytes=graph.packet_bytes,
                 paths=paths,
                 latency_ns=slowest,
-                burst_bytes=math.ceil(BURST_FRAMES * graph.packet_bytes),
+                burst_bytes=_burst(demand.tenants[demand.owner[g]], graph, float(rates[g])),
             )
         )
     return CardPlan(
@@ -185,7 +185,7 @@ def time_shares(planned: CardPlan, budget: Budget, loads: Mapping[int, float]) -
     """Compute the packets per second that each graph gets at monitored loads: the ingress rates.
 
     No tenant falls below the smaller of its load and its guarantee. Dominant resource fair queueing
-    divides the rest. Only the ingress is throttled, because later use is proportional to it.
+    divides the rest: what tenants get beyond their guarantees.
 
     Args:
         planned: plan whose instances are in place.
@@ -204,10 +204,30 @@ def time_shares(planned: CardPlan, budget: Budget, loads: Mapping[int, float]) -
     return {g.uid: float(rate) for g, rate in zip(planned.graphs, fair.rates, strict=True)}
 
 
+def packet_shares(planned: CardPlan) -> dict[int, float]:
+    """Compute the largest share of the card's time that a packet per second of each graph takes.
+
+    The time is that of every resource that packets take, all regions together. This is the cost of
+    a packet in dominant resource fair queueing where one queue feeds the whole card.
+
+    Returns:
+        Share by UID; 0 for a graph whose packets take no counted resource.
+    """
+    demand = demand_of(planned.card, budget_of(planned.card), planned.costs)
+    shares = demand.shares[:, len(demand.space) :].max(axis=1, initial=0.0) / demand.wanted
+    return {g.uid: float(s) for g, s in zip(demand.graphs, shares, strict=True)}
+
+
 def instances_of(planned: CardPlan) -> NDArray[np.bool_]:
     """Return which regions hold each task, shape ``(tasks, regions that are not spare)``."""
     regions = planned.regions[: len(planned.regions) - planned.card.device.spare]
     return np.array([[t in r.chain for r in regions] for t in planned.card.tasks])
+
+
+def _burst(tenant: Tenant, graph: TaskGraph, rate: float) -> int:
+    """Return the bytes that a graph adds to its tenant's bucket, for a rate in packets/s."""
+    frames = max(BURST_FRAMES, rate * tenant.bucket_ms / 1000)
+    return math.ceil(frames * graph.packet_bytes)
 
 
 def _regions(

@@ -27,12 +27,11 @@ class CallStatus(IntEnum):
     UNKNOWN = 2
     FOREIGN = 3
     MALFORMED = 4
-    THROTTLED = 5
-    FULL = 6
-    ABSENT = 7
-    EMPTY = 8
-    BAD_MODEL = 9
-    NO_MEMORY = 10
+    FULL = 5
+    ABSENT = 6
+    EMPTY = 7
+    BAD_MODEL = 8
+    NO_MEMORY = 9
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,8 @@ class CardCounters(ctypes.Structure):
     _fields_ = tuple(
         (name, ctypes.c_uint64)
         for name in (
-            *("admitted", "answered", "other", "unknown", "foreign", "malformed"),
-            *("throttled", "full", "absent"),
+            *("admitted", "answered", "beyond", "other", "unknown", "foreign"),
+            *("malformed", "full", "absent"),
         )
     )
 

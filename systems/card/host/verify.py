@@ -65,7 +65,7 @@ def _send(card: SoftwareCard, running: OpenCard, requests: Sequence[RequestFrame
                     f"the card: accepted a frame that is no request, before frame {number}"
                 )
         sent += 1
-        # A second apart, all token buckets are full, so no frame may be refused.
+        # Only a full queue refuses a frame, so all others must be admitted.
         status = running.submit(each.frame, sent * _SECOND, number)
         if status == CallStatus.FULL:
             _collect(card, running, requests, queues)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -16,6 +15,7 @@ from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph, SoftwareRule
 from n3ic.systems.card.frames import traffic
 from n3ic.systems.card.host import embedded_model
 from n3ic.systems.card.plan import CardPlan
+from n3ic.systems.card.planner import packet_shares
 from n3ic.targets.fuzz_traffic import pcap
 from n3ic.targets.identifiers import c_string, comment
 from n3ic.util.names import path_component
@@ -35,9 +35,9 @@ _CARRIED = {
 }
 _SHARED = 0xFFFFFFFF
 _INT32_MAX = 0x7FFFFFFF
-_MOST_CYCLES = 1 << 32
+_LARGEST_COST = 1 << 20
 _BYTES_A_LINE = 16
-_EXAMPLES = 3  # frames per graph, a second apart so that no token bucket is empty
+_EXAMPLES = 3  # frames per graph, a second apart
 _SECOND, _ETHERNET = 10**9, 1
 
 
@@ -75,6 +75,7 @@ def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
 def _values(card: SoftwareCard, plan: CardPlan) -> dict[str, Any]:
     numbers = {name: i for i, name in enumerate(card.networks)}
     networks = card.networks.values()
+    costs = _costs(plan)
     sources = embedded_model.sources([*networks])
     return {
         "sources": sources,
@@ -101,7 +102,7 @@ def _values(card: SoftwareCard, plan: CardPlan) -> dict[str, Any]:
             for t in card.tenants
         ],
         "networks": [_network(card, name, i) for name, i in numbers.items()],
-        "graphs": [_graph(graph, numbers, _cycles(plan, graph)) for graph in card.graphs],
+        "graphs": [_graph(graph, numbers, costs[graph.uid]) for graph in card.graphs],
     }
 
 
@@ -155,9 +156,9 @@ def _rule(rule: SoftwareRule) -> dict[str, Any]:
     }
 
 
-def _cycles(plan: CardPlan, graph: SoftwareGraph) -> int:
-    """Return the planned CPU cycles of a graph's frame; 1 if unknown."""
-    needs = [plan.costs[b.task].needs.get("cycles") for b in graph.branches]
-    cycles = math.ceil(sum(a.value for a in needs if a is not None))
-    # The C shifts the cost left by 24 bits, so the bound keeps it within 64 bits.
-    return min(max(1, cycles), _MOST_CYCLES)
+def _costs(plan: CardPlan) -> dict[int, int]:
+    """Return the cost of a frame of each graph in fair queueing, by UID; 1 if unknown."""
+    shares = packet_shares(plan)
+    # Only ratios count. The C shifts a cost left by 24 bits, so the bound keeps it within 64 bits.
+    unit = max(shares.values()) / _LARGEST_COST
+    return {uid: max(1, round(share / unit)) if unit else 1 for uid, share in shares.items()}

@@ -151,6 +151,7 @@ def test_a_card_is_read_whole():
         ("weight = 2", "weight = true", "weight", "a number above 0"),
         ("weight = 2", "ports = [0]", "ports", "a list of ports, 1 to 255, got .0."),
         ("weight = 2", "weight = nan", "weight", "a number above 0"),
+        ("weight = 2", "bucket_ms = 0", "bucket_ms", "a number above 0, at most 1000, got 0"),
         ('kind = "meter"', 'kind = "metre"', "kind", "expected one of meter, input, network"),
         ('"8 Gb/s"', '"8 GB/s"', "wants", "expected a rate such as .* got '8 GB/s'"),
         ('"8 Gb/s"', '"inf Gb/s"', "wants", "expected a rate"),

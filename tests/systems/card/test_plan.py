@@ -274,6 +274,20 @@ def test_time_on_a_core_is_divided_too():
     assert [g.guaranteed for g in planned.graphs] == pytest.approx([5e8 / 300, 5e8 / 100])
 
 
+@pytest.mark.parametrize(
+    ("key", "rate", "frames"),
+    [("", 9e6, 9000), ("bucket_ms = 0.5", 9e6, 4500), ("bucket_ms = 0.5", 1e4, 16)],
+)
+def test_a_bucket_holds_some_milliseconds_of_the_guarantee(key, rate, frames):
+    text = (
+        "[device]\nresources = { units = 1 }\n[[tasks]]\nname = 'a'\nkind = 'network'\n"
+        f"model = 'x'\nneeds = {{}}\nrate = '9e6 packets/s'\n[[tenants]]\nname = 't'\n{key}\n"
+        f"[[tenants.graphs]]\nname = 'g'\nuid = 1\nwants = '{rate} packets/s'\nflow = ['a']\n"
+    )
+    (graph,) = plan_card(parse_card(text)).graphs
+    assert graph.burst_bytes == frames * graph.packet_bytes
+
+
 def test_tasks_that_take_no_counted_resource_are_still_served_by_weight():
     text = (
         "[device]\nresources = { units = 1 }\n[[tasks]]\nname = 'a'\nkind = 'network'\n"

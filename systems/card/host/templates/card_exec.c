@@ -191,14 +191,14 @@ static int process_capture(struct card *card, uint32_t source) {
 }
 
 static void print_counters(struct card *card) {
-    fprintf(stderr, "tenant,admitted,answered,other,unknown,foreign,malformed,throttled,full,"
-                    "absent\n");
+    fprintf(stderr,
+            "tenant,admitted,answered,beyond,other,unknown,foreign,malformed,full,absent\n");
     for (uint32_t t = 0; t <= CARD_TENANTS; t++) {
         struct card_counters c;
         card_count(card, t < CARD_TENANTS ? t : CARD_WIRE, &c);
         fprintf(stderr, "%s", t < CARD_TENANTS ? card_tenants[t].name : "(wire)");
-        const uint64_t values[] = {c.admitted,  c.answered,  c.other, c.unknown, c.foreign,
-                                   c.malformed, c.throttled, c.full,  c.absent};
+        const uint64_t values[] = {c.admitted, c.answered,  c.beyond, c.other, c.unknown,
+                                   c.foreign,  c.malformed, c.full,   c.absent};
         for (size_t i = 0; i < sizeof values / sizeof *values; i++)
             fprintf(stderr, ",%llu", (unsigned long long)values[i]);
         fprintf(stderr, "\n");

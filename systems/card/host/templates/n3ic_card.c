@@ -18,10 +18,17 @@ struct model {
 };
 
 enum state { WAITING, RUNNING, DONE };
+enum colour { WITHIN, BEYOND, COLOURS };
+
+/* A time; the fraction is in parts of the rate of a tenant. */
+struct instant {
+    uint64_t ns, part;
+};
 
 struct job {
     enum state state;
-    uint64_t cookie;
+    uint64_t cookie, arrived_ns;
+    uint32_t size; /* of the frame, bytes */
     const struct card_graph *graph;
     struct model *models[CARD_BRANCHES];
     uint8_t field[CARD_FIELD];
@@ -33,19 +40,19 @@ struct job {
 struct tenant {
     struct job jobs[CARD_QUEUE];
     uint64_t first, next, end;
-    uint64_t turn;   /* virtual time at which its next frame is due */
-    uint64_t tokens; /* bytes */
-    uint64_t part;   /* fraction of a token, in 1/SECOND bytes */
-    uint64_t filled_ns;
+    uint64_t turn[COLOURS]; /* virtual time at which its next frame is due */
+    /* At its rate, the frames that were served within the guarantee last until `paid`; with the
+     * next one, until `owed`. */
+    struct instant paid, owed;
     struct card_counters count;
 };
 
 struct card {
     pthread_mutex_t lock;
-    pthread_cond_t work; /* a frame is admitted, or the card closes */
-    pthread_cond_t idle; /* nothing waits or runs */
-    uint64_t time;       /* virtual time: the turn that was taken last */
-    uint64_t busy;       /* frames that wait or run */
+    pthread_cond_t work;    /* a frame is admitted, or the card closes */
+    pthread_cond_t idle;    /* nothing waits or runs */
+    uint64_t time[COLOURS]; /* virtual time: the turn that was taken last */
+    uint64_t busy;          /* frames that wait or run */
     int closing, started;
     uint64_t now_ns;
     struct card_counters wire;
@@ -62,7 +69,6 @@ const char *card_strerror(int status) {
         "no graph has the frame's UID",
         "the graph or network belongs to another tenant",
         "the frame is too short",
-        "the frame exceeds the tenant's rate",
         "the tenant's queue is full",
         "a network of the graph is removed",
         "no answer is ready",
@@ -175,31 +181,27 @@ static const struct card_graph *find_graph(uint32_t uid) {
     return low < CARD_GRAPHS && card_graphs[low].uid == uid ? &card_graphs[low] : NULL;
 }
 
-/* Fills a bucket up to now, and takes a frame's bytes from it if they are there. */
-static int take_tokens(struct tenant *tenant, const struct card_tenant *share, size_t size,
-                       uint64_t now_ns) {
-    uint64_t elapsed_ns = now_ns - tenant->filled_ns;
-    tenant->filled_ns = now_ns;
-    /*
-     * Whole seconds apart from the rest: rate * nanoseconds could exceed 64 bits. After a pause
-     * that fills the bucket, no product is needed.
-     */
-    uint64_t whole = elapsed_ns / SECOND, rest = elapsed_ns % SECOND;
-    if (whole > share->burst / share->rate) {
-        tenant->tokens = share->burst;
-    } else {
-        uint64_t parts = rest * (share->rate % SECOND) + tenant->part;
-        tenant->tokens += whole * share->rate + rest * (share->rate / SECOND) + parts / SECOND;
-        tenant->part = parts % SECOND;
-    }
-    if (tenant->tokens >= share->burst) {
-        tenant->tokens = share->burst;
-        tenant->part = 0;
-    }
-    if (size > tenant->tokens)
-        return 0;
-    tenant->tokens -= size;
-    return 1;
+/*
+ * Finds until when a tenant's next frame would keep its rate busy (ITU-T I.371, virtual
+ * scheduling). The bucket is asked when a frame is served, so a tenant's frames keep their order.
+ * It counts from the frame's arrival, so waiting costs nothing of the guarantee.
+ */
+static void weigh_next(struct tenant *tenant, const struct card_tenant *share) {
+    const struct job *job = &tenant->jobs[tenant->next % CARD_QUEUE];
+    struct instant from = tenant->paid;
+    if ((int64_t)(job->arrived_ns - from.ns) > 0)
+        from = (struct instant){job->arrived_ns, 0};
+    uint64_t parts = job->size * SECOND + from.part;
+    tenant->owed = (struct instant){from.ns + parts / share->rate, parts % share->rate};
+}
+
+/* Whether a tenant's next frame is within its guarantee: the bucket has paid for it by now. */
+static int is_within(const struct card *card, uint32_t t) {
+    const struct card_tenant *share = &card_tenants[t];
+    /* Whole seconds apart from the rest: burst * SECOND could exceed 64 bits. */
+    uint64_t depth_ns =
+        share->burst / share->rate * SECOND + share->burst % share->rate * SECOND / share->rate;
+    return (int64_t)(card->tenants[t].owed.ns - card->now_ns - depth_ns) <= 0;
 }
 
 static int admit_frame(struct card *card, const struct card_graph *graph, const uint8_t *frame,
@@ -210,25 +212,20 @@ static int admit_frame(struct card *card, const struct card_graph *graph, const 
         count->malformed++;
         return CARD_MALFORMED;
     }
-    /* Before the bucket: a frame that no network answers spends nothing of the tenant's rate. */
     for (uint32_t b = 0; b < graph->branches; b++)
         if (card->models[graph->networks[b]] == NULL) {
             count->absent++;
             return CARD_ABSENT;
         }
-    if (!take_tokens(tenant, &card_tenants[graph->tenant], size, card->now_ns)) {
-        count->throttled++;
-        return CARD_THROTTLED;
-    }
     if (tenant->end - tenant->first == CARD_QUEUE) {
         count->full++;
         return CARD_FULL;
     }
-    if (tenant->next == tenant->end && (int64_t)(card->time - tenant->turn) > 0)
-        tenant->turn = card->time; /* an idle tenant saves up no turns */
     struct job *job = &tenant->jobs[tenant->end++ % CARD_QUEUE];
     job->state = WAITING;
     job->cookie = cookie;
+    job->arrived_ns = card->now_ns;
+    job->size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
     job->graph = graph;
     /* Each frame keeps its networks alive, so a network can be replaced while frames wait. */
     for (uint32_t b = 0; b < graph->branches; b++) {
@@ -236,6 +233,8 @@ static int admit_frame(struct card *card, const struct card_graph *graph, const 
         job->models[b]->users++;
     }
     memcpy(job->field, frame + CARD_OFFSET, graph->input_bytes);
+    if (tenant->next + 1 == tenant->end)
+        weigh_next(tenant, &card_tenants[graph->tenant]);
     count->admitted++;
     card->busy++;
     pthread_cond_signal(&card->work);
@@ -251,7 +250,7 @@ int card_submit(struct card *card, uint32_t source, const uint8_t *frame, size_t
     if (!card->started || (int64_t)(now_ns - card->now_ns) > 0)
         card->now_ns = now_ns;
     for (uint32_t t = 0; !card->started && t < CARD_TENANTS; t++)
-        card->tenants[t].filled_ns = now_ns;
+        card->tenants[t].paid.ns = now_ns;
     card->started = 1;
     struct card_counters *count = own ? &card->tenants[source].count : &card->wire;
     if (graph != NULL && (source == CARD_WIRE || source == graph->tenant)) {
@@ -370,25 +369,49 @@ static void compute_job(struct job *job) {
 
 /* --- turns ----------------------------------------------------------------------------- */
 
-/* The tenant with waiting frames whose turn is due first. */
-static struct tenant *next_tenant(struct card *card) {
+/* How far a tenant's turn is ahead of the virtual time; a tenant saves up no turns. */
+static uint64_t lead_of(const struct card *card, const struct tenant *tenant, enum colour colour) {
+    int64_t lead = (int64_t)(tenant->turn[colour] - card->time[colour]);
+    return lead > 0 ? (uint64_t)lead : 0;
+}
+
+/* The tenant whose turn is due first among those with a waiting frame of a colour. */
+static struct tenant *first_tenant(struct card *card, enum colour colour) {
     struct tenant *best = NULL;
     for (uint32_t t = 0; t < CARD_TENANTS; t++) {
         struct tenant *tenant = &card->tenants[t];
-        if (tenant->next != tenant->end &&
-            (best == NULL || (int64_t)(tenant->turn - best->turn) < 0))
+        if (tenant->next != tenant->end && is_within(card, t) == (colour == WITHIN) &&
+            (best == NULL || lead_of(card, tenant, colour) < lead_of(card, best, colour)))
             best = tenant;
     }
     return best;
 }
 
+/* The tenant to serve: what is idle is given away only while no frame within a guarantee waits. */
+static struct tenant *next_tenant(struct card *card, enum colour *colour) {
+    *colour = WITHIN;
+    struct tenant *tenant = first_tenant(card, WITHIN);
+    if (tenant == NULL) {
+        *colour = BEYOND;
+        tenant = first_tenant(card, BEYOND);
+    }
+    return tenant;
+}
+
 /* Computes one frame; the lock is held before and after, but not meanwhile. */
-static void run_job(struct card *card, struct tenant *tenant) {
+static void run_job(struct card *card, struct tenant *tenant, enum colour colour) {
     struct job *job = &tenant->jobs[tenant->next++ % CARD_QUEUE];
     const struct card_graph *graph = job->graph;
-    card->time = tenant->turn;
+    const struct card_tenant *share = &card_tenants[graph->tenant];
+    card->time[colour] += lead_of(card, tenant, colour);
     /* Fixed point with 24 fraction bits: the cost is below 2^33, so the product fits 64 bits. */
-    tenant->turn += (graph->cost << 24) / card_tenants[graph->tenant].weight;
+    tenant->turn[colour] = card->time[colour] + (graph->cost << 24) / share->weight;
+    if (colour == WITHIN)
+        tenant->paid = tenant->owed;
+    else
+        tenant->count.beyond++;
+    if (tenant->next != tenant->end)
+        weigh_next(tenant, share);
     job->state = RUNNING;
     pthread_mutex_unlock(&card->lock);
     compute_job(job);
@@ -407,9 +430,10 @@ static void run_job(struct card *card, struct tenant *tenant) {
 
 size_t card_work(struct card *card, size_t most) {
     size_t done = 0;
+    enum colour colour;
     pthread_mutex_lock(&card->lock);
-    for (struct tenant *tenant; done < most && (tenant = next_tenant(card)) != NULL; done++)
-        run_job(card, tenant);
+    for (struct tenant *t; done < most && (t = next_tenant(card, &colour)) != NULL; done++)
+        run_job(card, t, colour);
     pthread_mutex_unlock(&card->lock);
     return done;
 }
@@ -418,11 +442,12 @@ static void *work(void *argument) {
     struct card *card = argument;
     pthread_mutex_lock(&card->lock);
     while (!card->closing) {
-        struct tenant *tenant = next_tenant(card);
+        enum colour colour;
+        struct tenant *tenant = next_tenant(card, &colour);
         if (tenant == NULL)
             pthread_cond_wait(&card->work, &card->lock);
         else
-            run_job(card, tenant);
+            run_job(card, tenant, colour);
     }
     pthread_mutex_unlock(&card->lock);
     return NULL;
@@ -500,8 +525,6 @@ int card_open(struct card **out, uint32_t threads) {
     pthread_mutex_init(&card->lock, NULL);
     pthread_cond_init(&card->work, NULL);
     pthread_cond_init(&card->idle, NULL);
-    for (uint32_t t = 0; t < CARD_TENANTS; t++)
-        card->tenants[t].tokens = card_tenants[t].burst;
     for (uint32_t n = 0; n < CARD_NETWORKS; n++) {
         const struct card_network *place = &card_networks[n];
         int status = open_model(&card->models[n], place, place->weights, place->size);

@@ -2,10 +2,13 @@
 /*
  * A card of several tenants in one process: many networks, one pool of threads, a share each.
  *
- * A frame names its graph by a UID. card_submit() admits the frame, unless the token bucket or the
- * bounded queue of the graph's tenant refuses it. Threads compute admitted frames in turns that
- * weigh each tenant by the plan (start-time fair queueing over the cycles that a graph takes).
- * card_next() returns a tenant's answers in the order in which its frames were admitted.
+ * A frame names its graph by a UID. card_submit() admits the frame, unless the bounded queue of the
+ * graph's tenant is full. Threads compute a tenant's frames in their order. A frame is within its
+ * tenant's guarantee if the tenant's token bucket pays for it when its turn comes, and beyond it
+ * otherwise. Frames beyond are computed only while no frame within waits. Among frames of a colour,
+ * turns weigh each tenant by the plan (start-time fair queueing over the resource that a frame
+ * takes longest). card_next() returns a tenant's answers in the order in which its frames were
+ * admitted.
  *
  * Any thread may make any call at any time, except card_close().
  */
@@ -35,7 +38,6 @@ enum card_status {
     CARD_UNKNOWN,   /* no graph has the UID */
     CARD_FOREIGN,   /* another tenant's graph or network */
     CARD_MALFORMED, /* shorter than the graph's input needs */
-    CARD_THROTTLED, /* the tenant's token bucket lacks the bytes */
     CARD_FULL,      /* CARD_QUEUE frames of the tenant wait already */
     CARD_ABSENT,    /* a network of the graph is removed */
     CARD_EMPTY,     /* no answer is ready */
@@ -62,8 +64,8 @@ struct card_answer {
 
 /* Counts of a tenant's frames. */
 struct card_counters {
-    uint64_t admitted, answered;
-    uint64_t other, unknown, foreign, malformed, throttled, full, absent;
+    uint64_t admitted, answered, beyond; /* beyond: computed beyond the guarantee */
+    uint64_t other, unknown, foreign, malformed, full, absent;
 };
 
 /* A status in words. */
