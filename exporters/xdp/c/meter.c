@@ -246,6 +246,8 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     e->last = f->last;
     e->packets = f->packets;
     e->decided = s->clock;
+    e->new_octets = f->new_octets;
+    f->new_octets = 0;
     e->interface = f->interface;
     e->vlan = f->vlan;
     flow_registers(&f->state, e->registers);
@@ -432,6 +434,7 @@ static inline uint32_t count_packet(struct arrival *a, struct key *k, struct scr
 
         update_flow(&f->state, a->packet, forward, a->now - f->first, a->now);
         f->packets++;
+        f->new_octets += a->packet->ip_length;
         decide_on_packet(f, k, a->packet, forward, a->now);
     }
     verdict = policy_index(f);

@@ -60,6 +60,7 @@ struct flow {
     int32_t verdict; /* in force: class, SHUNTED, or NO_MODEL as long as there is none */
     uint64_t first, last, packets;
     uint64_t decided_packets; /* at its last decision; 0 before the first */
+    uint64_t new_octets;      /* of IP packets since then */
     uint8_t turned;           /* its first packet went against the canonical direction */
     uint8_t fins;             /* 1, 2: by direction; CLOSED: both, or a RST came */
     uint8_t struck[2];        /* rounds of strikes on its host and prefix that count it; 0: none */
@@ -142,7 +143,8 @@ struct event {
     uint32_t class, margin, slot;
     int32_t score[NETWORK_CLASSES];
     uint8_t model[8]; /* the first bytes of the digest */
-    uint64_t decided; /* when; flows that time out end later than their last packet */
+    uint64_t decided;    /* when; flows that time out end later than their last packet */
+    uint64_t new_octets; /* of IP packets since its decision before */
     uint32_t interface;
     uint16_t vlan; /* of the first packet; 4096: it had none */
     uint16_t rest;

@@ -31,7 +31,8 @@ struct element {
 /* Elements of IANA; addresses stand first, and of another size for IPv6. */
 static const struct element common[] = {
     {7, 2},   {11, 2},  {4, 1},  {10, 4},  {58, 2}, /* ports, protocol, interface, VLAN */
-    {152, 8}, {153, 8}, {86, 8}, {136, 1}, {2, 8},  /* first, last, total, reason, new packets */
+    {152, 8}, {153, 8}, {86, 8}, {136, 1},          /* first, last, packets in all, reason */
+    {2, 8},   {1, 8},                               /* packets and octets since the last record */
     {258, 8},                                       /* when it was decided: collectionTime */
 };
 
@@ -45,7 +46,7 @@ static const struct element own[] = {
 
 #define COUNT(x) (sizeof(x) / sizeof *(x))
 #define RECORD                                                                                     \
-    (32 + 2 + 2 + 1 + 4 + 2 + 8 + 8 + 8 + 1 + 8 + 8 + 1 + NAME + 4 + 4 + 8 + 4 * NETWORK_CLASSES + \
+    (32 + 2 + 2 + 1 + 4 + 2 + 8 + 8 + 8 + 1 + 8 + 8 + 8 + 1 + NAME + 4 + 4 + 8 + 4 * NETWORK_CLASSES + \
      4 * METER_VALUES)
 _Static_assert(HEADER + 4 + RECORD < MOST, "a record fits a message");
 _Static_assert(HEADER + 64 + 8 * (20 + METER_VALUES) < MOST, "templates fit a message");
@@ -272,6 +273,7 @@ void ipfix_add(struct ipfix *x, const struct flow_report *t) {
     append_uint(x, e->packets, 8);
     append_uint(x, flow_end_reason(e->why), 1);
     append_uint(x, e->new_packets, 8); /* collectors add up these */
+    append_uint(x, e->new_octets, 8);
     append_uint(x, t->decided_ns / 1000000, 8);
     append_name(x, t->verdict);
     append_uint(x, (uint32_t)e->verdict, 4);

@@ -177,6 +177,8 @@ def test_ipfix_is_read_by_an_independent_parser(daemon, veth, collector, daemon_
             ("source_port", 7), ("destination_port", 11), ("protocol", 4), ("packets", 86),
         ):  # fmt: skip
             assert number(record, element) == flow[name]
+        octets = 4 * 58  # of IP packets; each flow is decided once
+        assert (number(record, 2), number(record, 1)) == (flow["packets"], octets)
         for name, element in (("first", 152), ("last", 153), ("decided", 258)):
             assert abs(number(record, element) / 1000 - flow[name]) < 0.002
         assert record[ENTERPRISE, 1].decode() == flow["verdict"]
@@ -224,12 +226,13 @@ def test_debian_s_nfdump_reads_the_flows(daemon, veth, tmp_path):
             capture.send_signal(signal.SIGTERM)
             said = capture.stdout.read().decode()
     shown = subprocess.run(
-        ["nfdump", "-R", str(place), "-q", "-o", "fmt:%pr,%sa,%sp,%da,%dp,%pkt", "-6"],
+        ["nfdump", "-R", str(place), "-q", "-o", "fmt:%pr,%sa,%sp,%da,%dp,%pkt,%byt", "-6"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     rows = {tuple(re.sub(r"\s", "", cell) for cell in r.split(",")) for r in shown.splitlines()}
     assert rows == {
-        ("UDP", f["source"], str(f["source_port"]), f["destination"], "53", "4") for f in told
+        ("UDP", f["source"], str(f["source_port"]), f["destination"], "53", "4", "232")
+        for f in told
     }, said + shown
 
 
