@@ -58,7 +58,7 @@ CONFIG = np.dtype(
     [
         ("dry_run", np.uint32),
         ("prefix_bits", np.uint32, 2),
-        ("pad", np.uint32),
+        ("sample_one_in", np.uint32),
         *((name, np.uint64) for name in ("max_blocked", "flow_interval_ns", "flow_burst_ns")),
     ]
 )
@@ -105,6 +105,7 @@ COUNTERS = np.dtype(
         ("mirrored", np.uint64),
         ("not_mirrored", np.uint64),
         ("no_socket", np.uint64),
+        ("samples_lost", np.uint64),
     ]
 )
 

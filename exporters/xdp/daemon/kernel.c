@@ -50,6 +50,7 @@ static const struct {
     [MAP_STRIKES] = {"strikes", "strikes", sizeof(struct strikes)},
     [MAP_USES] = {"uses", "uses", 8},
     [MAP_SOCKETS] = {"sockets", "sockets", 4},
+    [MAP_SAMPLES] = {"samples", "samples", 0},
     [MAP_OPTIONS] = {".rodata.options", "options", sizeof(struct options)},
     [MAP_FOUND] = {"found", "found", sizeof(struct idle_flows)},
     [MAP_STATE] = {"state", "state", sizeof(struct state)},

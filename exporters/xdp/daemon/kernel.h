@@ -31,6 +31,7 @@ enum map {
     MAP_STRIKES,
     MAP_USES,
     MAP_SOCKETS,
+    MAP_SAMPLES,
     MAP_OPTIONS,
     MAP_FOUND,
     MAP_STATE,

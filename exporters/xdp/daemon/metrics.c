@@ -193,6 +193,7 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
     COUNTER("packets_no_socket", "Packets for a socket that nobody opened", c.no_socket);
     COUNTER("verdicts_put", "Verdicts that decisions put into the maps", c.verdicts);
     COUNTER("verdicts_refused", "Verdicts over the limit of blocked hosts", c.refused);
+    COUNTER("samples_lost", "Samples of dropped packets that nobody read", c.samples_lost);
     COUNTER("flows_evicted", "Flows that the full table forgot", f.evicted);
     COUNTER("flows_undecided", "Flows that left the table undecided, at least", f.undecided);
     GAUGE("flows", "Flows in the table", f.flows);
@@ -211,6 +212,7 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
     COUNTER("n3icd_file_lost", "Lines that the file did not take", own->file_lost);
     COUNTER("n3icd_syslog_lost", "Messages that syslog did not take", own->syslog_lost);
     COUNTER("n3icd_ipfix_lost", "IPFIX records that were not sent", own->ipfix_lost);
+    COUNTER("n3icd_sflow_lost", "Samples of dropped packets that were not sent", own->sflow_lost);
     COUNTER("n3icd_idle_ended", "Idle flows that n3icd ended", k->ended);
     GAUGE("n3icd_readers", "Readers that are connected", own->readers);
 #undef c

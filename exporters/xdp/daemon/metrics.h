@@ -8,7 +8,7 @@
 
 /* What n3icd itself counted. */
 struct own_figures {
-    uint64_t events, damaged, readers, reader_lost, file_lost, syslog_lost, ipfix_lost;
+    uint64_t events, damaged, readers, reader_lost, file_lost, syslog_lost, ipfix_lost, sflow_lost;
 };
 
 #define METRICS_ROOM (4 << 20)
