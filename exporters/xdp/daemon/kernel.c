@@ -590,6 +590,10 @@ int kernel_unload(struct kernel *k, const char *pins) {
     return kernel_remove(k->interface, pins);
 }
 
+const char *kernel_place(const struct kernel *k) {
+    return k->state.tcx ? "tcx, both directions" : k->state.generic ? "generic XDP" : "native XDP";
+}
+
 int kernel_is_attached(const struct kernel *k) {
     for (int i = 0; i < link_count(k); i++)
         if (index_of_link(k->link[i]) != k->index)

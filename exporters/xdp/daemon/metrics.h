@@ -20,6 +20,11 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
 /* Writes them as lines for people; 0 where the kernel refuses them. */
 int metrics_write_summary(struct text *out, struct kernel *k, const struct pack *p);
 
+/* Writes them, and counts of the models' bits, as a line of JSON; 0 where the kernel refuses them.
+ */
+int metrics_write_json(struct text *out, struct kernel *k, const struct pack *p,
+                       const struct own_figures *own);
+
 /* Reads a request and answers it; the client is dropped when all is sent. */
 void metrics_answer(struct server *s, struct client *c, struct text *out, struct kernel *k,
                     const struct pack *p, const struct own_figures *own);

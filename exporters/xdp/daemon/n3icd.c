@@ -175,8 +175,8 @@ static void accept_reader(struct daemon *d) {
     server_accept(&d->readers, &hello, now_s());
 }
 
-static void answer_figures(struct daemon *d, struct client *c) {
-    struct own_figures own = {
+static struct own_figures own_figures(const struct daemon *d) {
+    return (struct own_figures){
         .events = d->events,
         .damaged = d->damaged,
         .readers = d->readers.clients,
@@ -186,6 +186,10 @@ static void answer_figures(struct daemon *d, struct client *c) {
         .ipfix_lost = d->ipfix.lost,
         .sflow_lost = d->sflow.lost,
     };
+}
+
+static void answer_figures(struct daemon *d, struct client *c) {
+    struct own_figures own = own_figures(d);
 
     metrics_answer(&d->figures, c, &d->answer, &d->kernel, d->pack, &own);
     server_flush(&d->figures, c);
@@ -286,6 +290,18 @@ static int update_pack(struct daemon *d, struct request *r) {
     return 1;
 }
 
+static void answer_status(struct daemon *d, int i) {
+    struct own_figures own = own_figures(d);
+    int done;
+
+    text_clear(&d->answer);
+    done = metrics_write_json(&d->answer, &d->kernel, d->pack, &own);
+    if (!done)
+        log_message("%s: the figures cannot be read: %s", d->kernel.interface,
+                    d->answer.cut ? "they are too many" : strerror(errno));
+    control_answer(&d->control, i, done, &d->answer);
+}
+
 /* Returns 0 to end the loop. */
 static int answer_request(struct daemon *d, int i) {
     int done;
@@ -293,17 +309,20 @@ static int answer_request(struct daemon *d, int i) {
     switch (control_read(&d->control, i)) {
     case REQUEST_UPDATE:
         done = update_pack(d, &d->control.request[i]);
-        control_answer(&d->control, i, done);
+        control_answer(&d->control, i, done, NULL);
+        return 1;
+    case REQUEST_STATUS:
+        answer_status(d, i);
         return 1;
     case REQUEST_UNLOAD:
         empty_ring(d);
         done = kernel_unload(&d->kernel, d->settings.pins);
         if (done)
             record_remove(&d->settings);
-        control_answer(&d->control, i, done);
+        control_answer(&d->control, i, done, NULL);
         return !done;
     default:
-        server_flush(&d->control.server, &d->control.server.client[i]);
+        control_flush(&d->control, i);
         return 1;
     }
 }
@@ -401,7 +420,7 @@ static int open_all(struct daemon *d) {
     if (!server_open(&d->readers, s->socket, d->epoll, TAG_READERS, s->queue) ||
         !server_open(&d->figures, s->prometheus, d->epoll, TAG_FIGURES, METRICS_ROOM + 4096) ||
         !make_folder_of(s->control) ||
-        !server_open(&d->control.server, s->control, d->epoll, TAG_CONTROL, 1024))
+        !server_open(&d->control.server, s->control, d->epoll, TAG_CONTROL, METRICS_ROOM + 1024))
         return 0;
     if ((*s->json && !file_open(&d->file, s->json, s->json_mib, s->json_old)) ||
         (*s->syslog && !syslog_open(&d->syslog, s->syslog, s->enterprise)) ||
@@ -584,10 +603,7 @@ static int run_daemon(struct daemon *d) {
     if (opened) {
         log_message("%s: %s%s, room for %" PRIu32 " flows", d->kernel.interface,
                     d->kernel.is_taken_over ? "took over the pinned program, " : "",
-                    d->kernel.state.tcx       ? "tcx, both directions"
-                    : d->kernel.state.generic ? "generic XDP"
-                                              : "native XDP",
-                    d->kernel.room);
+                    kernel_place(&d->kernel), d->kernel.room);
         status = run_loop(d);
         if (!status && !strcmp(d->settings.on_exit, "detach"))
             status = !detach_program(&d->settings);
