@@ -227,7 +227,9 @@ def _of_daemon(interface: Interface, record: DaemonRecord) -> _Figures:
     slots = {}
     for slot, tally in told["slots"].items():
         with suppress(FileNotFoundError):
-            counts = {name: np.array(tally[name], np.uint64) for name in ("class", "margin", "row")}
+            counts: dict[str, Any] = {
+                name: np.array(tally[name], np.uint64) for name in ("class", "margin", "row")
+            }
             model = read_model(interface, tally["digest"])
             slots[int(slot)] = (model, {**counts, "shunted": tally["shunted"]})
     return _Figures(
@@ -248,7 +250,6 @@ def _of_daemon(interface: Interface, record: DaemonRecord) -> _Figures:
 def _status(
     interface: Interface, record: ProgramRecord, structure: Structure, figures: _Figures
 ) -> ProgramStatus:
-    counters = figures.counters
     program_status = ProgramStatus(
         interface=interface.name,
         mode=record.mode,
@@ -268,7 +269,7 @@ def _status(
         dry_run=figures.dry_run,
         losses=figures.losses,
         slots={slot: _slot(structure, *of_slot) for slot, of_slot in figures.slots.items()},
-        **{name: counters[name] for name in _COUNTERS},
+        **dict[str, Any]((name, figures.counters[name]) for name in _COUNTERS),
     )
     return replace(program_status, alarms=dict(alarms(program_status)))
 
