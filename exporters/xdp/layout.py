@@ -11,7 +11,7 @@ from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members
 from n3ic.model.meter_spec import MeterSpec
 
-VERSION = 7  # version of programs' records; raise it when a structure below changes
+VERSION = 8  # version of programs' records; raise it when a structure below changes
 MARGINS = 256
 WAYS, SLOTS_PER_FLOW = 8, 2  # slots per bucket, and slots provided per flow
 SHUNTED, NO_MODEL = -1, -2
@@ -58,7 +58,7 @@ CONFIG = np.dtype(
     [
         ("dry_run", np.uint32),
         ("prefix_bits", np.uint32, 2),
-        ("pad", np.uint32),
+        ("sample_one_in", np.uint32),
         *((name, np.uint64) for name in ("max_blocked", "flow_interval_ns", "flow_burst_ns")),
     ]
 )
@@ -105,6 +105,7 @@ COUNTERS = np.dtype(
         ("mirrored", np.uint64),
         ("not_mirrored", np.uint64),
         ("no_socket", np.uint64),
+        ("samples_lost", np.uint64),
     ]
 )
 
@@ -120,7 +121,7 @@ def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
         [
             ("busy", np.uint32),
             ("verdict", np.int32),
-            *((name, u64) for name in ("first", "last", "packets", "decided_packets")),
+            *((n, u64) for n in ("first", "last", "packets", "decided_packets", "new_octets")),
             ("turned", u8),
             ("fins", u8),
             ("struck", u8, 2),
@@ -167,6 +168,7 @@ def event_type(spec: MeterSpec, structure: Structure) -> np.dtype[np.void]:
             ("scores", np.int32, structure.classes),
             ("model", np.uint8, 8),
             ("decided", np.uint64),
+            ("new_octets", np.uint64),
             ("interface", np.uint32),
             ("vlan", np.uint16),
         ],

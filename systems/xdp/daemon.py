@@ -17,7 +17,7 @@ from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.exporters.xdp.policy_parser import check_times
 from n3ic.model.classifier import Classifier
 from n3ic.systems.xdp.debian_package import package
-from n3ic.systems.xdp.deployment import attached_record, exported
+from n3ic.systems.xdp.deployment import attached_program, exported
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface
 from n3ic.systems.xdp.terminal import line_of
 from n3ic.util.files import free_path, write_atomic
@@ -70,7 +70,7 @@ def follow_daemon(
         UsageError: The daemon ended, or sent something that is not a flow.
     """
     end = None if seconds is None else time.monotonic() + seconds
-    record = attached_record(interface)
+    record, _ = attached_program(interface)
     if not isinstance(record, DaemonRecord):
         return False
     path = Path(record.socket)

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from n3ic.errors import ExportError, UsageError
 from n3ic.exporters.xdp.packing import repack
@@ -31,11 +33,32 @@ def update(interface: Interface, record: DaemonRecord, slot: int, model: Classif
             "present one): for others, build an export's n3icd (make dist), unload and start that"
         ) from error
     made_of = record.pack[-_SUM:-1].decode()
-    answer = _ask(record, f"update {made_of} {len(pack)}\n".encode() + pack)
+    _ask_running(interface, record, f"update {made_of} {len(pack)}\n".encode() + pack)
+
+
+def figures(interface: Interface, record: DaemonRecord) -> dict[str, Any]:
+    """The figures of n3icd's program, as ``metrics_write_json`` of ``metrics.c`` writes them.
+
+    Raises:
+        UsageError: n3icd is not running, or refuses.
+    """
+    answer = _ask_running(interface, record, b"status\n")
+    try:
+        return dict(json.loads(answer))
+    except ValueError as error:
+        raise UsageError(
+            f"{record.control}: expected n3icd's figures as a line of JSON: {error}"
+        ) from error
+
+
+def _ask_running(interface: Interface, record: DaemonRecord, request: bytes) -> str:
+    """Send a request to n3icd; return the lines of its answer, without the last."""
+    answer = _ask(record, request)
     if answer is None:
         raise UsageError(
             f"{interface.name}: n3icd is not running: systemctl start n3icd@{interface.name}"
         )
+    return answer
 
 
 def unload(record: DaemonRecord) -> None:
@@ -62,7 +85,7 @@ def _ask(record: DaemonRecord, request: bytes) -> str | None:
     """Send a request and wait for its answer.
 
     Returns:
-        ``ok``, or None if no n3icd is running.
+        The lines of the answer, without the last, which is ``ok``; None if no n3icd is running.
 
     Raises:
         UsageError: n3icd refuses the request or does not answer, or using its socket is not
@@ -81,9 +104,10 @@ def _ask(record: DaemonRecord, request: bytes) -> str | None:
         with suppress(OSError):  # n3icd may answer, and close, before it has read everything
             connection.sendall(request)
         with suppress(OSError):
-            while part := connection.recv(4096):
+            while part := connection.recv(1 << 16):
                 answer += part
-    reply = answer.decode(errors="replace").strip()
-    if reply == "ok":
-        return reply
-    raise UsageError(f"n3icd: {reply.removeprefix('error ') or 'ended before it answered'}")
+    lines, _, last = ("\n" + answer.decode(errors="replace").rstrip("\n")).rpartition("\n")
+    if last == "ok":
+        return lines
+    why = last.removeprefix("error ") if last.startswith("error ") else "ended before it answered"
+    raise UsageError(f"n3icd: {why}")

@@ -265,13 +265,14 @@ def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Classi
     return networks
 
 
-def attached_record(interface: Interface) -> ProgramRecord:
-    """The record of an interface's program.
+def attached_program(interface: Interface) -> tuple[ProgramRecord, list[Classifier]]:
+    """The record of an interface's program, and the networks for whose structure it was compiled.
 
     Raises:
         UsageError: n3ic has loaded no program there, or it has been replaced since.
     """
-    return _attached(interface)[0]
+    record, _, compiled = _attached(interface)
+    return record, compiled
 
 
 def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[Classifier]]:

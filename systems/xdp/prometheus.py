@@ -74,6 +74,7 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
         ("packets_mirrored", "Copies sent out of another interface", status.mirrored),
         ("packets_not_mirrored", "Packets whose copy could not be sent", status.not_mirrored),
         ("packets_no_socket", "Packets for a socket that nobody opened", status.no_socket),
+        ("samples_lost", "Samples of dropped packets that nobody read", status.samples_lost),
         ("verdicts_put", "Verdicts that decisions put into the maps", status.verdicts),
         ("verdicts_refused", "Verdicts over the limit of blocked hosts", status.refused),
     ):

@@ -4,18 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from n3ic.evaluation.drift import Drift, drift
 from n3ic.evaluation.out_of_distribution import OodReport, ood_report
 from n3ic.exporters.xdp.network.rows import bit_counts
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.sums import Structure
 from n3ic.exporters.xdp.program import MeterPrograms
-from n3ic.meter.compiled import ASIDE
+from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.model.classifier import Classifier
-from n3ic.systems.xdp.deployment import now_of, open_program, residents
+from n3ic.systems.xdp import daemon_requests
+from n3ic.systems.xdp.deployment import attached_program, now_of, open_program, residents
 from n3ic.systems.xdp.dispatcher import dispatched
-from n3ic.systems.xdp.program_record import Interface, ProgramRecord
+from n3ic.systems.xdp.program_record import DaemonRecord, Interface, ProgramRecord, read_model
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,9 @@ class ProgramStatus:
         mirrored: copies that were sent out of another interface.
         not_mirrored: packets whose copy could not be sent.
         no_socket: packets for an AF_XDP socket that nobody opened; they pass.
+        samples_lost: samples of dropped packets that n3icd did not read in time.
+        losses: decided flows and samples that n3icd did not pass on, by cause; empty for a program
+            that n3icd did not load.
         alarms: what needs somebody's attention, one line each by name.
     """
 
@@ -129,22 +138,62 @@ class ProgramStatus:
     mirrored: int = 0
     not_mirrored: int = 0
     no_socket: int = 0
+    samples_lost: int = 0
+    losses: Mapping[str, int] = field(default_factory=dict)
     alarms: Mapping[str, str] = field(default_factory=dict)
 
 
-ALARMS = ("undecided", "full", "excess", "refused")
-_VERDICT_COUNTERS = (
+ALARMS = ("undecided", "full", "excess", "refused", "lost")
+_COUNTERS = (
+    "packets", "bytes", "started", "late", "events_lost", "no_model", "contended", "not_marked",
     "allowed", "blocked", "limited", "dropped", "spared", "verdicts", "refused", "excess",
-    "super", "segments", "mirrored", "not_mirrored", "no_socket",
+    "super", "segments", "mirrored", "not_mirrored", "no_socket", "samples_lost",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """Figures of a program, from its maps or from n3icd.
+
+    Attributes:
+        counters: counters by their name in ``struct counters``.
+        aside: packets without a flow, by reason.
+        ends: decisions by reason, those that occurred.
+        flows: flows in the table.
+        room: most flows of the table.
+        evicted: flows that the table forgot.
+        undecided: those of them that were not decided, at least.
+        blocked_hosts: hosts that decisions block.
+        max_blocked: most of them.
+        dry_run: whether every packet passes.
+        slots: decision counters of the model of each slot, as :meth:`MeterPrograms.tally` returns.
+        losses: what n3icd did not pass on, by cause.
+    """
+
+    counters: Mapping[str, int]
+    aside: Mapping[str, int]
+    ends: Mapping[str, int]
+    flows: int
+    room: int
+    evicted: int
+    undecided: int
+    blocked_hosts: int
+    max_blocked: int
+    dry_run: bool
+    slots: Mapping[int, tuple[Classifier, Mapping[str, Any]]]
+    losses: Mapping[str, int] = field(default_factory=dict)
 
 
 def status(interface: Interface) -> ProgramStatus:
     """Read the status of an interface's program.
 
     Raises:
-        UsageError: n3ic has loaded no program there.
+        UsageError: n3ic has loaded no program there, or it is n3icd's, which is not running.
     """
+    record, compiled = attached_program(interface)
+    if isinstance(record, DaemonRecord):
+        structure = structure_of(compiled)
+        return _status(interface, record, structure, _of_daemon(interface, record))
     with open_program(interface) as (record, programs, _):
         return status_of(interface, record, programs)
 
@@ -153,15 +202,54 @@ def status_of(
     interface: Interface, record: ProgramRecord, programs: MeterPrograms
 ) -> ProgramStatus:
     """Read the status of an opened program."""
-    counters, models = programs.counters(), residents(interface, programs)
-    flows = programs.held()
-    ends = {
-        name.removeprefix("decided: "): count
-        for name, count in counters.items()
-        if name.startswith("decided: ") and count
-    }
-    config = programs.config()
-    of_verdicts: dict[str, Any] = {name: counters[name] for name in _VERDICT_COUNTERS}
+    counters, config, flows = programs.counters(), programs.config(), programs.held()
+    models = residents(interface, programs)
+    figures = _Figures(
+        counters=counters,
+        aside={name: counters[name] for name in ASIDE},
+        ends={end: n for end in ENDS if (n := counters[f"decided: {end}"])},
+        flows=flows,
+        room=programs.room,
+        evicted=max(0, counters["inserted"] - counters["removed"] - flows),
+        # A lower bound: flows still in the table may be decided, so more may have left undecided.
+        undecided=max(0, counters["started"] - counters["flows_decided"] - flows),
+        blocked_hosts=programs.blocked_hosts(),
+        max_blocked=int(config["max_blocked"]),
+        dry_run=bool(config["dry_run"]),
+        slots={slot: (model, programs.tally(slot)) for slot, model in models.items()},
+    )
+    return _status(interface, record, programs.structure, figures)
+
+
+def _of_daemon(interface: Interface, record: DaemonRecord) -> _Figures:
+    """What n3icd tells; a model that an update removes meanwhile is left out."""
+    told = daemon_requests.figures(interface, record)
+    slots = {}
+    for slot, tally in told["slots"].items():
+        with suppress(FileNotFoundError):
+            counts: dict[str, Any] = {
+                name: np.array(tally[name], np.uint64) for name in ("class", "margin", "row")
+            }
+            model = read_model(interface, tally["digest"])
+            slots[int(slot)] = (model, {**counts, "shunted": tally["shunted"]})
+    return _Figures(
+        aside=dict(zip(ASIDE, told["aside"], strict=True)),
+        ends={end: n for end, n in zip(ENDS, told["decided"], strict=True) if n},
+        slots=slots,
+        dry_run=bool(told["dry_run"]),
+        **{
+            name: told[name]
+            for name in (
+                "counters", "losses", "flows", "room", "evicted", "undecided", "blocked_hosts",
+                "max_blocked",
+            )
+        },
+    )  # fmt: skip
+
+
+def _status(
+    interface: Interface, record: ProgramRecord, structure: Structure, figures: _Figures
+) -> ProgramStatus:
     program_status = ProgramStatus(
         interface=interface.name,
         mode=record.mode,
@@ -170,26 +258,18 @@ def status_of(
         frags=record.frags,
         program_id=record.program_id,
         export=record.export,
-        packets=counters["packets"],
-        bytes=counters["bytes"],
-        flows=flows,
-        room=programs.room,
-        started=counters["started"],
-        ends=ends,
-        aside={name: counters[name] for name in ASIDE},
-        evicted=max(0, counters["inserted"] - counters["removed"] - flows),
-        late=counters["late"],
-        events_lost=counters["events_lost"],
-        no_model=counters["no_model"],
-        contended=counters["contended"],
-        not_marked=counters["not_marked"],
-        slots={slot: _slot(programs, slot, model) for slot, model in models.items()},
-        # A lower bound: flows still in the table may be decided, so more may have left undecided.
-        undecided=max(0, counters["started"] - counters["flows_decided"] - flows),
-        blocked_hosts=programs.blocked_hosts(),
-        max_blocked=int(config["max_blocked"]),
-        dry_run=bool(config["dry_run"]),
-        **of_verdicts,
+        ends=figures.ends,
+        aside=figures.aside,
+        flows=figures.flows,
+        room=figures.room,
+        evicted=figures.evicted,
+        undecided=figures.undecided,
+        blocked_hosts=figures.blocked_hosts,
+        max_blocked=figures.max_blocked,
+        dry_run=figures.dry_run,
+        losses=figures.losses,
+        slots={slot: _slot(structure, *of_slot) for slot, of_slot in figures.slots.items()},
+        **dict[str, Any]((name, figures.counters[name]) for name in _COUNTERS),
     )
     return replace(program_status, alarms=dict(alarms(program_status)))
 
@@ -217,6 +297,8 @@ def alarms(status: ProgramStatus) -> Iterator[tuple[str, str]]:
             f"{status.refused:,} verdicts were refused: at most {status.max_blocked:,} hosts are "
             "blocked at one time (--max-blocked); look at n3ic xdp list, is the model right?",
         )
+    if status.losses and (lost := status.events_lost + sum(status.losses.values())):
+        yield "lost", f"{lost:,} decided flows or samples of packets came too fast for n3icd"
 
 
 def sweep(record: ProgramRecord, programs: MeterPrograms) -> None:
@@ -230,10 +312,9 @@ def _beside(interface: Interface, record: ProgramRecord) -> tuple[str, ...]:
     return tuple(name for number, name in others if number != record.program_id)
 
 
-def _slot(programs: MeterPrograms, slot: int, model: Classifier) -> SlotStatus:
-    tally = programs.tally(slot)
+def _slot(structure: Structure, model: Classifier, tally: Mapping[str, Any]) -> SlotStatus:
     flows_seen = int(tally["class"].sum() + tally["shunted"])
-    counts = bit_counts(programs.structure, model, tally["row"].astype("int64"))
+    counts = bit_counts(structure, model, tally["row"].astype("int64"))
     margins = [int(n) for n in tally["margin"]]
     while margins and not margins[-1]:
         margins.pop()

@@ -31,6 +31,14 @@ SWEEP_S = 1.0
 _POLL_MS = 200
 _SHOWN = 12  # rows of the live table
 _BARS = " ▁▂▃▄▅▆▇█"
+_LOSSES = {
+    "damaged": "events that n3icd could not read",
+    "reader_lost": "flows that slow readers of n3icd lost",
+    "file_lost": "flows that the file did not take",
+    "syslog_lost": "flows that syslog did not take",
+    "ipfix_lost": "flows that were not sent as IPFIX",
+    "sflow_lost": "samples of packets that were not sent as sFlow",
+}
 _WORST = 5  # features whose drift is shown, the largest first
 
 
@@ -78,6 +86,7 @@ def lines(status: ProgramStatus) -> list[str]:
         "packets whose copy could not be sent": status.not_mirrored,
         "packets for a socket that nobody opened": status.no_socket,
     }
+    lost |= {_LOSSES.get(name, name): count for name, count in status.losses.items()}
     out += [f"{name} {count:,}" for name, count in lost.items() if count]
     if status.verdicts or status.allowed or status.blocked or status.limited or status.dropped:
         out.append(

@@ -12,17 +12,40 @@
 
 #define TAG 4 /* bytes of a VLAN tag */
 
+/*
+ * Copies the first `n` bytes of a frame as on the wire, with its tag; their number, or 0 if it is
+ * too short.
+ */
+static inline uint32_t copy_frame(struct __sk_buff *skb, uint32_t n, uint8_t *to) {
+    if (!skb->vlan_present)
+        return n < SHORTEST || bpf_skb_load_bytes(skb, 0, to, n) ? 0 : n;
+    if (n < SHORTEST + TAG || bpf_skb_load_bytes(skb, 0, to, 12) ||
+        bpf_skb_load_bytes(skb, 12, to + 12 + TAG, n - 12 - TAG))
+        return 0;
+    *(uint16_t *)(to + 12) = (uint16_t)skb->vlan_proto;
+    *(uint16_t *)(to + 14) = __builtin_bswap16((uint16_t)skb->vlan_tci);
+    return n;
+}
+
+static inline void sample_tc(struct __sk_buff *skb, struct counters *c, struct order o) {
+    uint32_t length = skb->len + (skb->vlan_present ? TAG : 0);
+    struct sample *x = begin_sample(skb->ifindex, length, o, c);
+
+    if (x)
+        end_sample(x, copy_frame(skb, sampled_bytes(length), x->bytes));
+}
+
 static inline int act_tc(struct __sk_buff *skb, struct counters *c, struct order o) {
     const uint32_t *to;
 
     if (just_passes(o, c))
         return TC_ACT_UNSPEC; /* the next program decides */
+    if (o.action == ACT_TAKEN || o.action == ACT_DROP) {
+        c->dropped += o.action == ACT_DROP;
+        sample_tc(skb, c, o);
+        return TC_ACT_SHOT;
+    }
     switch (o.action) {
-    case ACT_TAKEN:
-        return TC_ACT_SHOT;
-    case ACT_DROP:
-        c->dropped++;
-        return TC_ACT_SHOT;
     case ACT_MARK:
         skb->mark = o.argument;
         break;
@@ -39,23 +62,6 @@ static inline int act_tc(struct __sk_buff *skb, struct counters *c, struct order
     return TC_ACT_UNSPEC;
 }
 
-/* The beginning of a frame as on the wire, in one piece: bytes of it, 0 where it is too short. */
-static inline uint32_t copy_head(struct __sk_buff *skb, uint32_t size, struct head *h) {
-    uint32_t n = size < HEAD ? size : HEAD;
-
-    if (!skb->vlan_present) {
-        if (n < SHORTEST || bpf_skb_load_bytes(skb, 0, h->bytes, n))
-            return 0;
-        return n;
-    }
-    if (n < SHORTEST + TAG || bpf_skb_load_bytes(skb, 0, h->bytes, 12) ||
-        bpf_skb_load_bytes(skb, 12, h->bytes + 12 + TAG, n - 12 - TAG))
-        return 0;
-    *(uint16_t *)(h->bytes + 12) = (uint16_t)skb->vlan_proto;
-    *(uint16_t *)(h->bytes + 14) = __builtin_bswap16((uint16_t)skb->vlan_tci);
-    return n;
-}
-
 /* Reads a packet that has `size` bytes with its tag. */
 static inline enum aside read_tc(struct __sk_buff *skb, uint32_t size, uint32_t length,
                                  struct arrival *a) {
@@ -70,7 +76,7 @@ static inline enum aside read_tc(struct __sk_buff *skb, uint32_t size, uint32_t 
     if (whole && !METER_TUNNELS && linear >= n)
         return read_frame(f, length, a);
     h = bpf_map_lookup_elem(&heads, &zeroth);
-    n = h ? copy_head(skb, size, h) : 0;
+    n = h ? copy_frame(skb, n, h->bytes) : 0;
     if (!n)
         return ASIDE_LINK_SHORT;
     return read_frame((struct frame){h->bytes, h->bytes + n}, length, a);

@@ -24,18 +24,28 @@ static inline int redirect_to_socket(struct xdp_md *ctx, struct scratch *s, stru
     return bpf_redirect_map(&sockets, at, XDP_PASS);
 }
 
+static inline void sample_xdp(struct xdp_md *ctx, struct counters *c, struct order o) {
+    uint32_t length = bpf_xdp_get_buff_len(ctx), n;
+    struct sample *x = begin_sample(ctx->ingress_ifindex, length, o, c);
+
+    if (!x)
+        return;
+    n = sampled_bytes(length);
+    end_sample(x, n < SHORTEST || bpf_xdp_load_bytes(ctx, 0, x->bytes, n) ? 0 : n);
+}
+
 static inline int act_xdp(struct xdp_md *ctx, struct scratch *s, struct counters *c,
                           struct order o) {
     uint32_t *mark;
 
     if (just_passes(o, c))
         return XDP_PASS;
+    if (o.action == ACT_TAKEN || o.action == ACT_DROP) {
+        c->dropped += o.action == ACT_DROP;
+        sample_xdp(ctx, c, o);
+        return XDP_DROP;
+    }
     switch (o.action) {
-    case ACT_TAKEN:
-        return XDP_DROP;
-    case ACT_DROP:
-        c->dropped++;
-        return XDP_DROP;
     case ACT_INTERFACE:
         return bpf_redirect_map(&interfaces, o.argument, XDP_PASS);
     case ACT_SOCKET: /* a socket is bound to a queue, and takes its packets alone */

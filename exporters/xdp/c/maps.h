@@ -74,6 +74,11 @@ struct {
     __uint(max_entries, 1 << 22);
 } events SEC(".maps");
 
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 1 << 18);
+} samples SEC(".maps");
+
 /* --- verdicts that outlive flows: see state.h ------------------------------------------------- */
 
 struct {

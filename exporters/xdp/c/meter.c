@@ -246,6 +246,8 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     e->last = f->last;
     e->packets = f->packets;
     e->decided = s->clock;
+    e->new_octets = f->new_octets;
+    f->new_octets = 0;
     e->interface = f->interface;
     e->vlan = f->vlan;
     flow_registers(&f->state, e->registers);
@@ -432,6 +434,7 @@ static inline uint32_t count_packet(struct arrival *a, struct key *k, struct scr
 
         update_flow(&f->state, a->packet, forward, a->now - f->first, a->now);
         f->packets++;
+        f->new_octets += a->packet->ip_length;
         decide_on_packet(f, k, a->packet, forward, a->now);
     }
     verdict = policy_index(f);
@@ -459,7 +462,7 @@ struct order {
     uint32_t action, argument;
 };
 
-enum { ACT_TAKEN = 1 << 16 }; /* a verdict took it away, and counted it */
+enum { ACT_TAKEN = 1 << 16 }; /* a verdict took it away, and counted it; argument: by its rate */
 
 /* Processes a packet: by a verdict that holds already, or else by the verdict of its flow. */
 static inline struct order process_packet(struct arrival *a, enum aside reason,
@@ -483,7 +486,7 @@ static inline struct order process_packet(struct arrival *a, enum aside reason,
     if (p->address_bytes && may_hold(USE_ANY, s->clock)) {
         judged = judge(p, &k, s->clock);
         if (judged == TAKEN_AWAY)
-            return (struct order){ACT_TAKEN, 0};
+            return (struct order){ACT_TAKEN, s->action == ACT_LIMIT};
         a->allowed = judged == LET_PASS;
     }
     if (reason == PACKET_OK)
@@ -516,6 +519,39 @@ static inline int just_passes(struct order o, struct counters *c) {
         return 1;
     }
     return 0;
+}
+
+/* The sample of a packet that is dropped; NULL where none is due, or there is no room. */
+static inline struct sample *begin_sample(uint32_t interface, uint32_t length, struct order o,
+                                          struct counters *c) {
+    const struct config *g = bpf_map_lookup_elem(&config, &zeroth);
+    struct sample *x;
+
+    if (!g || !g->sample_one_in || bpf_get_prandom_u32() % g->sample_one_in)
+        return NULL;
+    x = bpf_ringbuf_reserve(&samples, sizeof *x, 0);
+    if (!x) {
+        c->samples_lost++;
+        return NULL;
+    }
+    x->interface = interface;
+    x->length = length;
+    x->is_limited = o.action == ACT_TAKEN && o.argument;
+    return x;
+}
+
+/* Compared again where it is used, so that the verifier still knows the limit there. */
+static inline uint32_t sampled_bytes(uint32_t length) {
+    __asm__ volatile("" : "+r"(length));
+    return length < SAMPLED_BYTES ? length : SAMPLED_BYTES;
+}
+
+static inline void end_sample(struct sample *x, uint32_t captured) {
+    x->captured = captured;
+    if (captured)
+        bpf_ringbuf_submit(x, 0);
+    else
+        bpf_ringbuf_discard(x, 0);
 }
 
 #include "hook_tc.h"

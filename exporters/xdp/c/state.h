@@ -60,6 +60,7 @@ struct flow {
     int32_t verdict; /* in force: class, SHUNTED, or NO_MODEL as long as there is none */
     uint64_t first, last, packets;
     uint64_t decided_packets; /* at its last decision; 0 before the first */
+    uint64_t new_octets;      /* of IP packets since then */
     uint8_t turned;           /* its first packet went against the canonical direction */
     uint8_t fins;             /* 1, 2: by direction; CLOSED: both, or a RST came */
     uint8_t struck[2];        /* rounds of strikes on its host and prefix that count it; 0: none */
@@ -141,8 +142,9 @@ struct event {
     int32_t verdict;
     uint32_t class, margin, slot;
     int32_t score[NETWORK_CLASSES];
-    uint8_t model[8]; /* the first bytes of the digest */
-    uint64_t decided; /* when; flows that time out end later than their last packet */
+    uint8_t model[8];    /* the first bytes of the digest */
+    uint64_t decided;    /* when; flows that time out end later than their last packet */
+    uint64_t new_octets; /* of IP packets since its decision before */
     uint32_t interface;
     uint16_t vlan; /* of the first packet; 4096: it had none */
     uint16_t rest;
@@ -176,6 +178,17 @@ struct counters {
     uint64_t mirrored;             /* copies that were sent out of another interface */
     uint64_t not_mirrored;         /* packets for whose copy there was no memory or no interface */
     uint64_t no_socket;            /* packets for a socket that nobody opened; they pass */
+    uint64_t samples_lost;         /* of dropped packets, for which user space left no room */
+};
+
+/* The beginning of a dropped packet, in the ring of samples. */
+#define SAMPLED_BYTES 128
+
+struct sample {
+    uint32_t interface;
+    uint32_t length, captured; /* of the frame, and of it here */
+    uint32_t is_limited;       /* it was over the rate of a verdict */
+    uint8_t bytes[SAMPLED_BYTES];
 };
 
 /* --- what is done with packets --------------------------------------------------------------- */
@@ -278,9 +291,9 @@ struct guard {
 
 /* What user space may change while packets flow. */
 struct config {
-    uint32_t dry_run;        /* verdicts and policies are counted, and every packet passes */
-    uint32_t prefix_bits[2]; /* of prefixes by decisions: IPv4, IPv6 */
-    uint32_t pad;
+    uint32_t dry_run;          /* verdicts and policies are counted, and every packet passes */
+    uint32_t prefix_bits[2];   /* of prefixes by decisions: IPv4, IPv6 */
+    uint32_t sample_one_in;    /* so many dropped packets on average gives a sample; 0: none does */
     uint64_t max_blocked;      /* hosts that decisions keep from the stack at one time at most */
     uint64_t flow_interval_ns; /* between two new flows of a source in the long run; 0: no limit */
     uint64_t flow_burst_ns;    /* how far a source may be ahead of that */

@@ -122,8 +122,8 @@ static inline enum judged apply_verdict(struct verdict *v, const struct config *
     if (v->action == ACT_LIMIT &&
         take_token(&v->full_ns, now * METER_TICK_NS, v->argument, SECOND_NS - v->argument))
         return NOT_JUDGED;
+    s->action = v->action;
     if (v->action != ACT_DROP && v->action != ACT_LIMIT) {
-        s->action = v->action;
         s->argument = v->argument;
         return TREATED;
     }

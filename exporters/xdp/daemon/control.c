@@ -19,23 +19,33 @@ void control_drop(struct control *c, int i) {
     server_drop(&c->server, &c->server.client[i]);
 }
 
-void control_answer(struct control *c, int i, int done) {
+void control_flush(struct control *c, int i) {
+    struct client *client = &c->server.client[i];
+
+    server_flush(&c->server, client);
+    /* Its unread bytes would take the answer away if this closed the connection. */
+    if (client->fd >= 0 && client->is_answered && !client->used)
+        shutdown(client->fd, SHUT_WR);
+}
+
+void control_answer(struct control *c, int i, int done, const struct text *lines) {
     struct client *client = &c->server.client[i];
     char line[sizeof last_message + 16];
     int size = snprintf(line, sizeof line, done ? "ok\n" : "error %s\n", last_message);
 
-    if (size > 0 && client_append(&c->server, client, line, (size_t)size))
-        server_flush(&c->server, client);
-    if (client->fd >= 0) /* so that its unread bytes do not take the answer away */
-        shutdown(client->fd, SHUT_WR);
+    if (done && lines)
+        client_append(&c->server, client, lines->bytes, lines->used);
+    if (size > 0)
+        client_append(&c->server, client, line, (size_t)size);
     client->is_answered = 1;
+    control_flush(c, i);
     free(c->request[i].bytes);
     c->request[i] = (struct request){0};
 }
 
 static enum request_kind refuse_request(struct control *c, int i, const char *why) {
     log_message("a request is refused: %s", why);
-    control_answer(c, i, 0);
+    control_answer(c, i, 0, NULL);
     return REQUEST_NONE;
 }
 
@@ -69,8 +79,8 @@ static int parse_head(struct request *r) {
     char *sum = r->head + 7, *size = strchr(sum, ' ');
     uint32_t bytes;
 
-    if (!strcmp(r->head, "unload")) {
-        r->what = REQUEST_UNLOAD;
+    if (!strcmp(r->head, "unload") || !strcmp(r->head, "status")) {
+        r->what = *r->head == 'u' ? REQUEST_UNLOAD : REQUEST_STATUS;
         return 1;
     }
     if (strncmp(r->head, "update ", 7) || !size)
@@ -119,7 +129,7 @@ static ssize_t read_head_bytes(struct control *c, int i, const char *bytes, size
     if (!r->what && r->head_used < sizeof r->head - 1 && !memchr(bytes, '\n', size) &&
         !memchr(bytes, 0, size))
         return (ssize_t)size;
-    refuse_request(c, i, "expected update SUM SIZE, or unload");
+    refuse_request(c, i, "expected update SUM SIZE, unload or status");
     return -1;
 }
 

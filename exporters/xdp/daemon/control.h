@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Requests to a running n3icd over a UNIX socket that root alone opens. A client sends one line,
- * for some with bytes behind it, and gets one line:
+ * for some with bytes behind it, and gets lines, of which the last one is `ok`, or `error` and why:
  *
  *     update SUM SIZE     and SIZE bytes of a pack, made of the one with that sum, or of any (-)
  *     unload              detaches the program, forgets its flows, and ends n3icd
- *
- *     ok                  or: error and why
+ *     status              the figures, as a line of JSON
  */
 #ifndef N3ICD_CONTROL_H
 #define N3ICD_CONTROL_H
 
 #include "server.h"
 
-enum request_kind { REQUEST_NONE, REQUEST_UPDATE, REQUEST_UNLOAD };
+enum request_kind { REQUEST_NONE, REQUEST_UPDATE, REQUEST_UNLOAD, REQUEST_STATUS };
 
 struct request {
     enum request_kind what;
@@ -36,8 +35,14 @@ void control_accept(struct control *c, uint64_t now_s);
 /* Reads what a client sent; the kind of its request once it is complete. */
 enum request_kind control_read(struct control *c, int i);
 
-/* Answers a client, which then closes its connection. */
-void control_answer(struct control *c, int i, int done);
+/*
+ * Answers a client, which then closes its connection. `lines` come first where all is done; it may
+ * be NULL.
+ */
+void control_answer(struct control *c, int i, int done, const struct text *lines);
+
+/* Sends what is left of an answer. */
+void control_flush(struct control *c, int i);
 void control_drop(struct control *c, int i);
 
 /* Sends a request to the n3icd that listens at a path, and prints an error; 0 on success. */

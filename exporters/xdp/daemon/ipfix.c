@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ipfix.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "udp.h"
 
 #define VERSION 10
 #define HEADER 16
@@ -31,7 +32,8 @@ struct element {
 /* Elements of IANA; addresses stand first, and of another size for IPv6. */
 static const struct element common[] = {
     {7, 2},   {11, 2},  {4, 1},  {10, 4},  {58, 2}, /* ports, protocol, interface, VLAN */
-    {152, 8}, {153, 8}, {86, 8}, {136, 1}, {2, 8},  /* first, last, total, reason, new packets */
+    {152, 8}, {153, 8}, {86, 8}, {136, 1},          /* first, last, packets in all, reason */
+    {2, 8},   {1, 8},                               /* packets and octets since the last record */
     {258, 8},                                       /* when it was decided: collectionTime */
 };
 
@@ -45,8 +47,8 @@ static const struct element own[] = {
 
 #define COUNT(x) (sizeof(x) / sizeof *(x))
 #define RECORD                                                                                     \
-    (32 + 2 + 2 + 1 + 4 + 2 + 8 + 8 + 8 + 1 + 8 + 8 + 1 + NAME + 4 + 4 + 8 + 4 * NETWORK_CLASSES + \
-     4 * METER_VALUES)
+    (32 + 2 + 2 + 1 + 4 + 2 + 8 + 8 + 8 + 1 + 8 + 8 + 8 + 1 + NAME + 4 + 4 + 8 +                   \
+     4 * NETWORK_CLASSES + 4 * METER_VALUES)
 _Static_assert(HEADER + 4 + RECORD < MOST, "a record fits a message");
 _Static_assert(HEADER + 64 + 8 * (20 + METER_VALUES) < MOST, "templates fit a message");
 
@@ -115,35 +117,12 @@ static void send_message(struct ipfix *x) {
 
 int ipfix_open(struct ipfix *x, const char *where, uint32_t domain, uint32_t enterprise,
                uint32_t every_s) {
-    struct sockaddr_in four = {.sin_family = AF_INET};
-    struct sockaddr_in6 six = {.sin6_family = AF_INET6};
-    const char *colon = strrchr(where, ':'), *from = where;
-    char host[INET6_ADDRSTRLEN] = "", *rest = NULL;
-    unsigned long port = colon ? strtoul(colon + 1, &rest, 10) : 0;
-    size_t size = colon ? (size_t)(colon - where) : 0;
-    int bad;
-
-    if (size > 1 && where[0] == '[' && colon[-1] == ']') {
-        from++;
-        size -= 2;
-    }
-    if (size && size < sizeof host)
-        memcpy(host, from, size);
-    if (!rest || *rest || !port || port > 65535 ||
-        (inet_pton(AF_INET, host, &four.sin_addr) != 1 &&
-         inet_pton(AF_INET6, host, &six.sin6_addr) != 1)) {
-        log_message("ipfix = %s: expected ADDRESS:PORT", where);
-        return 0;
-    }
-    four.sin_port = six.sin6_port = htons((uint16_t)port);
     *x = (struct ipfix){.domain = domain, .enterprise = enterprise, .every_s = every_s};
+    x->fd = udp_open("ipfix", where);
+    if (x->fd < 0)
+        return 0;
     x->message = malloc(MOST);
-    x->fd = socket(four.sin_addr.s_addr ? AF_INET : AF_INET6,
-                   SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bad = x->fd < 0 || !x->message ||
-          (four.sin_addr.s_addr ? connect(x->fd, (struct sockaddr *)&four, sizeof four)
-                                : connect(x->fd, (struct sockaddr *)&six, sizeof six));
-    if (bad) {
+    if (!x->message) {
         log_message("ipfix = %s: %s", where, strerror(errno));
         ipfix_close(x);
         return 0;
@@ -272,6 +251,7 @@ void ipfix_add(struct ipfix *x, const struct flow_report *t) {
     append_uint(x, e->packets, 8);
     append_uint(x, flow_end_reason(e->why), 1);
     append_uint(x, e->new_packets, 8); /* collectors add up these */
+    append_uint(x, e->new_octets, 8);
     append_uint(x, t->decided_ns / 1000000, 8);
     append_name(x, t->verdict);
     append_uint(x, (uint32_t)e->verdict, 4);

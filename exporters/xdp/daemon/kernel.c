@@ -50,6 +50,7 @@ static const struct {
     [MAP_STRIKES] = {"strikes", "strikes", sizeof(struct strikes)},
     [MAP_USES] = {"uses", "uses", 8},
     [MAP_SOCKETS] = {"sockets", "sockets", 4},
+    [MAP_SAMPLES] = {"samples", "samples", 0},
     [MAP_OPTIONS] = {".rodata.options", "options", sizeof(struct options)},
     [MAP_FOUND] = {"found", "found", sizeof(struct idle_flows)},
     [MAP_STATE] = {"state", "state", sizeof(struct state)},
@@ -587,6 +588,10 @@ int kernel_unload(struct kernel *k, const char *pins) {
             return 0;
         }
     return kernel_remove(k->interface, pins);
+}
+
+const char *kernel_place(const struct kernel *k) {
+    return k->state.tcx ? "tcx, both directions" : k->state.generic ? "generic XDP" : "native XDP";
 }
 
 int kernel_is_attached(const struct kernel *k) {

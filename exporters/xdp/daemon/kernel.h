@@ -31,6 +31,7 @@ enum map {
     MAP_STRIKES,
     MAP_USES,
     MAP_SOCKETS,
+    MAP_SAMPLES,
     MAP_OPTIONS,
     MAP_FOUND,
     MAP_STATE,
@@ -105,6 +106,9 @@ int kernel_apply(struct kernel *k, const struct pack *p);
  */
 int kernel_sweep(struct kernel *k);
 int kernel_sweep_step(struct kernel *k);
+
+/* Where the program is attached, as text for people. */
+const char *kernel_place(const struct kernel *k);
 
 /* Whether the program is still attached to the interface. */
 int kernel_is_attached(const struct kernel *k);

@@ -2,6 +2,8 @@
 #include "metrics.h"
 
 #include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -10,6 +12,57 @@
 #include "flow_report.h"
 
 static const char *const aside[ASIDE_REASONS] = {N3ICD_ASIDE};
+
+/* A counter: its name at Prometheus, its member of a structure, and where that is. */
+struct counter {
+    const char *name, *member, *help;
+    size_t at;
+};
+
+#define OF_PROGRAM(name, member, help) {name, #member, help, offsetof(struct counters, member)}
+static const struct counter counters[] = {
+    OF_PROGRAM("packets", packets, "Packets that the program saw"),
+    OF_PROGRAM("bytes", bytes, "Bytes of these packets"),
+    OF_PROGRAM("flows_started", started, "Flows that began"),
+    OF_PROGRAM("packets_late", late, "Packets behind the end of their flow"),
+    OF_PROGRAM("events_lost", events_lost, "Decisions that nobody read in time"),
+    OF_PROGRAM("decisions_without_model", no_model, "Decisions for which there was no model"),
+    OF_PROGRAM("packets_contended", contended, "Packets whose flow another CPU held"),
+    OF_PROGRAM("packets_not_marked", not_marked, "Packets without room for their mark"),
+    OF_PROGRAM("packets_allowed", allowed, "Packets of allowed sources and flows"),
+    OF_PROGRAM("packets_blocked", blocked, "Packets dropped by a verdict before the meter"),
+    OF_PROGRAM("packets_limited", limited, "Packets over the rate of a verdict, dropped"),
+    OF_PROGRAM("packets_dropped", dropped, "Packets dropped by the policy of their flow"),
+    OF_PROGRAM("packets_spared", spared, "Packets that the dry run let pass"),
+    OF_PROGRAM("packets_excess", excess, "Packets of flows begun too fast, put aside"),
+    OF_PROGRAM("packets_super", super, "Packets cut on the way out or joined on the way in"),
+    OF_PROGRAM("segments", segments, "Packets that these are on the wire"),
+    OF_PROGRAM("packets_mirrored", mirrored, "Copies sent out of another interface"),
+    OF_PROGRAM("packets_not_mirrored", not_mirrored, "Packets whose copy could not be sent"),
+    OF_PROGRAM("packets_no_socket", no_socket, "Packets for a socket that nobody opened"),
+    OF_PROGRAM("verdicts_put", verdicts, "Verdicts that decisions put into the maps"),
+    OF_PROGRAM("verdicts_refused", refused, "Verdicts over the limit of blocked hosts"),
+    OF_PROGRAM("samples_lost", samples_lost, "Samples of dropped packets that nobody read"),
+};
+
+#define OF_N3ICD(name, member, help) {name, #member, help, offsetof(struct own_figures, member)}
+static const struct counter losses[] = {
+    OF_N3ICD("n3icd_events_damaged", damaged, "Events that n3icd could not read"),
+    OF_N3ICD("n3icd_reader_lost", reader_lost, "Lines that slow readers lost"),
+    OF_N3ICD("n3icd_file_lost", file_lost, "Lines that the file did not take"),
+    OF_N3ICD("n3icd_syslog_lost", syslog_lost, "Messages that syslog did not take"),
+    OF_N3ICD("n3icd_ipfix_lost", ipfix_lost, "IPFIX records that were not sent"),
+    OF_N3ICD("n3icd_sflow_lost", sflow_lost, "Samples of dropped packets that were not sent"),
+};
+
+#define COUNT(x) (sizeof(x) / sizeof *(x))
+
+static uint64_t value_of(const struct counter *c, const void *structure) {
+    uint64_t value;
+
+    memcpy(&value, (const char *)structure + c->at, sizeof value);
+    return value;
+}
 
 static void write_family(struct text *out, const char *name, const char *kind, const char *help) {
     text_format(out, "# HELP n3ic_xdp_%s %s\n# TYPE n3ic_xdp_%s %s\n", name, help, name, kind);
@@ -31,6 +84,16 @@ static void write_metric(struct text *out, const struct kernel *k, const char *n
     write_family(out, name, kind, help);
     write_sample(out, name, k->interface);
     text_format(out, "} %" PRIu64 "\n", value);
+}
+
+static void write_counters(struct text *out, const struct kernel *k, const struct counter *table,
+                           size_t count, const void *structure) {
+    char name[64];
+
+    for (size_t i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "%s_total", table[i].name);
+        write_metric(out, k, name, "counter", table[i].help, value_of(&table[i], structure));
+    }
 }
 
 static void write_by_reason(struct text *out, const struct kernel *k, const char *name,
@@ -140,22 +203,28 @@ static int write_models(struct text *out, struct kernel *k, const struct pack *p
     return 1;
 }
 
-enum { ALARM_UNDECIDED, ALARM_FULL, ALARM_EXCESS, ALARM_REFUSED, ALARMS };
+enum { ALARM_UNDECIDED, ALARM_FULL, ALARM_EXCESS, ALARM_REFUSED, ALARM_LOST, ALARMS };
 
 /* Counts of what needs attention, as in n3ic/systems/xdp/status.py. */
-static const char *const alarms[ALARMS] = {"undecided", "full", "excess", "refused"};
+static const char *const alarms[ALARMS] = {"undecided", "full", "excess", "refused", "lost"};
 
-static void read_alarms(const struct figures *f, uint64_t out[ALARMS]) {
+/* `own` is NULL where n3icd's own counts are not known. */
+static void read_alarms(const struct figures *f, const struct own_figures *own,
+                        uint64_t out[ALARMS]) {
     out[ALARM_UNDECIDED] = f->undecided;
     out[ALARM_FULL] = f->counters.aside[ASIDE_CACHE_FULL];
     out[ALARM_EXCESS] = f->counters.excess;
     out[ALARM_REFUSED] = f->counters.refused;
+    out[ALARM_LOST] = f->counters.events_lost;
+    for (size_t i = 0; own && i < COUNT(losses); i++)
+        out[ALARM_LOST] += value_of(&losses[i], own);
 }
 
-static void write_alarms(struct text *out, const struct kernel *k, const struct figures *f) {
+static void write_alarms(struct text *out, const struct kernel *k, const struct figures *f,
+                         const struct own_figures *own) {
     uint64_t amounts[ALARMS];
 
-    read_alarms(f, amounts);
+    read_alarms(f, own, amounts);
     write_family(out, "alarm", "gauge", "Whether it needs attention");
     for (int i = 0; i < ALARMS; i++) {
         write_sample(out, "alarm", k->interface);
@@ -169,30 +238,9 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
 
     if (!kernel_figures(k, &f))
         return 0;
-#define c f.counters
 #define COUNTER(name, help, value) write_metric(out, k, name "_total", "counter", help, value)
 #define GAUGE(name, help, value) write_metric(out, k, name, "gauge", help, value)
-    COUNTER("packets", "Packets that the program saw", c.packets);
-    COUNTER("bytes", "Bytes of these packets", c.bytes);
-    COUNTER("flows_started", "Flows that began", c.started);
-    COUNTER("packets_late", "Packets behind the end of their flow", c.late);
-    COUNTER("events_lost", "Decisions that nobody read in time", c.events_lost);
-    COUNTER("decisions_without_model", "Decisions for which there was no model", c.no_model);
-    COUNTER("packets_contended", "Packets whose flow another CPU held", c.contended);
-    COUNTER("packets_not_marked", "Packets without room for their mark", c.not_marked);
-    COUNTER("packets_allowed", "Packets of allowed sources and flows", c.allowed);
-    COUNTER("packets_blocked", "Packets dropped by a verdict before the meter", c.blocked);
-    COUNTER("packets_limited", "Packets over the rate of a verdict, dropped", c.limited);
-    COUNTER("packets_dropped", "Packets dropped by the policy of their flow", c.dropped);
-    COUNTER("packets_spared", "Packets that the dry run let pass", c.spared);
-    COUNTER("packets_excess", "Packets of flows begun too fast, put aside", c.excess);
-    COUNTER("packets_super", "Packets cut on the way out or joined on the way in", c.super);
-    COUNTER("segments", "Packets that these are on the wire", c.segments);
-    COUNTER("packets_mirrored", "Copies sent out of another interface", c.mirrored);
-    COUNTER("packets_not_mirrored", "Packets whose copy could not be sent", c.not_mirrored);
-    COUNTER("packets_no_socket", "Packets for a socket that nobody opened", c.no_socket);
-    COUNTER("verdicts_put", "Verdicts that decisions put into the maps", c.verdicts);
-    COUNTER("verdicts_refused", "Verdicts over the limit of blocked hosts", c.refused);
+    write_counters(out, k, counters, COUNT(counters), &f.counters);
     COUNTER("flows_evicted", "Flows that the full table forgot", f.evicted);
     COUNTER("flows_undecided", "Flows that left the table undecided, at least", f.undecided);
     GAUGE("flows", "Flows in the table", f.flows);
@@ -200,20 +248,15 @@ int metrics_write(struct text *out, struct kernel *k, const struct pack *p,
     GAUGE("blocked_hosts", "Hosts that decisions keep away, and expired ones", f.blocked_hosts);
     GAUGE("blocked_hosts_limit", "Maximum number of these", f.config.max_blocked);
     GAUGE("dry_run", "Whether every packet passes", f.config.dry_run);
-    write_alarms(out, k, &f);
-    write_by_reason(out, k, "packets_aside_total", "Packets of no flow, by reason", aside, c.aside,
-                    ASIDE_REASONS);
+    write_alarms(out, k, &f, own);
+    write_by_reason(out, k, "packets_aside_total", "Packets of no flow, by reason", aside,
+                    f.counters.aside, ASIDE_REASONS);
     write_by_reason(out, k, "decisions_total", "Decisions, by what brought them", end_names,
-                    c.decided, ENDS);
+                    f.counters.decided, ENDS);
     COUNTER("n3icd_events", "Decided flows that n3icd read", own->events);
-    COUNTER("n3icd_events_damaged", "Events that n3icd could not read", own->damaged);
-    COUNTER("n3icd_reader_lost", "Lines that slow readers lost", own->reader_lost);
-    COUNTER("n3icd_file_lost", "Lines that the file did not take", own->file_lost);
-    COUNTER("n3icd_syslog_lost", "Messages that syslog did not take", own->syslog_lost);
-    COUNTER("n3icd_ipfix_lost", "IPFIX records that were not sent", own->ipfix_lost);
+    write_counters(out, k, losses, COUNT(losses), own);
     COUNTER("n3icd_idle_ended", "Idle flows that n3icd ended", k->ended);
     GAUGE("n3icd_readers", "Readers that are connected", own->readers);
-#undef c
     return write_models(out, k, p) && !out->cut;
 }
 
@@ -234,6 +277,7 @@ int metrics_write_summary(struct text *out, struct kernel *k, const struct pack 
         "packets of flows that their source began too fast were put aside (--new-flows)",
         ("verdicts were refused, as many hosts are blocked as may be (--max-blocked): look at "
          "n3icd list, is the model right?"),
+        "decided flows or samples of packets came too fast for n3icd",
     };
     struct figures f;
     const struct counters *c = &f.counters;
@@ -242,7 +286,7 @@ int metrics_write_summary(struct text *out, struct kernel *k, const struct pack 
 
     if (!kernel_figures(k, &f))
         return 0;
-    text_format(out, "%s: %s XDP\n", k->interface, k->state.generic ? "generic" : "native");
+    text_format(out, "%s: %s\n", k->interface, kernel_place(k));
     text_format(out, "packets %" PRIu64 " (%" PRIu64 " bytes), aside ", c->packets, c->bytes);
     write_counts(out, aside, c->aside, ASIDE_REASONS);
     text_format(
@@ -261,7 +305,7 @@ int metrics_write_summary(struct text *out, struct kernel *k, const struct pack 
                 c->late, c->contended, c->not_marked, c->events_lost, c->no_model);
     if (f.config.dry_run)
         text_format(out, "dry run: every packet passes, %" PRIu64 " would not have\n", c->spared);
-    read_alarms(&f, amounts);
+    read_alarms(&f, NULL, amounts);
     for (int i = 0; i < ALARMS; i++)
         if (amounts[i])
             text_format(out, "ALARM %" PRIu64 " %s\n", amounts[i], texts[i]);
@@ -275,6 +319,69 @@ int metrics_write_summary(struct text *out, struct kernel *k, const struct pack 
         if (t.shunted)
             text_format(out, "  shunt %" PRIu64 "\n", t.shunted);
     }
+    return !out->cut;
+}
+
+/* --- for n3ic xdp ---------------------------------------------------------------------------- */
+
+static void write_values(struct text *out, const char *name, const uint64_t *values, int count) {
+    text_format(out, "\"%s\": [", name);
+    for (int i = 0; i < count; i++)
+        text_format(out, "%s%" PRIu64, i ? ", " : "", values[i]);
+    text_format(out, "], ");
+}
+
+static void write_object(struct text *out, const char *name, const struct counter *table,
+                         size_t count, const void *structure) {
+    text_format(out, "\"%s\": {", name);
+    for (size_t i = 0; i < count; i++)
+        text_format(out, "%s\"%s\": %" PRIu64, i ? ", " : "", table[i].member,
+                    value_of(&table[i], structure));
+    text_format(out, "}, ");
+}
+
+static void write_slot(struct text *out, const struct kernel *k, uint32_t slot,
+                       const struct tally *t) {
+    text_format(out, "\"%" PRIu32 "\": {", slot);
+    write_values(out, "class", t->class, NETWORK_CLASSES);
+    write_values(out, "margin", t->margin, MARGINS);
+    write_values(out, "row", t->row, COUNT(t->row));
+    text_format(out, "\"shunted\": %" PRIu64 ", \"digest\": \"", t->shunted);
+    for (unsigned i = 0; i < sizeof k->state.digest[slot]; i++)
+        text_format(out, "%02x", k->state.digest[slot][i]);
+    text_format(out, "\"}");
+}
+
+int metrics_write_json(struct text *out, struct kernel *k, const struct pack *p,
+                       const struct own_figures *own) {
+    struct figures f;
+    int slots = 0;
+
+    if (!kernel_figures(k, &f))
+        return 0;
+    text_format(out, "{");
+    write_object(out, "counters", counters, COUNT(counters), &f.counters);
+    write_object(out, "losses", losses, COUNT(losses), own);
+    write_values(out, "aside", f.counters.aside, ASIDE_REASONS);
+    write_values(out, "decided", f.counters.decided, ENDS);
+    text_format(out,
+                "\"flows\": %" PRIu64 ", \"room\": %" PRIu32 ", \"evicted\": %" PRIu64
+                ", \"undecided\": %" PRIu64 ", \"blocked_hosts\": %" PRIu64
+                ", \"max_blocked\": %" PRIu64 ", \"dry_run\": %" PRIu32 ", \"slots\": {",
+                f.flows, k->room, f.evicted, f.undecided, f.blocked_hosts, f.config.max_blocked,
+                f.config.dry_run);
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        struct tally t;
+
+        if (!pack_network(p, slot))
+            continue;
+        if (!kernel_tally(k, slot, &t))
+            return 0;
+        if (slots++)
+            text_format(out, ", ");
+        write_slot(out, k, slot, &t);
+    }
+    text_format(out, "}}\n");
     return !out->cut;
 }
 

@@ -33,6 +33,7 @@
 #include "operator.h"
 #include "server.h"
 #include "settings.h"
+#include "sflow.h"
 #include "store.h"
 
 #define EVENTS 64
@@ -44,6 +45,7 @@ enum {
     TAG_TIMER,
     TAG_SIGNAL,
     TAG_SYSLOG,
+    TAG_SAMPLES,
     TAG_READERS = 100,
     TAG_FIGURES = 200,
     TAG_CONTROL = 300
@@ -58,8 +60,10 @@ struct daemon {
     struct log_file file;
     struct syslog syslog;
     struct ipfix ipfix;
+    struct sflow sflow;
     struct text line, answer;
-    struct ring_buffer *ring;
+    struct ring_buffer *ring, *samples;
+    struct counters counted; /* at this reading of samples */
     struct reading reading;
     int epoll, timer, signals, lock;
     uint64_t events, damaged;
@@ -129,6 +133,34 @@ static void empty_ring(struct daemon *d) {
         ;
 }
 
+/* --- samples of dropped packets --------------------------------------------------------------- */
+
+static int on_sample(void *context, void *data, size_t size) {
+    struct daemon *d = context;
+    const struct counters *c = &d->counted;
+
+    if (size >= sizeof(struct sample))
+        sflow_add(&d->sflow, data, c->blocked + c->limited + c->dropped, c->samples_lost);
+    return ++d->drained < DRAINED_AT_ONCE ? 0 : -ECANCELED;
+}
+
+static void drain_samples(struct daemon *d) {
+    d->drained = 0;
+    if (!kernel_counters(&d->kernel, &d->counted))
+        log_message("%s: the counters cannot be read: %s", d->kernel.interface, strerror(errno));
+    ring_buffer__consume(d->samples);
+    sflow_flush(&d->sflow);
+}
+
+/* Says in a pack how many dropped packets give a sample. */
+static void set_sampling(const struct settings *s, const struct pack *p) {
+    const struct pack_value *v = pack_value(p, PACK_CONFIG, 0);
+    const uint32_t one_in = *s->sflow ? s->sflow_rate : 0;
+
+    if (v)
+        memcpy(v->bytes + offsetof(struct config, sample_one_in), &one_in, sizeof one_in);
+}
+
 /* --- clients --------------------------------------------------------------------------------- */
 
 static void accept_reader(struct daemon *d) {
@@ -143,8 +175,8 @@ static void accept_reader(struct daemon *d) {
     server_accept(&d->readers, &hello, now_s());
 }
 
-static void answer_figures(struct daemon *d, struct client *c) {
-    struct own_figures own = {
+static struct own_figures own_figures(const struct daemon *d) {
+    return (struct own_figures){
         .events = d->events,
         .damaged = d->damaged,
         .readers = d->readers.clients,
@@ -152,7 +184,12 @@ static void answer_figures(struct daemon *d, struct client *c) {
         .file_lost = d->file.lost,
         .syslog_lost = d->syslog.lost,
         .ipfix_lost = d->ipfix.lost,
+        .sflow_lost = d->sflow.lost,
     };
+}
+
+static void answer_figures(struct daemon *d, struct client *c) {
+    struct own_figures own = own_figures(d);
 
     metrics_answer(&d->figures, c, &d->answer, &d->kernel, d->pack, &own);
     server_flush(&d->figures, c);
@@ -191,6 +228,7 @@ static void report_fixed_options(const struct daemon *d, const struct pack *p) {
 static int apply_pack(struct daemon *d, struct pack *p) {
     struct text line = {0};
 
+    set_sampling(&d->settings, p);
     if (!pack_resolve(p) || !text_make(&line, flow_report_room(p)) ||
         !kernel_apply(&d->kernel, p)) {
         free(line.bytes);
@@ -252,6 +290,18 @@ static int update_pack(struct daemon *d, struct request *r) {
     return 1;
 }
 
+static void answer_status(struct daemon *d, int i) {
+    struct own_figures own = own_figures(d);
+    int done;
+
+    text_clear(&d->answer);
+    done = metrics_write_json(&d->answer, &d->kernel, d->pack, &own);
+    if (!done)
+        log_message("%s: the figures cannot be read: %s", d->kernel.interface,
+                    d->answer.cut ? "they are too many" : strerror(errno));
+    control_answer(&d->control, i, done, &d->answer);
+}
+
 /* Returns 0 to end the loop. */
 static int answer_request(struct daemon *d, int i) {
     int done;
@@ -259,17 +309,20 @@ static int answer_request(struct daemon *d, int i) {
     switch (control_read(&d->control, i)) {
     case REQUEST_UPDATE:
         done = update_pack(d, &d->control.request[i]);
-        control_answer(&d->control, i, done);
+        control_answer(&d->control, i, done, NULL);
+        return 1;
+    case REQUEST_STATUS:
+        answer_status(d, i);
         return 1;
     case REQUEST_UNLOAD:
         empty_ring(d);
         done = kernel_unload(&d->kernel, d->settings.pins);
         if (done)
             record_remove(&d->settings);
-        control_answer(&d->control, i, done);
+        control_answer(&d->control, i, done, NULL);
         return !done;
     default:
-        server_flush(&d->control.server, &d->control.server.client[i]);
+        control_flush(&d->control, i);
         return 1;
     }
 }
@@ -341,6 +394,14 @@ static enum mode parse_mode(const struct settings *s) {
                                          : MODE_AUTO;
 }
 
+static int open_samples(struct daemon *d) {
+    d->samples = ring_buffer__new(d->kernel.map[MAP_SAMPLES], on_sample, d, NULL);
+    if (d->samples)
+        return watch_fd(d, ring_buffer__epoll_fd(d->samples), TAG_SAMPLES);
+    log_message("the ring of samples cannot be opened: %s", strerror(errno));
+    return 0;
+}
+
 /* Opens everything in order; sinks come before the kernel, so that a wrong setting attaches
  * nothing. */
 static int open_all(struct daemon *d) {
@@ -359,14 +420,16 @@ static int open_all(struct daemon *d) {
     if (!server_open(&d->readers, s->socket, d->epoll, TAG_READERS, s->queue) ||
         !server_open(&d->figures, s->prometheus, d->epoll, TAG_FIGURES, METRICS_ROOM + 4096) ||
         !make_folder_of(s->control) ||
-        !server_open(&d->control.server, s->control, d->epoll, TAG_CONTROL, 1024))
+        !server_open(&d->control.server, s->control, d->epoll, TAG_CONTROL, METRICS_ROOM + 1024))
         return 0;
     if ((*s->json && !file_open(&d->file, s->json, s->json_mib, s->json_old)) ||
         (*s->syslog && !syslog_open(&d->syslog, s->syslog, s->enterprise)) ||
-        (*s->ipfix && !ipfix_open(&d->ipfix, s->ipfix, s->domain, s->enterprise, s->templates_s)))
+        (*s->ipfix && !ipfix_open(&d->ipfix, s->ipfix, s->domain, s->enterprise, s->templates_s)) ||
+        (*s->sflow && !sflow_open(&d->sflow, s->sflow, s->sflow_rate)))
         return 0;
     if (*s->syslog && !watch_fd(d, d->syslog.fd, TAG_SYSLOG))
         return 0;
+    set_sampling(s, d->pack);
     if (!kernel_open(&d->kernel, s->interface, s->pins, parse_mode(s), s->object, s->idle, d->pack))
         return 0;
     if (d->kernel.is_taken_over) {
@@ -385,7 +448,7 @@ static int open_all(struct daemon *d) {
         return 0;
     }
     d->ring_room = ring.max_entries / sizeof(struct event) + 1;
-    return watch_fd(d, ring_buffer__epoll_fd(d->ring), TAG_RING);
+    return watch_fd(d, ring_buffer__epoll_fd(d->ring), TAG_RING) && (!*s->sflow || open_samples(d));
 }
 
 /* --- the loop -------------------------------------------------------------------------------- */
@@ -441,6 +504,8 @@ static int on_signal(struct daemon *d) {
 static int on_event(struct daemon *d, uint32_t tag, int *status) {
     if (tag == TAG_RING) {
         drain_ring(d);
+    } else if (tag == TAG_SAMPLES) {
+        drain_samples(d);
     } else if (tag == TAG_TIMER) {
         *status = !on_timer(d);
         return !*status;
@@ -497,12 +562,14 @@ static void close_all(struct daemon *d) {
     int *all[] = {&d->epoll, &d->timer, &d->signals, &d->lock, &d->file.fd};
 
     ring_buffer__free(d->ring);
+    ring_buffer__free(d->samples);
     server_close(&d->readers);
     server_close(&d->figures);
     for (int i = 0; i < CLIENTS; i++)
         control_drop(&d->control, i);
     server_close(&d->control.server);
     ipfix_close(&d->ipfix);
+    sflow_close(&d->sflow);
     syslog_close(&d->syslog);
     kernel_close(&d->kernel);
     pack_free(d->pack);
@@ -523,6 +590,7 @@ static int run_daemon(struct daemon *d) {
     int status = 1, opened;
 
     d->epoll = d->timer = d->signals = d->lock = d->file.fd = d->syslog.fd = d->ipfix.fd = -1;
+    d->sflow.fd = -1;
     d->readers.fd = d->figures.fd = d->control.server.fd = -1;
     for (int i = 0; i < CLIENTS; i++)
         d->readers.client[i].fd = d->figures.client[i].fd = d->control.server.client[i].fd = -1;
@@ -535,10 +603,7 @@ static int run_daemon(struct daemon *d) {
     if (opened) {
         log_message("%s: %s%s, room for %" PRIu32 " flows", d->kernel.interface,
                     d->kernel.is_taken_over ? "took over the pinned program, " : "",
-                    d->kernel.state.tcx       ? "tcx, both directions"
-                    : d->kernel.state.generic ? "generic XDP"
-                                              : "native XDP",
-                    d->kernel.room);
+                    kernel_place(&d->kernel), d->kernel.room);
         status = run_loop(d);
         if (!status && !strcmp(d->settings.on_exit, "detach"))
             status = !detach_program(&d->settings);

@@ -88,7 +88,9 @@ static int listen_port(struct server *s, const char *where) {
     s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->fd < 0 || setsockopt(s->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
         bind(s->fd, (struct sockaddr *)&address, sizeof address)) {
-        log_message("%s: %s", where, strerror(errno));
+        log_message("%s: %s%s", where, strerror(errno),
+                    errno == EADDRINUSE ? ": give each interface a port of its own, below [NAME]"
+                                        : "");
         return 0;
     }
     return 1;

@@ -118,11 +118,22 @@ static int check_settings(const struct settings *s, const char *path) {
     return 0;
 }
 
+/* The name of a section, [NAME]; NULL if the line begins none. */
+static char *section_name(char *line) {
+    size_t size = strlen(line);
+
+    if (*line != '[' || line[size - 1] != ']')
+        return NULL;
+    line[size - 1] = 0;
+    return trim(line + 1);
+}
+
 int settings_read(struct settings *s, const char *path, const char *interface) {
-    char line[LINE];
+    char line[LINE], *name;
+    struct settings others; /* those of before a section of another interface */
     FILE *file;
     unsigned number = 0;
-    int good = 1;
+    int good = 1, is_foreign = 0;
 
     *s = (struct settings){
         .object = "meter.o",
@@ -140,6 +151,7 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         .templates_s = 60,
         .json_mib = 100,
         .json_old = 4,
+        .sflow_rate = 1000,
     };
     const struct key keys[] = {
         {"interface", s->interface, sizeof s->interface, NULL, 0, 0},
@@ -159,9 +171,11 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         {"syslog", s->syslog, SETTING, NULL, 0, 0},
         {"prometheus", s->prometheus, SETTING, NULL, 0, 0},
         {"ipfix", s->ipfix, SETTING, NULL, 0, 0},
+        {"sflow", s->sflow, SETTING, NULL, 0, 0},
         {"queue", NULL, 0, &s->queue, 1 << 16, 1 << 28},
         {"json-megabytes", NULL, 0, &s->json_mib, 1, 1 << 20},
         {"json-old", NULL, 0, &s->json_old, 0, 1000},
+        {"sflow-rate", NULL, 0, &s->sflow_rate, 1, 1 << 24},
         {"ipfix-domain", NULL, 0, &s->domain, 0, UINT32_MAX},
         {"ipfix-templates", NULL, 0, &s->templates_s, 1, 86400},
         {"enterprise", NULL, 0, &s->enterprise, 1, UINT32_MAX},
@@ -179,6 +193,12 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         number++;
         if (strlen(line) == sizeof line - 1) {
             good = refuse_line(path, number, "it is too long", "this line");
+        } else if ((name = section_name(at))) {
+            if (is_foreign)
+                *s = others;
+            is_foreign = strcmp(name, interface ? interface : s->interface) != 0;
+            if (is_foreign)
+                others = *s;
         } else if (*at && *at != '#') {
             if (equals)
                 *equals++ = 0;
@@ -193,6 +213,8 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
     fclose(file);
     if (!good)
         return 0;
+    if (is_foreign)
+        *s = others;
     if (interface) {
         if (strlen(interface) >= sizeof s->interface) {
             log_message("%s: the name is too long for an interface: at most %zu bytes", interface,

@@ -31,7 +31,7 @@ from n3ic.model.random_models import random_model
 from n3ic.systems.xdp.deployment import exported, open_program, put_file, put_verdict
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.prometheus import metrics
-from n3ic.systems.xdp.status import status
+from n3ic.systems.xdp.status import status, status_of
 from tests.support.n3icd import (
     CLASSES,
     N3IC,
@@ -98,6 +98,31 @@ def test_status_is_that_of_a_program_that_python_loaded(
     }  # fmt: skip
     assert own["slots"]["0"].keys() == found["slots"]["0"].keys()
     assert own["room"] == found["room"]
+
+
+def test_status_is_what_n3icd_tells_with_what_it_lost(running, veth):
+    """Its figures are those of the maps; flows that a sink did not take are shown, and an alarm."""
+    closed = free_port(socket.SOCK_DGRAM)
+    one = running(ipfix=f"127.0.0.1:{closed}")
+    reader = one.reader()
+    for i in range(3):  # a datagram that nobody takes is an error of the next one
+        send(veth[1], [*flows(range(1000 * i, 1000 * i + 20)), b"\xff" * 60])
+        reader.lines(20)
+    interface = Interface.named(veth[0])
+    found = status(interface)
+    assert (found.packets, found.started, found.ends) == (243, 60, {"packets": 60})
+    assert found.losses["ipfix_lost"] >= 20
+    assert sum(found.losses.values()) == found.losses["ipfix_lost"]
+    assert f"flows that were not sent as IPFIX {found.losses['ipfix_lost']}" in n3ic(
+        "status", veth[0]
+    )
+    with open_program(interface) as (record, programs, _):
+        of_maps = status_of(interface, record, programs)
+    assert "came too fast for n3icd" in found.alarms["lost"] and not of_maps.alarms
+    assert replace(found, losses={}, alarms={}) == of_maps
+    one.end(signal.SIGKILL)
+    with pytest.raises(UsageError, match="n3icd is not running: systemctl start"):
+        status(interface)
 
 
 def test_verdicts_of_the_operator_hold(running, veth):
@@ -309,6 +334,8 @@ HOSTILE = (
     b"\n",
     b"quit\n",
     b"unload \n",
+    b"status 1\n",
+    b"status\nstatus\n",
     b"unload\0\n",
     b"update\n",
     b"update \n",
@@ -852,7 +879,7 @@ def test_figures_are_those_of_python_with_drift_and_alarms(
             assert value
         assert found[name, labels] == pytest.approx(float(value), rel=1e-9), (name, labels)
     alarms = {dict(labels)["alarm"]: v for (name, labels), v in found.items() if "alarm" in name}
-    assert alarms == {"undecided": 0, "full": 0, "excess": 1, "refused": 1}
+    assert alarms == {"undecided": 0, "full": 0, "excess": 1, "refused": 1, "lost": 0}
     shown = n3icd(one, "status")
     assert f"ALARM {excess} packets of flows that their source began too fast" in shown
     assert f"ALARM {40 + 100 - excess - 2} verdicts were refused" in shown

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where n3icd puts decided flows: files, syslog, Prometheus, IPFIX."""
 
+import errno
 import json
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 
 import pytest
@@ -14,7 +16,7 @@ from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.systems.xdp.prometheus import metrics
 from n3ic.systems.xdp.status import ProgramStatus
 from tests.support.ipfix import Collector, number
-from tests.support.n3icd import CLASSES, WAIT_S, flows, free_port, send
+from tests.support.n3icd import CLASSES, WAIT_S, flows, frame, free_port, send
 
 ENTERPRISE = 32473
 AN_IPV6 = bytes.fromhex(
@@ -154,6 +156,22 @@ def test_prometheus_gets_what_python_serves(daemon, hasty, veth):
     assert running.end() == 0
 
 
+def test_each_interface_has_settings_of_its_own(daemon, veth):
+    ports = [free_port() for _ in range(2)]
+    running = daemon(prometheus=f"127.0.0.1:{ports[0]}")
+    with running.conf.open("a") as out:
+        out.write(f"[{veth[1]}]\njson = /nonexistent/file\nprometheus = 127.0.0.1:1\n")
+        out.write(f"[ {veth[0]} ]\nprometheus = 127.0.0.1:{ports[1]}\n")
+        out.write("[eth9]\nprometheus = 127.0.0.1:2\nqueue = 70000\n")
+    running.start()
+    running.settings["prometheus"] = f"127.0.0.1:{ports[1]}"
+    assert f'n3ic_xdp_packets_total{{interface="{veth[0]}"}}' in running.figures()
+    with socket.socket() as other:
+        other.settimeout(WAIT_S)
+        assert other.connect_ex(("127.0.0.1", ports[0])) == errno.ECONNREFUSED
+    assert running.end() == 0
+
+
 def test_ipfix_is_read_by_an_independent_parser(daemon, veth, collector, daemon_model):
     where = f"127.0.0.1:{collector.getsockname()[1]}"
     running = daemon(ipfix=where, ipfix_domain=77, ipfix_templates=1).start()
@@ -177,6 +195,8 @@ def test_ipfix_is_read_by_an_independent_parser(daemon, veth, collector, daemon_
             ("source_port", 7), ("destination_port", 11), ("protocol", 4), ("packets", 86),
         ):  # fmt: skip
             assert number(record, element) == flow[name]
+        octets = 4 * 58  # of IP packets; each flow is decided once
+        assert (number(record, 2), number(record, 1)) == (flow["packets"], octets)
         for name, element in (("first", 152), ("last", 153), ("decided", 258)):
             assert abs(number(record, element) / 1000 - flow[name]) < 0.002
         assert record[ENTERPRISE, 1].decode() == flow["verdict"]
@@ -199,6 +219,104 @@ def test_ipfix_is_read_by_an_independent_parser(daemon, veth, collector, daemon_
     assert set(late.templates) == {256, 257, 258}
     assert found.gaps == 0
     assert running.end() == 0
+
+
+SFLOW = {
+    "version": "sflow_245.version",
+    "agent": "sflow_245.agent",
+    "sequence": "sflow.flow_sample.sequence_number",
+    "rate": "sflow.flow_sample.sampling_rate",
+    "pool": "sflow.flow_sample.sample_pool",
+    "lost": "sflow.flow_sample.dropped_packets",
+    "input": "sflow.flow_sample.input_interface",
+    "format": "sflow.flow_sample.output_interface_format",
+    "reason": "sflow.flow_sample.output_interface_value",
+    "bytes": "sflow_245.header.frame_length",
+    "source": "ip.src",
+    "port": "udp.srcport",
+}
+
+
+def dissected(messages, path):
+    """What tshark reads in sFlow messages: a list of values for each of the names above."""
+    ip = bytes.fromhex("7f000001 7f000001")
+    frames = []
+    for message in messages:
+        udp = struct.pack(">HHHH", 6343, 6343, 8 + len(message), 0) + message
+        frames.append(struct.pack(">BBHIBBH", 0x45, 0, 20 + len(udp), 0, 64, 17, 0) + ip + udp)
+    head = struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 16, 101)
+    path.write_bytes(
+        head + b"".join(struct.pack("<IIII", 0, 0, len(f), len(f)) + f for f in frames)
+    )
+    fields = [option for name in SFLOW.values() for option in ("-e", name)]
+    command = ["tshark", "-r", str(path), "-T", "fields", "-E", "separator=;", *fields]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=WAIT_S)
+    rows = [line.split(";") for line in done.stdout.splitlines()]
+    return [{name: cell.split(",") for name, cell in zip(SFLOW, row, strict=True)} for row in rows]
+
+
+@pytest.mark.parametrize("mode", ["auto", pytest.param("tcx", marks=pytest.mark.slow)])
+def test_wireshark_reads_samples_of_dropped_packets(daemon, veth, collector, tmp_path, mode):
+    if not shutil.which("tshark"):
+        pytest.skip("needs tshark (apt-get install tshark)")
+    where = f"127.0.0.1:{collector.getsockname()[1]}"
+    running = daemon(sflow=where, sflow_rate=1, mode=mode).start()
+    n3icd = [str(running.built / "daemon" / "n3icd")]
+    settings = ["-c", str(running.conf), "-i", veth[0]]
+    for words in (
+        ["block", "192.0.2.0/28"], ["block", "192.0.2.32/28", "--action", "rate-limit:1"],
+    ):  # fmt: skip
+        subprocess.run([*n3icd, *words, *settings], check=True, capture_output=True)
+    passing = [frame(1000 + i, source=100) for i in range(3)]
+    blocked = [frame(2000 + i, source=1) for i in range(40)]
+    limited = [frame(3000 + i, source=33) for i in range(4)]
+    send(veth[1], passing + blocked + limited)
+    messages, samples = [], []
+    while len(samples) < 40 + 3:  # one of the limited packets passed
+        messages.append(collector.recv(65536))
+        samples = dissected(messages, tmp_path / "sflow.pcap")
+        for row in samples:
+            assert row["version"] == ["5"] and row["agent"] == ["127.0.0.1"]
+        samples = [
+            {name: row[name][i] for name in SFLOW if name not in ("version", "agent")}
+            | {"source": row["source"][i + 1], "port": row["port"][i + 1]}
+            for row in samples
+            for i in range(len(row["reason"]))
+        ]
+    assert [int(s["sequence"]) for s in samples] == list(range(43))
+    index = str(socket.if_nametoindex(veth[0]))
+    for sample in samples:
+        assert (sample["input"], sample["rate"], sample["lost"]) == (index, "1", "0")
+        assert (sample["format"], int(sample["bytes"])) == ("1", len(frame(1)) + 4)
+        over_a_rate = sample["source"] == "192.0.2.33"
+        assert sample["reason"] == ("261" if over_a_rate else "258")
+    assert int(samples[-1]["pool"]) == 43
+    assert [int(s["port"]) for s in samples if s["source"] == "192.0.2.1"] == [*range(2000, 2040)]
+    assert running.end() == 0
+
+
+@pytest.mark.slow
+def test_one_dropped_packet_in_so_many_is_sampled(daemon, veth, collector):
+    """The share is that of the setting, and a daemon without the sink takes no sample."""
+    for sink in ({}, {"sflow": f"127.0.0.1:{collector.getsockname()[1]}", "sflow_rate": 10}):
+        running = daemon(**sink, prometheus=f"127.0.0.1:{free_port()}").start()
+        n3icd = str(running.built / "daemon" / "n3icd")
+        command = [n3icd, "block", "192.0.2.1", "-c", running.conf, "-i", veth[0]]
+        subprocess.run(command, check=True, capture_output=True)
+        send(veth[1], [frame(1000)] * 5000)
+        samples = 0
+        while sink and samples < 400:  # 500 are expected, with a deviation of 21
+            samples += int.from_bytes(collector.recv(65536)[24:28], "big")
+        collector.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                samples += int.from_bytes(collector.recv(65536)[24:28], "big")
+        collector.settimeout(WAIT_S)
+        assert samples < 620
+        of = f'interface="{veth[0]}"'
+        assert running.figures()[f"n3ic_xdp_samples_lost_total{{{of}}}"] == 0
+        assert running.end() == 0
+        running.remove()
 
 
 @pytest.mark.slow
@@ -224,12 +342,13 @@ def test_debian_s_nfdump_reads_the_flows(daemon, veth, tmp_path):
             capture.send_signal(signal.SIGTERM)
             said = capture.stdout.read().decode()
     shown = subprocess.run(
-        ["nfdump", "-R", str(place), "-q", "-o", "fmt:%pr,%sa,%sp,%da,%dp,%pkt", "-6"],
+        ["nfdump", "-R", str(place), "-q", "-o", "fmt:%pr,%sa,%sp,%da,%dp,%pkt,%byt", "-6"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     rows = {tuple(re.sub(r"\s", "", cell) for cell in r.split(",")) for r in shown.splitlines()}
     assert rows == {
-        ("UDP", f["source"], str(f["source_port"]), f["destination"], "53", "4") for f in told
+        ("UDP", f["source"], str(f["source_port"]), f["destination"], "53", "4", "232")
+        for f in told
     }, said + shown
 
 

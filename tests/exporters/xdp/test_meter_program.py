@@ -29,7 +29,7 @@ from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.sequences import sequence_spec, with_sequence
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import unpack
-from n3ic.model.meter_spec import Decision
+from n3ic.model.meter_spec import Decision, Register
 from n3ic.targets.base import exporter as target
 from tests.support.conversations import SIXTEEN_POINTS, flows_of
 from tests.support.flooding import FAMILIES
@@ -193,9 +193,11 @@ def test_points_in_powers_decide_where_the_reference_meter_does():
 def test_a_schedule_decides_where_the_reference_meter_does(after):
     """At some packets and at the end; a time takes the place of the first of them."""
     decision = Decision(after=after, schedule=(3, 5, 6, 40))
+    standard = standard_spec()
     spec = replace(
-        standard_spec(), tick_ns=1, cache_flows=4000, idle_timeout=2000, decision=decision
-    )
+        standard, tick_ns=1, cache_flows=4000, idle_timeout=2000, decision=decision,
+        registers=(*standard.registers, Register("octets", "sum", "ip_length", width=32)),
+    )  # fmt: skip
     model = network(spec)
     with load(model) as programs:
         events = replayed(programs, model, traffic(spec, 800, seed=8))
@@ -206,6 +208,8 @@ def test_a_schedule_decides_where_the_reference_meter_does(after):
     for number in np.unique(events["number"]):
         flow = events[events["number"] == number]
         assert flow["new_packets"].tolist() == np.diff(flow["packets"], prepend=0).tolist()
+        octets = flow["registers"][:, -1].astype(np.int64)
+        assert flow["new_octets"].tolist() == np.diff(octets, prepend=0).tolist()
 
 
 @pytest.mark.first_case
