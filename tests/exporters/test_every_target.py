@@ -222,6 +222,31 @@ def test_the_same_model_gives_the_same_bytes(target, tmp_path):
         assert (first / name).read_bytes() == (again / name).read_bytes(), name
 
 
+@pytest.mark.first_case
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_bill_of_materials_names_files_options_and_tools(target, tmp_path):
+    """SPDX's own reader takes it; every file is listed with the digest that it has."""
+    parsing = pytest.importorskip("spdx_tools.spdx.parser.parse_anything")
+    validation = pytest.importorskip("spdx_tools.spdx.validation.document_validator")
+    model = random_model((40, 8, 2), np.random.default_rng(0))
+    path = export(model, target, tmp_path / "out", verify=False).path
+    document = parsing.parse_file(str(path / "sbom.spdx.json"))
+    assert validation.validate_full_spdx_document(document) == []
+    manifest = json.loads((path / "manifest.json").read_text())
+    listed = {
+        file.name.removeprefix("./"): next(
+            sum_.value for sum_ in file.checksums if sum_.algorithm.name == "SHA256"
+        )
+        for file in document.files
+    }
+    assert listed == {n: d for n, d in manifest["files"].items() if n != "sbom.spdx.json"}
+    assert listed["model.n3ic"] == model.digest
+    packages = {package.name: package for package in document.packages}
+    assert json.loads(packages[f"n3ic-{target}"].comment)["options"] == manifest["options"]
+    assert packages["numpy"].version == np.__version__
+    assert f"n3ic {packages['n3ic'].version}" == manifest["tool"]
+
+
 STEERING = ['*/ system("x"); /*', "../../x #include </etc/passwd>", "int"]
 LONG = ['"' * 256, "☃" * 256, "\\" * 256]
 
