@@ -13,6 +13,7 @@ from n3ic.errors import ExportError
 from n3ic.model.passes import Simplified
 from n3ic.options import Options, applying
 from n3ic.targets.base import Exporter
+from n3ic.targets.bill_of_materials import library_versions, write_bill_of_materials
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Report
 from n3ic.targets.manifest import FORMAT, MANIFEST, MODEL, VERSION
@@ -48,16 +49,32 @@ def describe(
     accuracy: Mapping[str, Any],
     *,
     simplify: bool,
+    writer: str = TOOL,
+    libraries: Mapping[str, str] | None = None,
 ) -> None:
-    """Add the report and the manifest to a directory that holds the artefacts."""
+    """Add report, bill of materials and manifest to a directory that holds the artefacts.
+
+    The last two arguments are what the bill of materials names as its tools: n3ic, and the
+    libraries of this machine if they are None.
+    """
     write_report(directory, tool, network, fit, report, accuracy)
+    options = applying(tool.options_for(network.model), options)
+    write_bill_of_materials(
+        directory,
+        network.source,
+        tool.name,
+        options,
+        writer,
+        library_versions() if libraries is None else libraries,
+        files_of(directory),
+    )
     manifest = {
         "format": FORMAT,
         "version": VERSION,
         "tool": TOOL,
         "target": tool.name,
         "device": tool.device.name,
-        "options": applying(tool.options_for(network.model), options),
+        "options": options,
         "model": identity_of(network.source),
         "simplify": simplify,
         "exported": exported_as(network),

@@ -211,7 +211,8 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """Write the artefacts into the empty directory ``out``.
 
         Also writes ``README.md`` there, which names the next command on the device. The core
-        adds ``model.n3ic``, ``report.json``, ``report.md`` and ``manifest.json``.
+        adds ``model.n3ic``, ``report.json``, ``report.md``, ``sbom.spdx.json`` and
+        ``manifest.json``.
 
         Raises:
             ExportError: the model cannot be expressed for this target.

@@ -18,6 +18,7 @@ from n3ic.errors import ExportError, ModelError, UsageError
 from n3ic.model.passes import Simplified
 from n3ic.targets.artefacts import TOOL, copy_files, describe, files_of, write_artefacts
 from n3ic.targets.base import Exporter, exporter
+from n3ic.targets.bill_of_materials import claimed_versions
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.manifest import (
     MANIFEST,
@@ -59,8 +60,9 @@ def regenerate(
 ) -> IntegrityCheck:
     """Write an export again, into ``fresh``, and compare every file of ``directory`` with it.
 
-    Figures, notes and accuracy of the report come from simulations and from the run, so they are
-    taken from the directory. Everything else, including the page that shows them, is compared.
+    Figures, notes and accuracy of the report come from simulations and from the run, and versions
+    of libraries from the machine that wrote it, so they are taken from the directory. Everything
+    else, including the page that shows them, is compared.
 
     Args:
         directory: the export directory.
@@ -79,7 +81,18 @@ def regenerate(
         )
     report, accuracy = _report(directory)
     simplify = manifest["simplify"]
-    describe(fresh, tool, network, options, fit, report, accuracy, simplify=simplify)
+    describe(
+        fresh,
+        tool,
+        network,
+        options,
+        fit,
+        report,
+        accuracy,
+        simplify=simplify,
+        writer=manifest["tool"],
+        libraries=claimed_versions(directory),
+    )
     expected, present = files_of(fresh), files_of(directory)
     changed = [f"{name} is missing" for name in expected if name not in present]
     equal = 0

@@ -24,6 +24,7 @@ from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
 from n3ic.util.files import sha256_file
 from n3ic.util.json_text import json_text
+from tests.support.family_models import metered_model
 from tests.support.markdown_texts import markdown_tags, markdown_texts
 
 quickly = pytest.mark.usefixtures("quick_build")  # one of the edges is built as users build it
@@ -222,6 +223,31 @@ def test_the_same_model_gives_the_same_bytes(target, tmp_path):
         assert (first / name).read_bytes() == (again / name).read_bytes(), name
 
 
+@pytest.mark.first_case
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_bill_of_materials_names_files_options_and_tools(target, tmp_path):
+    """SPDX's own reader takes it; every file is listed with the digest that it has."""
+    parsing = pytest.importorskip("spdx_tools.spdx.parser.parse_anything")
+    validation = pytest.importorskip("spdx_tools.spdx.validation.document_validator")
+    model = random_model((40, 8, 2), np.random.default_rng(0))
+    path = export(model, target, tmp_path / "out", verify=False).path
+    document = parsing.parse_file(str(path / "sbom.spdx.json"))
+    assert validation.validate_full_spdx_document(document) == []
+    manifest = json.loads((path / "manifest.json").read_text())
+    listed = {
+        file.name.removeprefix("./"): next(
+            sum_.value for sum_ in file.checksums if sum_.algorithm.name == "SHA256"
+        )
+        for file in document.files
+    }
+    assert listed == {n: d for n, d in manifest["files"].items() if n != "sbom.spdx.json"}
+    assert listed["model.n3ic"] == model.digest
+    packages = {package.name: package for package in document.packages}
+    assert json.loads(packages[f"n3ic-{target}"].comment)["options"] == manifest["options"]
+    assert packages["numpy"].version == np.__version__
+    assert f"n3ic {packages['n3ic'].version}" == manifest["tool"]
+
+
 STEERING = ['*/ system("x"); /*', "../../x #include </etc/passwd>", "int"]
 LONG = ['"' * 256, "☃" * 256, "\\" * 256]
 
@@ -276,6 +302,34 @@ def test_a_readme_shows_names_as_they_are(target, tmp_path):
     listed = [*(() if target in NO_CLASSES else MARKED)]
     listed += [field.feature for field in fields if target in STAGES]
     assert [name for name in listed if name not in shown] == []
+
+
+PAGE_LINES = 100
+PAGES = [
+    *((target, False) for target in TARGETS),
+    *(pytest.param(target, True, marks=pytest.mark.slow) for target in TARGETS),
+]
+
+
+@pytest.mark.parametrize(("target", "every_family"), PAGES)
+def test_a_readme_is_one_page_of_the_same_parts(target, every_family, tmp_path):
+    """What it is, a diagram, how to build, check and update it: for each kind of model."""
+    models = [random_model((256, 32, 16, 2), np.random.default_rng(0), extremes=False)]
+    if every_family:
+        models = [metered_model(name) for name in exporter(target).families]
+    for index, model in enumerate(models):
+        try:
+            done = export(model, target, tmp_path / str(index), verify=False, force=True)
+        except ExportError as error:
+            assert model.family == "sum-product-network" and "log-add" in str(error)
+            continue
+        page = (done.path / "README.md").read_text("utf-8")
+        assert len(page.splitlines()) <= PAGE_LINES
+        heads = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
+        for part in ("Build", "Check", "Update"):
+            assert [head for head in heads if head.startswith(part)], f"{part} of {heads}"
+        assert re.search(r"^```text\n[^`]*->", page, re.MULTILINE), "no diagram"
+        assert "\n\n\n" not in page
 
 
 @pytest.mark.first_case

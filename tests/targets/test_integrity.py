@@ -373,3 +373,17 @@ def test_what_a_report_claims_is_taken_where_it_is_whole(tmp_path):
         assert claimed(**damaged) == (Report((), ()), {}), damaged
     (tmp_path / REPORT).write_text("{")
     assert _report(tmp_path) == (Report((), ()), {})
+
+
+def test_libraries_of_another_machine_are_no_change(path, monkeypatch):
+    """Versions are claims of whoever wrote the export; digests and options are compared."""
+    monkeypatch.setattr(
+        "n3ic.targets.bill_of_materials.library_versions", lambda: {"numpy": "9.9", "python": "9"}
+    )
+    assert verify_directory(path, record=False).ok
+    text = (path / "sbom.spdx.json").read_text()
+    digest = json.loads(text)["files"][0]["checksums"][1]["checksumValue"]
+    (path / "sbom.spdx.json").write_text(text.replace(digest, 64 * "0"))
+    forge(path, "sbom.spdx.json")
+    result = verify_directory(path, record=False)
+    assert any(f.startswith("sbom.spdx.json is not what n3ic writes") for f in result.failures)
