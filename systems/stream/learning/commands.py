@@ -72,13 +72,6 @@ def learn(
     guard: Annotated[
         float, typer.Option(help="By how much the recall of a class may fall on the anchors.")
     ] = 0.05,
-    teacher: Annotated[
-        bool, typer.Option("--teacher", help="A float network also learns, and teaches the model.")
-    ] = False,
-    second_stage_file: Annotated[
-        Path | None,
-        typer.Option("--second-stage", help="Write the running teacher here, for shunted flows."),
-    ] = None,
     seconds: Annotated[
         float | None, typer.Option(help="Stop after this many seconds.", min=0.0)
     ] = None,
@@ -101,7 +94,6 @@ def learn(
         alpha=alpha,
         guard=guard,
         seed=seed,
-        teacher=teacher,
         block=block,
     )
     result = learn_from(
@@ -117,8 +109,6 @@ def learn(
         seconds=seconds,
         watch=show_decisions,
     )
-    if result.second_stage is not None and second_stage_file is not None:
-        result.second_stage.save(second_stage_file)
     if result.unread:
         print_note(f"{result.unread} labels could not be read: {result.first_fault}")
     if json:
