@@ -23,7 +23,6 @@ def refreshed(
     label: NDArray[np.int64],
     class_weight: NDArray[np.float64],
     *,
-    teacher: NDArray[np.float64] | None = None,
     rounds: int = 2,
     seed: int = 0,
 ) -> Classifier:
@@ -39,8 +38,6 @@ def refreshed(
         features: uint32, shape ``(rows, features)``, in the order of ``model.input.features``.
         label: class index of each flow, shape ``(rows,)``.
         class_weight: weight of a flow of each class, shape ``(classes,)``.
-        teacher: class probabilities of a larger model, shape ``(rows, classes)``, which are
-            averaged with the labels; None trains on labels only.
         rounds: the most rounds of polishing over all neurons.
         seed: seed of the order in which neurons are visited.
 
@@ -51,10 +48,7 @@ def refreshed(
         from threadpoolctl import threadpool_limits
     bits = model.input.encode(columns_of(model, features))
     words = pack(bits)
-    weights = np.eye(len(model.classes))[label]
-    if teacher is not None:
-        weights = (weights + teacher) / 2
-    weights = weights * class_weight[label][:, None]
+    weights = np.eye(len(model.classes))[label] * class_weight[label][:, None]
     with threadpool_limits(1):  # otherwise, float sums depend on the number of cores
         new = family(model.family).trained_further(
             model, bits, weights, label, class_weight, rounds=rounds, seed=seed

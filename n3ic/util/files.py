@@ -85,6 +85,15 @@ def new_file(path: str | Path) -> Iterator[IO[bytes]]:
                 temporary.unlink(missing_ok=True)
 
 
+def sync_folder(folder: str | Path) -> None:
+    """Wait until the names in a folder survive a power failure."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 @contextmanager
 def new_directory(
     path: str | Path, *, replace: bool = False, written: Collection[str] = ()

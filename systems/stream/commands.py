@@ -9,7 +9,6 @@ from __future__ import annotations
 import typer
 from typer.core import TyperGroup
 
-from n3ic.systems.stream.demo.commands import demo
 from n3ic.systems.stream.flows.commands import run
 from n3ic.systems.stream.functions.commands import FUNCTIONS
 from n3ic.systems.stream.learning.commands import (
@@ -39,7 +38,6 @@ COMMANDS = typer.Typer(
     rich_help_panel="Deploy",
 )
 COMMANDS.command("run")(run)
-COMMANDS.command("demo")(demo)
 COMMANDS.command("send")(messages.send)
 COMMANDS.command("receive")(messages.receive)
 COMMANDS.command("bench")(messages.bench)

@@ -242,7 +242,7 @@ CASES = (
          drift_of_it),
     Case("stream learn flows.parquet --model m.n3ic --folder learned --delay 10 --block flow "
          "--json", learned, slow=False),
-    Case("stream second-stage --model m.n3ic --data flows.parquet --kind trees --write second.st",
+    Case("stream second-stage --model m.n3ic --data flows.parquet --write second.st",
          staged),
     Case("cluster plan m.n3ic --nodes 2", lambda p, said: None, slow=False),
     Case("cluster run m.n3ic --nodes 2 --rows 20", lambda p, said: None),
@@ -329,7 +329,7 @@ ELSEWHERE = {
 """Commands that need a device, a peer or a training: by the tests that have them."""
 WITHOUT_MODEL = (
     "data ", "recipes ", "targets", "xdp ", "stream functions ", "stream history",
-    "stream rollback", "stream send", "stream bench", "stream demo", "stream train",
+    "stream rollback", "stream send", "stream bench", "stream train",
 )  # fmt: skip
 
 

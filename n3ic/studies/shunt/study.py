@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,9 @@ from n3ic.studies.shunt.result import ShuntStudy, ThresholdObjective
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.util.markdown import percent
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
 
 
 def study_shunting(
@@ -92,9 +96,6 @@ def _study(
     other_flows: LabelledFlows | None,
     where: str,
 ) -> ShuntStudy:
-    from n3ic.training.input_bits import boosted_trees, fault_of
-    from n3ic.training.input_choice import candidates
-
     table, model = flows.table, flows.model
     own = aim == ThresholdObjective() and model.shunt > 0
     if own:
@@ -103,15 +104,7 @@ def _study(
         model.with_shunt(aim.margin)  # an impossible threshold fails before the work
     protocol, seed, trained = known_split(model, table)
     parts = split(table, protocol, seed)
-    columns = Recipe("host", "what a host gets of a flow", columns=flows.columns)
-    names = candidates(table, columns)
-    known, unseen_rows = (
-        ({n: table.features[n][rows] for n in names}, flows.label[rows])
-        for rows in (parts.train, parts.validation)
-    )
-    trees = boosted_trees(*known, held=unseen_rows, seed=seed)
-    if fault_of(trees):
-        warnings.warn(fault_of(trees), N3icWarning, stacklevel=2)
+    trees, names = second_stage_trees(flows, parts, seed)
     columns_of = np.clip(table.matrix(names), 0, UINT32_MAX)
 
     def stages(index: NDArray[np.int64]) -> TwoStageRows:
@@ -157,6 +150,35 @@ def _study(
         tuple(claims),
         kinds,
     )
+
+
+def second_stage_trees(
+    flows: LabelledFlows, parts: Split, seed: int
+) -> tuple[HistGradientBoostingClassifier, tuple[str, ...]]:
+    """Fit boosted trees to the training rows, on what a host gets of a flow.
+
+    Returns:
+        The trees, and the features that they read, in their order.
+
+    Raises:
+        MissingDependencyError: scikit-learn is missing.
+
+    Warns:
+        N3icWarning: the installed version of boosting has a fault.
+    """
+    from n3ic.training.input_bits import boosted_trees, fault_of
+    from n3ic.training.input_choice import candidates
+
+    columns = Recipe("host", "what a host gets of a flow", columns=flows.columns)
+    names = candidates(flows.table, columns)
+    known, unseen_rows = (
+        ({n: flows.table.features[n][rows] for n in names}, flows.label[rows])
+        for rows in (parts.train, parts.validation)
+    )
+    trees = boosted_trees(*known, held=unseen_rows, seed=seed)
+    if fault_of(trees):
+        warnings.warn(fault_of(trees), N3icWarning, stacklevel=2)
+    return trees, names
 
 
 def _claims(name: str, rows: TwoStageRows, threshold: int) -> tuple[ClaimRow, ClaimRow]:

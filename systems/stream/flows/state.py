@@ -20,7 +20,7 @@ from typing import Any
 from n3ic.errors import DataError, N3icError
 from n3ic.meter.source import meter_source
 from n3ic.model.classifier import Classifier
-from n3ic.util.files import reserved_folder, write_atomic
+from n3ic.util.files import reserved_folder, sync_folder, write_atomic
 from n3ic.util.plain_data import from_plain
 
 NAME = "stream.state"
@@ -142,11 +142,7 @@ class StreamState:
         head = json.dumps({"point": asdict(self.point), "sizes": sizes}, sort_keys=True)
         data = b"".join((_MAGIC, head.encode(), b"\n", *packed))
         write_atomic(folder / NAME, data + hashlib.sha256(data).digest())
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)  # so that the new name survives a power failure
-        finally:
-            os.close(handle)
+        sync_folder(folder)
 
     @classmethod
     def read(cls, folder: Path) -> StreamState | None:

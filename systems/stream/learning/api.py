@@ -32,7 +32,6 @@ def learn(
     every: int = 500,
     held: float = 0.3,
     guard: float = 0.05,
-    teacher: bool = False,
     seconds: float | None = None,
     seed: int = 0,
     watch: Callable[[LearnedBatch], object] | None = None,
@@ -54,7 +53,6 @@ def learn(
         every: labelled flows between two refreshed models.
         held: share of the blocks that judge and are not trained on.
         guard: by how much the recall of a class may fall on the anchors.
-        teacher: whether a float network also learns, and teaches the model.
         seconds: stop a live source after this many seconds; None for no limit.
         seed: seed of the reservoir and the training.
         watch: called with the result of each batch.
@@ -81,7 +79,6 @@ def learn(
             alpha=alpha,
             guard=guard,
             seed=seed,
-            teacher=teacher,
             block=block,
         ),
         labels=labels,

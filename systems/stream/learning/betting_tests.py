@@ -13,6 +13,7 @@ stakes, because the best stake is not known in advance.
 from __future__ import annotations
 
 from math import log
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,20 @@ class PairedBet:
         self.blocks = self.better = self.worse = 0
         self._capital = np.zeros(len(STAKES))  # logarithms, one per stake
         self._most = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, from which :meth:`from_dict` makes the same test."""
+        counts = {"blocks": self.blocks, "better": self.better, "worse": self.worse}
+        capital = {"capital": self._capital.tolist(), "most": self._most}
+        return {"alpha": self.alpha, **counts, **capital}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The test of :meth:`to_dict`."""
+        test = cls(data["alpha"])
+        test.blocks, test.better, test.worse = data["blocks"], data["better"], data["worse"]
+        test._capital, test._most = np.array(data["capital"]), data["most"]
+        return test
 
     @property
     def won(self) -> bool:

@@ -72,13 +72,6 @@ def learn(
     guard: Annotated[
         float, typer.Option(help="By how much the recall of a class may fall on the anchors.")
     ] = 0.05,
-    teacher: Annotated[
-        bool, typer.Option("--teacher", help="A float network also learns, and teaches the model.")
-    ] = False,
-    second_stage_file: Annotated[
-        Path | None,
-        typer.Option("--second-stage", help="Write the running teacher here, for shunted flows."),
-    ] = None,
     seconds: Annotated[
         float | None, typer.Option(help="Stop after this many seconds.", min=0.0)
     ] = None,
@@ -101,7 +94,6 @@ def learn(
         alpha=alpha,
         guard=guard,
         seed=seed,
-        teacher=teacher,
         block=block,
     )
     result = learn_from(
@@ -117,8 +109,6 @@ def learn(
         seconds=seconds,
         watch=show_decisions,
     )
-    if result.second_stage is not None and second_stage_file is not None:
-        result.second_stage.save(second_stage_file)
     if result.unread:
         print_note(f"{result.unread} labels could not be read: {result.first_fault}")
     if json:
@@ -187,43 +177,35 @@ def second_stage(
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="Data set that reads the flows.")] = None,
     task: Annotated[str, typer.Option(help="Network of a run of several.")] = "",
-    kind: Annotated[str, typer.Option(help="trees, mlp, or both.")] = "both",
     write: Annotated[
-        Path | None, typer.Option(help="Write the second stage, of one kind, to this file.")
+        Path | None, typer.Option(help="Write the second stage, a model, to this file.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
     json: JsonFlag = False,
 ) -> None:
-    """Train a larger model for the flows that the card is not sure of, and show both together.
+    """Train boosted trees for the flows that the card is not sure of, and show both together.
 
     A star marks the threshold that n3ic shunt wrote into the model.
     """
     from n3ic.cli.console import print_json, print_note, show_table, spinner
-    from n3ic.errors import UsageError
     from n3ic.runs.folder import newest_run
-    from n3ic.systems.stream.learning.second_stage import KINDS
     from n3ic.systems.stream.learning.second_stage import second_stage as study
     from n3ic.util.files import free_path
 
-    kinds = KINDS if kind == "both" else tuple(k for k in KINDS if k == kind)
-    if not kinds:
-        raise UsageError(f"--kind: expected trees, mlp or both, got {kind!r}")
     if write is not None:
-        if len(kinds) > 1:
-            raise UsageError("--write writes one second stage: add --kind trees or --kind mlp")
         free_path(write, replace)
     if model is None:
         model = newest_run()
         print_note(f"model: {model}")
-    with spinner("training second stages"):
-        result = study(model, data, dataset=dataset, task=task, kinds=kinds)
+    with spinner("training the second stage"):
+        result = study(model, data, dataset=dataset, task=task)
     if json:
         print_json(result.to_dict())
     else:
         for each in result.tables:
             show_table(each)
     if write is not None:
-        result.stages[kinds[0]].save(write)
+        result.stage.save(write)
         print_note(f"wrote {write}")
 
 
@@ -240,10 +222,6 @@ def drift(
     reference_flows: Annotated[
         int, typer.Option(help="Without --reference, take this many of the source.", min=100)
     ] = 1000,
-    then: Annotated[
-        Path | None,
-        typer.Option(help="Flows of other traffic that follow, to measure detectors' delays."),
-    ] = None,
     dataset: Annotated[str | None, typer.Option(help="Data set that reads the flows.")] = None,
     block: Annotated[
         str,
@@ -258,20 +236,19 @@ def drift(
     seed: Annotated[int, typer.Option(help="Seed of the ranks among equals.")] = 0,
     json: JsonFlag = False,
 ) -> None:
-    """Test whether traffic is still that of the training; with --then, compare detectors."""
+    """Test whether traffic is still that of the training."""
     import numpy as np
 
-    from n3ic.cli.console import print_json, print_note, print_result, show_table
+    from n3ic.cli.console import print_json, print_note, print_result
     from n3ic.errors import UsageError
     from n3ic.systems.stream.learning.blocks import FLOW
     from n3ic.systems.stream.learning.drift_detector import DriftDetector
-    from n3ic.systems.stream.learning.drift_study import delay_table, detection_delays, to_plain
-    from n3ic.systems.stream.learning.replay import ReplayedFlows, flows_of
+    from n3ic.systems.stream.learning.replay import flows_of
 
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha: expected an error between 0 and 1, got {alpha}")
     network = _model(model)
-    tables = [source, *([reference] if reference else []), *([then] if then else [])]
+    tables = [source, *([reference] if reference else [])]
     flows, *others = [flows_of(table, network, dataset) for table in tables]
     blocks, *blocks_of_others = _drift_blocks([flows, *others], network, block, seed)
     if reference:
@@ -279,23 +256,6 @@ def drift(
     else:
         like, like_block = flows.part(0, reference_flows), blocks[:reference_flows]
         flows, blocks = flows.part(reference_flows, len(flows)), blocks[reference_flows:]
-    if then is not None:
-        whole = ReplayedFlows.joined(flows, others[-1])
-        delays = detection_delays(
-            network,
-            like,
-            whole,
-            len(flows),
-            reference_block=like_block,
-            block=np.concatenate([blocks, blocks_of_others[-1]]),
-            alpha=alpha,
-            seed=seed,
-        )
-        if json:
-            print_json({"change": len(flows), "flows": len(whole), "delays": to_plain(delays)})
-        else:
-            show_table(delay_table(delays, len(flows), len(whole)))
-        return
     test = DriftDetector(
         network,
         np.ascontiguousarray(like.features),

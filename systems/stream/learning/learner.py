@@ -7,9 +7,9 @@ of the rows reproduces the same decisions and the same models.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ from n3ic.systems.stream.learning.blocks import (
 from n3ic.systems.stream.learning.rows import LabelledRows, Reservoir, held_out
 
 _FEWEST = 20  # fewest anchors of a class from which its recall is judged
+_FORMER = 100  # the most models that rollbacks reach
+_ROWS = ("anchors", "rehearsed", "waiting", "recent")
 
 Outcome = Literal["better", "given up", "anchors"]
 
@@ -51,7 +53,6 @@ class LearnSettings:
             come back.
         guard: by how much the recall of a class may fall on the anchors; 1 for no guard.
         rounds: the most passes of polishing.
-        teacher: whether a float network also learns from the same flows, and teaches the model.
         seed: seed of the reservoir and the training.
     """
 
@@ -64,7 +65,6 @@ class LearnSettings:
     watch: int = 3000
     guard: float = 0.05
     rounds: int = 4
-    teacher: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -109,6 +109,17 @@ class Challenge:
     most: int
     former: bool = False
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, with the model's digest."""
+        parts = {"bet": self.bet.to_dict(), "most": self.most, "former": self.former}
+        return {"model": self.model.digest, **parts}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], read: Callable[[str], Classifier]) -> Self:
+        """The comparison of :meth:`to_dict`; ``read`` gives the model of a digest."""
+        bet = PairedBet.from_dict(data["bet"])
+        return cls(read(data["model"]), bet, data["most"], data["former"])
+
 
 class OnlineLearner:
     """Learns from labelled flows; see :class:`LearnSettings`.
@@ -122,7 +133,7 @@ class OnlineLearner:
 
     Attributes:
         running: the running model.
-        former: the models that ran before, the latest at the end.
+        former: the models that ran before, the latest at the end; 100 at most.
         blocks: the held-out blocks that are not judged yet.
     """
 
@@ -148,6 +159,49 @@ class OnlineLearner:
         self._watch: Challenge | None = None
         self._due: Challenge | None = None  # a better model whose push failed
         self._tests = self._new = 0
+
+    @property
+    def models(self) -> Iterator[Classifier]:
+        """The models that may run from now on, and the running one."""
+        challenges = (*self._challenges, self._watch, self._due)
+        yield from (self.running, *self.former, *(c.model for c in challenges if c is not None))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Plain data and arrays, from which :meth:`restore` makes the same learner."""
+        reservoir, arrays = self._reservoir.state()
+        blocks, more = self.blocks.state()
+        for name in _ROWS:
+            arrays |= getattr(self, f"_{name}").arrays(name)
+        plain = {
+            "running": self.running.digest,
+            "former": [model.digest for model in self.former],
+            "challenges": [each.to_dict() for each in self._challenges],
+            "watch": self._watch and self._watch.to_dict(),
+            "due": self._due and self._due.to_dict(),
+            "tests": self._tests,
+            "new": self._new,
+            "reservoir": reservoir,
+            "blocks": blocks,
+        }
+        return plain, arrays | more
+
+    def restore(
+        self,
+        plain: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        read: Callable[[str], Classifier],
+    ) -> None:
+        """Take over what :meth:`state` gave; ``read`` gives the model of a digest."""
+        self.running, self.former = read(plain["running"]), [*map(read, plain["former"])]
+        self._challenges = [Challenge.from_dict(each, read) for each in plain["challenges"]]
+        self._watch, self._due = (
+            plain[name] and Challenge.from_dict(plain[name], read) for name in ("watch", "due")
+        )
+        self._tests, self._new = plain["tests"], plain["new"]
+        self._reservoir.restore(plain["reservoir"], arrays)
+        self.blocks.restore(plain["blocks"], arrays)
+        for name in _ROWS:
+            setattr(self, f"_{name}", LabelledRows.of_arrays(name, arrays))
 
     def anchor(self, rows: LabelledRows) -> None:
         """Take flows of the training, whose labels are trusted.
@@ -314,7 +368,7 @@ class OnlineLearner:
         if back:
             self.former.pop()
         else:
-            self.former.append(self.running)
+            self.former = [*self.former, self.running][-_FORMER:]
             self._tests += 1
             bet = PairedBet(spent(self.settings.alpha, self._tests))
             self._watch = Challenge(self.running, bet, self.settings.watch, former=True)

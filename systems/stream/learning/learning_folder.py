@@ -4,10 +4,17 @@
 The log holds what the learner was given (rows, anchors, rollbacks), written before the learner acts
 on it, and what it decided. When a folder is opened, the learner is given the same input again and
 must decide the same. If the process died before the last decisions were logged, they are made then.
+
+Once the log has grown by a mebibyte, the learner's state is written to a file that is named by its
+digest, and the log begins anew with a line that names it. Models that cannot run any more go.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import zipfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,16 +30,17 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.family import family
 from n3ic.model.load import load_model
 from n3ic.runs.refresh import refreshed
-from n3ic.systems.stream.learning.host_models import HostMlp, fit_host_mlp, load_host_model
 from n3ic.systems.stream.learning.learner import LearnSettings, OnlineLearner
-from n3ic.systems.stream.learning.log import ChainedLog
+from n3ic.systems.stream.learning.log import STATE, ChainedLog
 from n3ic.systems.stream.learning.rows import LabelledRows
+from n3ic.util.files import write_atomic
 from n3ic.util.plain_data import from_plain
 
-LOG, MODELS = "log.jsonl", "models"
-_GIVEN = ("begin", "anchors", "rows", "rollback")
-_TAUGHT = "taught_by"  # key in the provenance of a model
+LOG, MODELS, STATES = "log.jsonl", "models", "states"
+_GIVEN = ("begin", STATE, "anchors", "rows", "rollback")
 _ASIDE = ("at",)  # facts that may differ when a decision is repeated
+_LOG_BYTES = 1 << 20  # after which the log begins anew
+_DECISIONS = 1000  # the most that a state keeps
 
 
 class LearningFolder:
@@ -44,6 +52,11 @@ class LearningFolder:
         now: returns the time as text, for people; no decision depends on it.
         retrain: whether to train the logged models again and compare their digests; otherwise
             they are read from their files.
+        log_bytes: bytes of the log that a start reads at most, but for the last rows.
+
+    Attributes:
+        folder: the folder.
+        decisions: the decisions in the log, and the last 1,000 before it.
 
     Raises:
         UsageError: The folder is not a learning folder.
@@ -57,6 +70,7 @@ class LearningFolder:
         *,
         now: Callable[[], str] = str,
         retrain: bool = False,
+        log_bytes: int = _LOG_BYTES,
     ) -> None:
         self.folder = Path(folder)
         if not (self.folder / LOG).is_file():
@@ -65,7 +79,8 @@ class LearningFolder:
         self._log = ChainedLog(self.folder / LOG)
         self._ahead: deque[dict[str, Any]] = deque()
         self._learner: OnlineLearner | None = None
-        self._teachers: dict[str, HostMlp] = {}
+        self._log_bytes = log_bytes
+        self._began = ""  # digest of the first model
         self.decisions: list[dict[str, Any]] = []
         with self.up_to_date():
             pass
@@ -133,6 +148,8 @@ class LearningFolder:
             with self.up_to_date():
                 self._note("rows", rows.to_dict())
                 self.learner.add_rows(rows)
+                if self._log.size > self._log_bytes:
+                    self._sum_up()
 
     def roll_back(self, reason: str = "asked for") -> None:
         """Replace the running model by the former one.
@@ -161,10 +178,13 @@ class LearningFolder:
         """Give the learner again what it was given before."""
         what = entry["what"]
         where = f"{self._log.path}, line {entry['n'] + 1}"
-        if what not in _GIVEN or (what == "begin") != (self._learner is None):
+        begins = what in ("begin", STATE)
+        if what not in _GIVEN or (begins != (self._learner is None) and what != STATE):
             raise DataError(f"{where}: {what!r} does not follow from the lines before it")
         if what == "begin":
-            self._begin(entry, where)
+            self._begin(entry.get("model", ""), entry.get("settings"), where)
+        elif what == STATE:
+            self._restore(entry, where)
         elif what == "rollback":
             self.learner.roll_back(str(entry.get("reason")))
         else:
@@ -172,28 +192,82 @@ class LearningFolder:
             rows = LabelledRows.from_dict(entry, len(model.input.features), len(model.classes))
             (self.learner.add_rows if what == "rows" else self.learner.anchor)(rows)
 
-    def _begin(self, entry: dict[str, Any], where: str) -> None:
-        plain = entry.get("settings")
-        if isinstance(plain, dict) and "block" not in plain:
-            raise DataError(
-                f"{where}: written before flows were judged by blocks: begin a new folder"
-            )
+    def _begin(self, model: str, plain: Any, where: str) -> None:
+        if isinstance(plain, dict):
+            if "block" not in plain:
+                raise DataError(
+                    f"{where}: written before flows were judged by blocks: begin a new folder"
+                )
+            if plain.get("teacher"):
+                raise DataError(f"{where}: a float network taught its models: begin a new folder")
+            plain = {name: value for name, value in plain.items() if name != "teacher"}
         try:
             settings = from_plain(LearnSettings, plain, strict=True)
         except (ValueError, UsageError) as error:
             raise DataError(f"{where}: damaged settings: {error}") from error
+        self._began = model
         self._learner = OnlineLearner(
-            self._read(str(entry.get("model"))),
+            self._read(model),
             settings,
             train=self._train,
             push=self._push,
             record_decision=self._record_decision,
         )
 
+    def _sum_up(self) -> None:
+        """Write the learner's state, begin the log anew with it, and remove what it leaves out.
+
+        After a kill at any step, the log names a state that is there, with all of its models.
+        """
+        state, arrays = self.learner.state()
+        plain = {
+            "began": self._began,
+            "settings": asdict(self.learner.settings),
+            "learner": state,
+            "decisions": self.decisions[-_DECISIONS:],
+            "n": self._log.lines,
+            "previous": self._log.last,
+        }
+        text = np.frombuffer(json.dumps(plain, sort_keys=True).encode(), np.uint8)
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, plain=text, **arrays)
+        digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+        (self.folder / STATES).mkdir(exist_ok=True)
+        write_atomic(self._state_file(digest), buffer.getvalue())
+        self._log.cut({"state": digest, "at": self._now()})
+        kept = {self._began, digest, *(model.digest for model in self.learner.models)}
+        for folder in (STATES, MODELS):
+            for file in (self.folder / folder).iterdir():
+                if file.stem not in kept:
+                    file.unlink()
+
+    def _restore(self, entry: dict[str, Any], where: str) -> None:
+        """Take over the state that the first line of the log names."""
+        digest = str(entry.get("state"))
+        file = self._state_file(digest)
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise DataError(f"{where}: {file}: {error.strerror or error}") from error
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise DataError(f"{file}: damaged: its digest is not its name")
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+                parts = dict(arrays)
+            plain = json.loads(parts.pop("plain").tobytes())
+            if any(entry[name] != plain[name] for name in ("n", "previous")):
+                raise DataError(f"{where}: it does not follow from the lines before {file.name}")
+            self._begin(plain["began"], plain["settings"], where)
+            self.learner.restore(plain["learner"], parts, self._read)
+        except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise DataError(f"{file}: of another version of n3ic: {error}") from error
+        self.decisions[:] = plain["decisions"]
+
+    def _state_file(self, digest: str) -> Path:
+        return self.folder / STATES / f"{_checked(digest, self._log.path)}.npz"
+
     def _read(self, digest: str) -> Classifier:
-        if not (len(digest) == 64 and digest.isalnum()):
-            raise DataError(f"{self._log.path}: {digest[:80]!r} is no digest of a model")
-        model = load_model(self.model_file(digest))
+        model = load_model(self.model_file(_checked(digest, self._log.path)))
         if model.digest != digest:
             raise DataError(f"{self.model_file(digest)}: its digest is {model.digest}")
         return model
@@ -210,57 +284,12 @@ class LearningFolder:
             with suppress(N3icError):  # if its file is missing, train it again
                 return self._read(str(entry.get("model")))
         settings = self.learner.settings
-        teacher = odds = None
-        if settings.teacher:
-            columns = features.astype(np.int64)
-            teacher = fit_host_mlp(
-                columns,
-                label,
-                None,
-                model.input.features,
-                model.classes,
-                settings.seed,
-                start=self._teacher(model),
-                class_weight=class_weight,
-            )
-            odds = teacher.odds(columns)
         new = refreshed(
-            model,
-            features,
-            label,
-            class_weight,
-            teacher=odds,
-            rounds=settings.rounds,
-            seed=settings.seed,
+            model, features, label, class_weight, rounds=settings.rounds, seed=settings.seed
         )
-        if teacher is not None:
-            new = new.changed(provenance={**new.provenance, _TAUGHT: teacher.digest})
-            self._teachers[teacher.digest] = teacher
-            if not self._ahead:
-                teacher.save(self.folder / MODELS / f"{teacher.digest}.host")
         if not self._ahead:
             new.save(self.model_file(new.digest))
         return new
-
-    def _teacher(self, model: Classifier) -> HostMlp | None:
-        """The float network that taught a model, if one did."""
-        digest = model.provenance.get(_TAUGHT)
-        if digest is None:
-            return None
-        if digest not in self._teachers:
-            teacher = load_host_model(self.folder / MODELS / f"{digest}.host")
-            if not isinstance(teacher, HostMlp) or teacher.digest != digest:
-                raise DataError(f"{self.folder}: the teacher {digest[:12]} is another model")
-            self._teachers[digest] = teacher
-        return self._teachers[digest]
-
-    def second_stage(self) -> HostMlp | None:
-        """The float network that taught the running model, as a second stage; None without one.
-
-        Raises:
-            ModelError: Its file is missing or damaged.
-        """
-        return self._teacher(self.learner.running)
 
     def _push(self, model: Classifier) -> str:
         entry = self._ahead[0] if self._ahead else {}
@@ -287,3 +316,10 @@ class LearningFolder:
                 f"{self._log.path}, line {entry['n'] + 1}: it says {logged}, "
                 f"but the rows before it give { ({'what': what, **facts}) }"
             )
+
+
+def _checked(digest: object, where: Path) -> str:
+    """A digest that a log names, as part of a file's name."""
+    if not (isinstance(digest, str) and len(digest) == 64 and digest.isalnum()):
+        raise DataError(f"{where}: {str(digest)[:80]!r} is no digest")
+    return digest

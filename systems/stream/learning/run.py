@@ -46,7 +46,6 @@ class LearnedStream(Displayed):
             ran at the time.
         unread: labels that could not be read.
         first_fault: what was wrong with the first of them.
-        second_stage: the running teacher, for shunted flows; None without one.
     """
 
     began: Classifier
@@ -56,7 +55,6 @@ class LearnedStream(Displayed):
     accuracy: tuple[tuple[int, int], ...] = ()
     unread: int = 0
     first_fault: str = ""
-    second_stage: Any = None
 
     def __str__(self) -> str:
         same = ", as before" if self.running.digest == self.began.digest else ""
@@ -152,7 +150,6 @@ def learn_from(
             {**join.counts, "late for their block": learning.learner.blocks.late},
             tuple(right),
             *unread,
-            learning.second_stage(),
         )
 
 

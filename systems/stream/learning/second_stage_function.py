@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.errors import UsageError
+from n3ic.api import load
+from n3ic.errors import ModelError, UsageError
 from n3ic.meter.rows import texts_of
 from n3ic.model.classifier import SHUNT
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.functions.metering import MeterFunction, score_columns
 from n3ic.systems.stream.functions.options import path_of
-from n3ic.systems.stream.learning.host_models import load_host_model
 from n3ic.systems.stream.learning.second_stage import second_verdicts
 
 if TYPE_CHECKING:
@@ -35,18 +35,16 @@ class SecondStageFunction(MeterFunction):
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)
         path = path_of(self.options, "stage")
-        self.stage = load_host_model(path)
-        if self.stage.classes != self.model.classes:
-            expected, got = (", ".join(m.classes) for m in (self.model, self.stage))
-            raise UsageError(f"{path}: expected the model's classes {expected}, got {got}")
-        lacking = [n for n in self.stage.features if n not in self.spec.feature_names]
-        if lacking:
-            raise UsageError(f"{path}: it reads {lacking[0]!r}, which the model's meter lacks")
+        self.stage = load(path)
+        try:  # on no flow
+            self.decided(self._batch(self.meter.records()))
+        except ModelError as error:
+            raise UsageError(f"{path}: {error}") from error
 
     def decided(self, batch: FlowBatch) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
         """The second stage's verdicts, and the fields of their lines."""
         shunted = replace(batch, verdicts=np.full(len(batch), SHUNT))
-        verdicts = second_verdicts(self.stage, shunted, self.spec)
+        verdicts = second_verdicts(self.stage, shunted, self.spec, self.model.classes)
         return verdicts, {
             "verdict": texts_of(verdicts, self.model.classes),
             "first": texts_of(batch.verdicts, self.model.verdict_names),

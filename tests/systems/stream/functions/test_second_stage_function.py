@@ -17,9 +17,10 @@ from n3ic.meter.rows import key_table
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import features_of
 from n3ic.model.classifier import SHUNT
+from n3ic.model.inputs import InputSpec
+from n3ic.model.random_models import random_model
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.functions.packets import PacketView
-from n3ic.systems.stream.learning.host_models import HostMlp
 from n3ic.systems.stream.learning.second_stage import second_verdicts
 from n3ic.systems.stream.learning.second_stage_function import SecondStageFunction
 from n3ic.targets.fuzz_traffic import fuzz_frames, pcap
@@ -33,12 +34,10 @@ KEY = ("source", "source_port", "destination", "destination_port", "protocol", "
 def the_models(folder):
     """A model that shunts an eighth of its flows, and a second stage on other features."""
     model = metered_network(SPEC, 25, classes=CLASSES, extremes=False).with_shunt(1)
-    names = SPEC.feature_names[1::3]
-    rng = np.random.default_rng(7)
-    mean, scale = np.full(len(names), 6, np.float32), np.ones(len(names), np.float32)
-    matrix = rng.normal(size=(len(names), len(CLASSES))).astype(np.float32)
-    layer = matrix, np.zeros(len(CLASSES), np.float32)
-    stage = HostMlp(names, CLASSES, mean, scale, (layer,))
+    other = metered_network(SPEC, 7, classes=CLASSES, extremes=False)
+    inputs = InputSpec(other.input.fields[1::3])
+    stage = random_model((inputs.n_bits, 16, len(CLASSES)), np.random.default_rng(9))
+    stage = stage.with_input(inputs).changed(classes=CLASSES)
     model.save(folder / "model.safetensors")
     stage.save(folder / "stage.n3ic")
     return model, stage
@@ -74,8 +73,9 @@ def flows_of(model, stage, view):
     used = np.stack([columns[n] for n in model.input.features], axis=1)
     batch = FlowBatch(told, used, found.scores, found.classes, found.margins, verdicts)
     keys = key_table(told, SPEC, "").to_pylist()
-    said = verdicts.tolist(), second_verdicts(stage, batch, SPEC).tolist()
-    every = second_verdicts(stage, replace(batch, verdicts=np.full(len(told), SHUNT)), SPEC)
+    said = verdicts.tolist(), second_verdicts(stage, batch, SPEC, CLASSES).tolist()
+    shunted = replace(batch, verdicts=np.full(len(told), SHUNT))
+    every = second_verdicts(stage, shunted, SPEC, CLASSES)
     rows = zip(*said, every.tolist(), strict=True)
     return {tuple(k[n] for n in KEY): row for k, row in zip(keys, rows, strict=True)}
 
@@ -116,11 +116,14 @@ def test_a_stage_that_does_not_fit_the_model_is_refused(tmp_path):
     _, stage = the_models(tmp_path)
     options = {"model": str(tmp_path / "model.safetensors"), "out": str(tmp_path / "out")}
     options["stage"] = str(tmp_path / "other.n3ic")
-    replace(stage, classes=("a", "b", "e")).save(tmp_path / "other.n3ic")
+    stage.changed(classes=("a", "b", "e")).save(tmp_path / "other.n3ic")
     with pytest.raises(UsageError, match="expected the model's classes a, b, d, got a, b, e"):
         SecondStageFunction(options, (), Shared())
-    replace(stage, features=("x", *stage.features[1:])).save(tmp_path / "other.n3ic")
-    with pytest.raises(UsageError, match="it reads 'x', which the model's meter lacks"):
+    inputs = InputSpec((replace(stage.input.fields[0], feature="x"), *stage.input.fields[1:]))
+    stage.with_input(inputs).save(tmp_path / "other.n3ic")
+    with pytest.raises(
+        UsageError, match="the second stage reads 'x', which the model's meter lacks"
+    ):
         SecondStageFunction(options, (), Shared())
 
 

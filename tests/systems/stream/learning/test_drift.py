@@ -8,15 +8,6 @@ import pytest
 
 from n3ic.errors import UsageError
 from n3ic.systems.stream.learning.drift_detector import DriftDetector
-from n3ic.systems.stream.learning.drift_study import (
-    ADWIN_LABEL,
-    ADWIN_MARGIN,
-    ADWIN_PROXY,
-    OURS,
-    PSI,
-    detection_delays,
-)
-from n3ic.systems.stream.learning.replay import ReplayedFlows
 from tests.support.changing_traffic import tables, traffic, write_table
 
 ALPHA = 0.2
@@ -132,37 +123,8 @@ def test_few_reference_flows_are_refused(model):
         DriftDetector(model, even(np.random.default_rng(0), 99))
 
 
-@pytest.mark.exhaustive
-def test_detectors_are_compared_on_a_replay_that_changes(model):
-    pytest.importorskip("river")
-    before = traffic(1500, 1)
-    after = traffic(1500, 2, changed=True)
-    after.features[:, :3] = after.features[:, :3] // 2
-    whole = ReplayedFlows.joined(before, after)
-    found = {e.detector: e for e in detection_delays(model, traffic(800, 3), whole, 1500)}
-    assert set(found) == {OURS, ADWIN_MARGIN, ADWIN_PROXY, ADWIN_LABEL, PSI}
-    assert found[OURS].false_alarms == 0
-    assert found[OURS].delay < 100
-    assert found[PSI].delay == 500
-    assert found[ADWIN_LABEL].delay is not None
-    calm = detection_delays(model, traffic(800, 3), before, 1500)
-    assert all(each.delay is None for each in calm)
-
-
 @pytest.mark.slow
-def test_a_change_of_the_labels_alone_moves_no_flow(model):
-    """Without labels nobody can see it; labels at once show it."""
-    pytest.importorskip("river")
-    whole = ReplayedFlows.joined(traffic(1500, 1), traffic(1500, 2, changed=True))
-    found = {e.detector: e for e in detection_delays(model, traffic(800, 3), whole, 1500)}
-    assert found[OURS].delay is None
-    assert found[ADWIN_PROXY].delay is None
-    assert found[ADWIN_LABEL].delay is not None
-
-
-@pytest.mark.slow
-def test_the_command_says_what_moved_and_compares(n3ic, tmp_path, model):
-    pytest.importorskip("river")
+def test_the_command_says_what_moved(n3ic, tmp_path, model):
     model.save(tmp_path / "model.n3ic")
     write_table(tmp_path / "flows.csv", traffic(1600, 1))
     moved = traffic(700, 2)
@@ -172,11 +134,6 @@ def test_the_command_says_what_moved_and_compares(n3ic, tmp_path, model):
     assert json.loads(n3ic(f"{command} --json").stdout) == {
         "flows": 1000, "blocks": 1000, "reference": 600, "alarm": None
     }  # fmt: skip
-    told = json.loads(n3ic(f"{command} --then moved.csv --json").stdout)
-    assert told["change"] == 1000
-    (ours,) = [each for each in told["delays"] if each["detector"] == OURS]
-    assert (ours["false_alarms"], ours["statistic"]) == (0, "smaxlen")
-    assert "flows to the alarm" in n3ic(f"{command} --then moved.csv").stdout
     assert "each flow is a block" in n3ic(command).stderr
     assert "each flow is a block" not in n3ic(f"{command} --block flow").stderr
     alone = n3ic("stream drift moved.csv --model model.n3ic --reference flows.csv").stdout

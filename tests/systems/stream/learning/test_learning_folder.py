@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder that learns: replayed to the same bytes, whole after a crash, safe from changes."""
 
+import itertools
 import json
+import os
 import resource
+import shutil
+import signal
 from contextlib import contextmanager
-from dataclasses import replace
+from pathlib import Path
 
-import numpy as np
 import pytest
 
 from n3ic.errors import DataError, N3icError, UsageError
@@ -58,26 +61,6 @@ def test_the_log_gives_the_same_decisions_and_the_same_bytes_again(folder, tmp_p
         if file.stem != model.digest:
             file.unlink()
     assert opened(folder).learner.running.to_bytes() == now.to_bytes()
-
-
-@pytest.mark.slow
-def test_a_teacher_learns_beside_and_comes_back_from_the_log(tmp_path, model):
-    folder = tmp_path / "taught"
-    LearningFolder.begin(folder, model, replace(SETTINGS, teacher=True))
-    learning = learned(folder)
-    stage = learning.second_stage()
-    after = traffic(1000, 50, changed=True)
-    assert (stage.odds(after.features.astype(np.int64)).argmax(1) == after.label).mean() > 0.75
-    for retrain in (False, True):
-        again = opened(folder, retrain=retrain)
-        assert again.learner.running.digest == learning.learner.running.digest
-        assert again.second_stage().to_bytes() == stage.to_bytes()
-    for file in (folder / "models").glob("*.host"):
-        file.write_bytes(model.to_bytes())
-    with pytest.raises(N3icError, match="host"):
-        opened(folder).second_stage()
-    learning.roll_back()
-    assert learning.second_stage() != stage
 
 
 @pytest.mark.slow
@@ -138,6 +121,144 @@ def test_a_folder_from_before_blocks_is_refused_in_words(folder, tmp_path):
     with old.alone():
         old.append("begin", {name: entry[name] for name in ("model", "settings")})
     (tmp_path / "old.jsonl").replace(folder / LOG)
+    with pytest.raises(DataError, match="begin a new folder"):
+        opened(folder)
+
+
+def facts_of(learning):
+    """Everything that decides what a learner does next, as text."""
+    plain, arrays = learning.learner.state()
+    return json.dumps(plain), {name: array.tolist() for name, array in arrays.items()}
+
+
+SMALL = [labelled(traffic(60, 100 + i, changed=True), 100 + i) for i in range(20)]
+
+
+@pytest.mark.slow
+def test_a_log_that_begins_anew_decides_as_a_whole_one(tmp_path, model):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    for folder in (whole, cut):
+        LearningFolder.begin(folder, model, SETTINGS)
+    reference = opened(whole)
+    largest, states = 0, set()
+    for rows in SMALL:
+        reference.add_rows(rows)
+        learning = opened(cut, log_bytes=4000)
+        learning.add_rows(rows)
+        learning.close()
+        again = opened(cut)
+        assert facts_of(again) == facts_of(reference)
+        assert again.decisions == reference.decisions
+        again.close()
+        largest = max(largest, (cut / LOG).stat().st_size)
+        states |= {*(cut / "states").glob("*")}
+        assert len([*(cut / "states").glob("*")]) <= 1
+    assert len(states) > 3 and any(d["what"] == "push" for d in reference.decisions)
+    assert largest < 12_000 < (whole / LOG).stat().st_size
+    assert len([*(cut / "models").iterdir()]) < len([*(whole / "models").iterdir()])
+    opened(cut).roll_back()
+    reference.roll_back()
+    assert opened(cut).learner.running == reference.learner.running
+    assert opened(cut, retrain=True).learner.running == reference.learner.running
+
+
+def killed_at(step, folder, rows):
+    """Learn from rows in a fork that is killed at a step that touches a file; whether it was."""
+    child = os.fork()
+    if child == 0:
+        steps = iter(range(step))
+        for owner, name in (
+            *((os, name) for name in ("fsync", "pwrite", "ftruncate", "unlink")),
+            *((Path, name) for name in ("replace", "unlink", "mkdir")),
+        ):
+            real = getattr(owner, name)
+
+            def counted(*given, real=real, **named):
+                if next(steps, None) is None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(*given, **named)
+
+            setattr(owner, name, counted)
+        opened(folder, log_bytes=100).add_rows(rows)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+def test_a_kill_while_the_log_begins_anew_loses_nothing(tmp_path, model):
+    folder = tmp_path / "first"
+    LearningFolder.begin(folder, model, SETTINGS)
+    opened(folder, log_bytes=100).add_rows(SMALL[0])
+    shutil.copytree(folder, tmp_path / "expected")
+    expected = opened(tmp_path / "expected")
+    before = facts_of(expected)
+    expected.add_rows(SMALL[1])
+    kills = 0
+    for step in itertools.count():
+        at = tmp_path / str(step)
+        shutil.copytree(folder, at)
+        killed = killed_at(step, at, SMALL[1])
+        again = opened(at, log_bytes=100)
+        if facts_of(again) == before:  # killed before the rows were on the disk
+            again.add_rows(SMALL[1])
+        assert facts_of(again) == facts_of(expected)
+        assert facts_of(opened(at)) == facts_of(expected)
+        if not killed:
+            break
+        kills += 1
+    assert kills >= 8
+
+
+def test_another_process_reads_a_log_that_begins_anew(folder):
+    watching = opened(folder)
+    learning = opened(folder, log_bytes=100)
+    learning.add_rows(SMALL[0])
+    with watching.up_to_date():
+        assert facts_of(watching) == facts_of(learning)
+    watching.add_rows(SMALL[1])
+    with learning.up_to_date():
+        assert facts_of(learning) == facts_of(watching)
+
+
+def test_a_damaged_state_is_refused_in_words(folder):
+    opened(folder, log_bytes=100).add_rows(SMALL[0])
+    (state,) = (folder / "states").iterdir()
+    data = bytearray(state.read_bytes())
+    data[len(data) // 2] ^= 1
+    state.write_bytes(data)
+    with pytest.raises(DataError, match="damaged: its digest"):
+        opened(folder)
+    state.unlink()
+    with pytest.raises(DataError, match="No such file"):
+        opened(folder)
+
+
+@pytest.mark.parametrize(("field", "value"), [("n", 77), ("previous", "0" * 64), ("state", "../x")])
+def test_a_first_line_that_does_not_fit_its_state_is_refused(folder, field, value):
+    opened(folder, log_bytes=100).add_rows(SMALL[0])
+    (line,) = (folder / LOG).read_bytes().splitlines()
+    (folder / LOG).write_text(json.dumps(json.loads(line) | {field: value}) + "\n")
+    with pytest.raises(DataError):
+        opened(folder)
+
+
+def begun_before(folder, where, **settings):
+    """Give a folder a log that an earlier version began."""
+    (entry,) = [json.loads(line) for line in (folder / LOG).read_bytes().splitlines()]
+    old = ChainedLog(where)
+    with old.alone():
+        old.append("begin", {"model": entry["model"], "settings": entry["settings"] | settings})
+    where.replace(folder / LOG)
+
+
+def test_logs_of_a_time_with_teachers_go_on_without_one(folder, tmp_path, model):
+    begun_before(folder, tmp_path / "old.jsonl", teacher=False)
+    assert opened(folder).learner.running == model
+
+
+def test_a_log_with_a_teacher_is_refused_in_words(folder, tmp_path):
+    begun_before(folder, tmp_path / "old.jsonl", teacher=True)
     with pytest.raises(DataError, match="begin a new folder"):
         opened(folder)
 

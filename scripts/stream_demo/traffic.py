@@ -6,7 +6,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -19,7 +19,6 @@ from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.standard import standard_spec
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import Field, InputSpec
-from n3ic.systems.stream.learning.host_models import HostTrees
 from n3ic.training.input_bits import boosted_trees
 
 METER = standard_spec(packets=4)
@@ -34,6 +33,10 @@ _LARGE = 800  # an attack's largest payload exceeds this many bytes
 _SERVER, _PORTS = bytes([10, 255, 0, 1]), (1024, 53)
 _AHEAD = 64  # packets that may be on their way; the ring of a veth end holds 256
 _PATIENCE_S = 5.0
+
+
+SecondStage = Callable[[NDArray[np.uint32]], NDArray[np.int64]]
+"""From the meter's features, shape ``(flows, features)``, to classes, shape ``(flows,)``."""
 
 
 class DemoFlow(NamedTuple):
@@ -75,7 +78,7 @@ def _frame(source: bytes, destination: bytes, ports: tuple[int, int], size: int)
     return bytes(12) + b"\x08\0" + head + source + destination + body
 
 
-def trained(rng: np.random.Generator) -> tuple[Classifier, HostTrees]:
+def trained(rng: np.random.Generator) -> tuple[Classifier, SecondStage]:
     """Train look-up tables for the card and boosted trees for the host, before the change."""
     features, label = metered(flows(rng, 0, _TRAINING, changed=False))
     settings = TablesTraining(tables=8, table_bits=3)
@@ -84,15 +87,20 @@ def trained(rng: np.random.Generator) -> tuple[Classifier, HostTrees]:
     return card.changed(meter=METER, shunt=_SHUNT), second_stage(features, label)
 
 
-def second_stage(features: NDArray[np.uint32], label: NDArray[np.int64]) -> HostTrees:
-    """Train boosted trees.
+def second_stage(features: NDArray[np.uint32], label: NDArray[np.int64]) -> SecondStage:
+    """Train boosted trees, and return a function from the meter's features to classes.
 
     Args:
         features: the meter's features, shape ``(flows, features)``.
         label: class of each flow, shape ``(flows,)``.
     """
     trees = boosted_trees(_columns(features), label, rounds=40)
-    return HostTrees.of_boosted(trees, FEATURES, CLASSES)
+
+    def classes(flows: NDArray[np.uint32]) -> NDArray[np.int64]:
+        rows = np.stack([*_columns(flows).values()], axis=1)
+        return np.asarray(trees.predict(rows) if len(rows) else [], dtype=np.int64)
+
+    return classes
 
 
 def _columns(features: NDArray[np.uint32]) -> dict[str, NDArray[np.int64]]:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic stream demo``: the loop as a person watches it, and what is said where a tool lacks."""
+"""The demonstration of a stream: the loop as a person watches it."""
 
 import json
 import os
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,38 +13,30 @@ from n3ic.errors import MissingDependencyError
 from n3ic.exporters.xdp.layout import event_type
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.meter.compiled import CompiledMeter
-from n3ic.systems.stream.demo import needs
-from n3ic.systems.stream.demo.loop import LoopFigures, _Loop, learn_settings
-from n3ic.systems.stream.demo.traffic import METER, flows, trained
-from tests.support import command_line
+from scripts.stream_demo import __main__
+from scripts.stream_demo.__main__ import main
+from scripts.stream_demo.loop import LoopFigures, _Loop, learn_settings
+from scripts.stream_demo.traffic import METER, flows, trained
 from tests.support.xdp_machine import clang, kernel
 
 __all__ = ["clang", "kernel"]
 
 
-def test_without_root_it_says_so(n3ic, monkeypatch):
-    monkeypatch.setattr(needs.os, "geteuid", lambda: 1000)
-    done = n3ic("stream demo", expect=4)
-    assert "needs root" in done.stderr and "sudo n3ic stream demo" in done.stderr
-    assert not done.stdout
+def test_without_root_it_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(__main__.os, "geteuid", lambda: 1000)
+    with pytest.raises(SystemExit, match="4"):
+        main([])
+    assert "needs root" in capsys.readouterr().err
 
 
-def test_each_thing_that_is_missing_is_told(monkeypatch):
-    def gone(what):
-        def check(*_):
-            raise MissingDependencyError(f"needs {what}")
+def test_what_is_missing_is_told(monkeypatch, capsys):
+    def gone(*_):
+        raise MissingDependencyError("needs clang")
 
-        return check
-
-    monkeypatch.setattr(needs.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(needs, "own_network", gone("ip"))
-    monkeypatch.setattr(needs, "compile_bpf", gone("clang"))
-    monkeypatch.setattr(needs, "create_map", gone("bpf"))
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    library = "the second stage needs sklearn, which is not installed: pip install 'n3ic[stream]'"
-    with pytest.raises(MissingDependencyError) as error:
-        needs.check_machine()
-    assert str(error.value) == f"needs ip; needs clang; needs bpf; {library}"
+    monkeypatch.setattr(__main__.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(__main__, "run_loop", gone)
+    assert main(["--json"]) == 4
+    assert capsys.readouterr() == ("", "needs clang\n")
 
 
 def test_what_it_learns_does_not_depend_on_the_clock():
@@ -77,12 +68,15 @@ def test_what_it_learns_does_not_depend_on_the_clock():
 
 
 @pytest.mark.slow
-def test_a_model_in_the_kernel_recovers_after_a_change(tmp_path, clang, kernel):
+def test_a_model_in_the_kernel_recovers_after_a_change(
+    tmp_path, monkeypatch, capsys, clang, kernel
+):
     if os.geteuid():
         pytest.skip("needs root")
-    runs = {**os.environ, "N3IC_RUN": str(tmp_path / "run"), "TMPDIR": str(tmp_path)}
-    words = ["stream", "demo", "--flows", "4800", "--json"]
-    loop = json.loads(command_line.n3ic(*words, cwd=tmp_path, env=runs).stdout)
+    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert main(["--flows", "4800", "--json"]) == 0
+    loop = json.loads(capsys.readouterr().out)
     assert loop["flows"] >= 0.9 * 4800  # a busy machine may lose packets
     assert not loop["lost"] and not loop["unlike"] and not loop["failed"]
     first, after, last = (

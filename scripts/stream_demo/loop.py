@@ -26,27 +26,26 @@ from n3ic.meter.flow_keys import Key
 from n3ic.meter.labels import Labelled
 from n3ic.model.classifier import SHUNT, Classifier
 from n3ic.systems.stream.batch import FlowBatch, encoded, features_read
-from n3ic.systems.stream.demo.traffic import (
-    CLASSES,
-    METER,
-    DemoFlow,
-    PacedSocket,
-    flows,
-    second_stage,
-    trained,
-)
 from n3ic.systems.stream.flows.channel import Channel, ChannelEnded
 from n3ic.systems.stream.learning.blocks import record_key
-from n3ic.systems.stream.learning.host_models import HostTrees
 from n3ic.systems.stream.learning.late_labels import LabelJoin
 from n3ic.systems.stream.learning.learner import LearnSettings
 from n3ic.systems.stream.learning.learning_folder import LearningFolder
 from n3ic.systems.stream.learning.pushes import push_to
-from n3ic.systems.stream.learning.second_stage import second_verdicts
 from n3ic.systems.stream.learning.stream import LiveLearner
 from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.targets.directory import export
+from scripts.stream_demo.traffic import (
+    CLASSES,
+    METER,
+    DemoFlow,
+    PacedSocket,
+    SecondStage,
+    flows,
+    second_stage,
+    trained,
+)
 
 BATCH = 60  # flows that are sent before their decisions are read
 WINDOWS = 16
@@ -210,7 +209,7 @@ class _Loop:
     def __init__(
         self,
         card: Classifier,
-        host: HostTrees,
+        host: SecondStage,
         learning: LearningFolder,
         figures: LoopFigures,
         batches: int,
@@ -230,7 +229,9 @@ class _Loop:
         f = self.figures
         batch = _of_events(self._card, events)
         f.unlike += _count_unlike(self._models, batch)
-        both = second_verdicts(self._host, batch, METER)
+        both = batch.verdicts.copy()
+        rest = np.flatnonzero(both == SHUNT)
+        both[rest] = self._host(events["features"][rest])
         self._window.append(np.stack([batch.verdicts != SHUNT, both == label], axis=1))
         self._labels.add(events, label)
         learned = self._learner.learn(batch)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The learning loop through the kernel, to watch."""
