@@ -245,7 +245,7 @@ CASES = (
     Case("stream second-stage --model m.n3ic --data flows.parquet --write second.st",
          staged),
     Case("cluster plan m.n3ic --nodes 2", lambda p, said: None, slow=False),
-    Case("cluster run m.n3ic --nodes 2 --rows 20", lambda p, said: None),
+    Case("cluster run m.n3ic --nodes 2 --rows 20 --limit 60", lambda p, said: None),
     Case("card init m.n3ic --target netfpga --out card.toml", lambda p, said: None),
     Case("card plan nf.toml", lambda p, said: None, before="card init m.n3ic --out nf.toml"),
     Case("card plan p4.toml", lambda p, said: None,

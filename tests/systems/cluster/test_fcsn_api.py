@@ -25,7 +25,9 @@ sparse = pytest.importorskip("scipy.sparse")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_nodes")]  # starts processes
 
 MODEL = random_model((300, 130, 40, 3), np.random.default_rng(0))
-OPTIONS = RingOptions(timing=LinkTiming(limit=1.0), faults=FaultInjection(loss=0.01, seed=3))
+FAULTS = FaultInjection(loss=0.01, seed=3)
+# A busy machine is silent for seconds, too: a short limit would take a living node for dead.
+OPTIONS = RingOptions(timing=LinkTiming(limit=60), faults=FAULTS)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,8 @@ def test_one_call_takes_a_model_there_and_a_killed_node_is_named():
 
     words = rows_to_compare(MODEL, 10, seed=0)
     bits = torch.from_numpy(unpack(words, 300))
-    with on_cluster(MODEL, 2, options=OPTIONS) as module:
+    options = RingOptions(timing=LinkTiming(limit=10), faults=FAULTS)
+    with on_cluster(MODEL, 2, options=options) as module:
         assert np.array_equal(module(bits).numpy(), MODEL.scores(words))
         os.kill(module._cluster.process_ids("model")[2], signal.SIGKILL)
         with pytest.raises(ClusterError, match="node 2 is dead or cut off"):

@@ -30,7 +30,7 @@ def main(path: str) -> None:
         options = RingOptions(
             cards={CARD: (own.ip, own.port)},
             addresses={1: (before.ip, before.port), 3: (behind.ip, behind.port)},
-            timing=LinkTiming(limit=2),
+            timing=LinkTiming(limit=30),  # a busy machine simulates slowly
         )
         with ring(model, placement, options) as running:
             assert np.array_equal(running.session.scores(words[:8]), model.scores(words[:8]))
