@@ -133,6 +133,7 @@ struct kernel {
 
 struct block {
     struct block *next;
+    size_t bytes; /* 64 of them are this header's */
 };
 
 /* Zeroed memory that bnn_free() releases; NULL when there is none or the size is absurd. */
@@ -147,6 +148,7 @@ static void *allocate_block(struct bnn *net, uint64_t count, uint64_t size) {
     }
     memset(block, 0, bytes);
     block->next = net->allocated;
+    block->bytes = bytes;
     net->allocated = block;
     return (char *)block + 64;
 }
@@ -1732,6 +1734,18 @@ void bnn_free(struct bnn *net) {
         block = next;
     }
     free(net);
+}
+
+uint64_t bnn_digest(const struct bnn *net) {
+    uint64_t digest = 14695981039346656037u; /* FNV-1a, in words: each step is one to one */
+    for (const struct block *block = net->allocated; block; block = block->next) {
+        for (size_t at = 64; at < block->bytes; at += 8) {
+            uint64_t word;
+            memcpy(&word, (const char *)block + at, 8);
+            digest = (digest ^ word) * 1099511628211u;
+        }
+    }
+    return digest;
 }
 
 const char *bnn_strerror(int status) {

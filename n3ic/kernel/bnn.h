@@ -53,6 +53,12 @@ int bnn_load_blob(struct bnn **out, const void *blob, size_t size);
 
 void bnn_free(struct bnn *net);
 
+/*
+ * Digest of the memory that holds the network; another process has another one. It changes with
+ * any single bit, so a memory that fails is seen. Networks that are compiled in have none: 0.
+ */
+uint64_t bnn_digest(const struct bnn *net);
+
 /* Sizes: input bits, 32-bit words of a packed input, integer features, classes. */
 uint32_t bnn_inputs(const struct bnn *net);
 uint32_t bnn_words(const struct bnn *net);

@@ -217,6 +217,12 @@ class KernelNetwork:
         names = (self._c.bnn_feature_name(self._net, i) for i in range(self.n_features))
         return tuple(name.decode("utf-8") for name in names)
 
+    def digest(self) -> int:
+        """Digest of the network's memory in this process; any changed bit changes it."""
+        function = self._c.bnn_digest
+        function.restype, function.argtypes = ctypes.c_uint64, [ctypes.c_void_p]
+        return int(function(self._net))
+
     def use_kernel(self, name: str) -> None:
         """Choose a kernel by name.
 

@@ -29,6 +29,7 @@ def plan_cluster(
     cluster: str | Path | ClusterDescription | None = None,
     split: str | Sequence[str] | None = None,
     goal: Literal["throughput", "latency"] = "throughput",
+    cores: int = 0,
 ) -> ClusterPlan:
     """Place the layers of a model on nodes: whole, by neurons or by inputs.
 
@@ -42,6 +43,7 @@ def plan_cluster(
         split: ``output``, ``input`` or ``replicated`` for all layers, or one for each; None for the
             fastest.
         goal: optimise many rows in flight, or the latency of a row alone.
+        cores: processors that the nodes share if they are processes; 0 if each has its own.
 
     Returns:
         The plan, with estimated rows/s, latencies in seconds and bytes of each node.
@@ -67,7 +69,7 @@ def plan_cluster(
         cards = cluster if isinstance(cluster, ClusterDescription) else read_nodes(cluster)
     digest = "" if network is None else network.digest
     splits = None if split is None else splits_of(split, len(sizes) - 1)
-    return planner.plan_cluster(sizes, cards, digest, goal, splits)
+    return planner.plan_cluster(sizes, cards, digest, goal, splits, cores)
 
 
 @in_python()

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.errors import ClusterError
 from n3ic.kernel import prediction
 from n3ic.model.bits import WORD_BITS, Words, pack, pad_mask
 from n3ic.model.inputs import InputSpec
@@ -27,6 +29,9 @@ from n3ic.systems.cluster.protocol import (
     score_packets,
     sums_packets,
 )
+
+SCRUBBED = 1024
+"""Rows after which a node compares its weights with their digest."""
 
 
 @dataclass(frozen=True)
@@ -140,24 +145,66 @@ def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]
         A function that maps packed input bits, uint32 of shape ``(rows, n_words)``, to int32 of
         shape ``(rows, outputs)``.
     """
-    if connections.n_outputs < 2:  # the compiled kernel needs at least two classes
-        return connections.popcounts
-    bias = np.zeros(connections.n_outputs, dtype=np.int32)
-    model = _network((), OutputLayer(connections.weights, mask=connections.mask, bias=bias))
-    return (prediction.load_into_kernel(model) or model).scores  # called for each packet: unchecked
+    return _counting(connections).compute
 
 
-def _computer(connections: Connections, firing: Activation) -> Callable[[Words], NDArray[Any]]:
-    """Return a function from packed input bits to the results of neurons, compiled if possible."""
+@dataclass
+class _Weights:
+    """Weights in memory, which are compared with their digest.
+
+    Attributes:
+        compute: function from packed input bits, uint32 of shape ``(rows, n_words)``.
+        digest: function that reads the weights and returns their digest.
+    """
+
+    compute: Callable[[Words], NDArray[Any]]
+    digest: Callable[[], object]
+
+    def __post_init__(self) -> None:
+        self._first = self.digest()
+        self._rows = 0
+
+    def results(self, words: Words, array: int) -> NDArray[Any]:
+        """Compute rows, and compare the weights with their digest every :data:`SCRUBBED` rows.
+
+        Raises:
+            ClusterError: The weights have changed in memory.
+        """
+        results = self.compute(words)
+        self._rows += len(words)
+        if self._rows >= SCRUBBED:
+            self._rows = 0
+            if self.digest() != self._first:
+                raise ClusterError(f"layer {array}: weights changed in memory")
+        return results
+
+
+def _counting(connections: Connections) -> _Weights:
+    if connections.n_outputs >= 2:  # the compiled kernel needs at least two classes
+        bias = np.zeros(connections.n_outputs, dtype=np.int32)
+        model = _network((), OutputLayer(connections.weights, mask=connections.mask, bias=bias))
+        network = prediction.load_into_kernel(model)
+        if network is not None:
+            return _Weights(network.scores, network.digest)  # called for each packet: unchecked
+    return _Weights(connections.popcounts, lambda: _array_digest(connections))
+
+
+def _array_digest(connections: Connections) -> bytes:
+    arrays = connections.weight_words, connections.mask_words
+    return blake2b(b"".join(a.tobytes() for a in arrays)).digest()
+
+
+def _firing_weights(connections: Connections, firing: Activation) -> _Weights:
+    """Return weights that compute bits for the next layer, or scores."""
     if firing.following is not None:
         layer = HiddenLayer(connections.weights, mask=connections.mask, thresholds=firing.limits)
         # The kernel needs two classes; nobody reads their scores.
         unread = OutputLayer(np.zeros((2, layer.n_outputs), np.bool_), bias=np.zeros(2, np.int32))
         network = prediction.load_into_kernel(_network((layer,), unread))
         if network is not None:
-            return network.hidden
-    count = popcounter(connections)
-    return lambda words: firing.results(count(words))
+            return _Weights(network.hidden, network.digest)
+    counting = _counting(connections)
+    return _Weights(lambda words: firing.results(counting.compute(words)), counting.digest)
 
 
 def _network(hidden: tuple[HiddenLayer, ...], output: OutputLayer) -> BinaryModel:
@@ -243,7 +290,7 @@ class NeuronShare(ArrayPart):
         self, connections: Connections, firing: Activation, memory: TileMemory | None = None
     ) -> None:
         super().__init__(firing.array, firing.start, firing.start + connections.n_outputs)
-        self._compute = _computer(connections, firing)
+        self._weights = _firing_weights(connections, firing)
         self._firing = firing
         self._words = connections.n_words
         self._pad = pad_mask(connections.n_inputs)
@@ -261,7 +308,9 @@ class NeuronShare(ArrayPart):
         # Weights pad with 1, so an input of 0 there does not match; a 1 would add to the popcount.
         if (words & ~self._pad).any():
             raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
-        return self._firing.packets(self._compute(words), packet.row, packet.tile_bytes)
+        return self._firing.packets(
+            self._weights.results(words, self.array), packet.row, packet.tile_bytes
+        )
 
     @property
     def status(self) -> TaskPacket:
@@ -279,7 +328,7 @@ class InputShare(ArrayPart):
     ) -> None:
         words = connections.n_words
         super().__init__(array, start, start + WORD_BITS * words)
-        self._count = popcounter(connections)
+        self._weights = _counting(connections)
         self._words = words
         self._pad = pad_mask(connections.n_inputs)
         self._memory = memory
@@ -306,7 +355,7 @@ class InputShare(ArrayPart):
         offset = self.start // WORD_BITS
         memory = self._memory if packet.shared else None
         return sums_packets(
-            self._count(words),
+            self._weights.results(words, self.array),
             array=self.array,
             row=packet.row,
             offset=offset,

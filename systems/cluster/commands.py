@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,9 @@ Replace = Annotated[bool, typer.Option("--replace", help="Replace existing files
 Nodes = Annotated[int, typer.Option("--nodes", "-n", help="Equal nodes.", min=1, max=254)]
 Target = Annotated[str, typer.Option("--target", "-t", help="Target of the nodes.")]
 Link = Annotated[str, typer.Option(help="Speed of the nodes' links, such as 10G.")]
+Cores = Annotated[
+    int, typer.Option(help="Cores shared by the plan's process nodes.", min=0, max=1024)
+]
 Described = Annotated[
     Path | None, typer.Option("--cluster", help="A nodes.toml, instead of equal nodes.")
 ]
@@ -58,6 +61,7 @@ def plan(
         PlanObjective,
         typer.Option("--for", help="Optimise for many rows in flight, or for one row alone."),
     ] = PlanObjective.THROUGHPUT,
+    cores: Cores = 0,
     json: JsonFlag = False,
     out: Annotated[Path | None, typer.Option(help="Write the plan as JSON.")] = None,
     picture: Annotated[
@@ -80,6 +84,7 @@ def plan(
             digest,
             goal.value,
             None if split is None else splits_of(split, len(sizes) - 1),
+            cores,
         )
     if json:
         print_json(cluster_plan.to_dict())
@@ -198,33 +203,23 @@ def run(
 def simulate(
     plan: Annotated[Path, typer.Argument(help="A plan from n3ic cluster plan.")],
     rows: Annotated[int, typer.Option(help="Rows of the model.", min=1, max=10_000)] = 64,
-    cores: Annotated[
-        int, typer.Option(help="Cores shared by the plan's process nodes.", min=0, max=1024)
-    ] = 0,
+    cores: Cores = 0,
     json: JsonFlag = False,
 ) -> None:
     """Simulate a planned model: a single row, and many rows in flight."""
     from n3ic.systems.cluster.costs import estimate_cost
-    from n3ic.systems.cluster.node import ROW_SLOTS
     from n3ic.systems.cluster.plan import read_plan
-    from n3ic.systems.cluster.simulation.components import sim_nodes
-    from n3ic.systems.cluster.simulation.engine import simulate_rows
-    from n3ic.systems.cluster.simulation.placed_model import row_workload
+    from n3ic.systems.cluster.simulation.placed_model import simulate_placed
 
     placement, cluster = read_plan(plan)
-    # Processes on shared cores compete for them; cards have pipelines of their own.
-    nodes = tuple(replace(n, core=0) if cores and n.serial else n for n in sim_nodes(cluster))
     with spinner("simulating"):
-        # One slot: a row alone on the ring, for the latency; the second run fills all slots.
-        alone = simulate_rows([row_workload(placement, 0, nodes)], nodes, slots=1, cores=cores)
-        work = [row_workload(placement, row, nodes) for row in range(rows)]
-        many = simulate_rows(work, nodes, slots=ROW_SLOTS, cores=cores)
-    estimate = estimate_cost(placement, cluster)
+        alone, many, nodes, simulated = simulate_placed(placement, cluster, rows, cores)
+    estimate = estimate_cost(placement, cluster, cores)
     figures = {
         "kind": "simulated",
-        "rows": rows,
+        "rows": simulated,
         "latency_s": alone.seconds,
-        "rows_per_s": rows / many.seconds,
+        "rows_per_s": simulated / many.seconds,
         "packets": alone.packets,
         "plan": {"kind": "estimated"} | asdict(estimate),
         "busy": {
@@ -236,13 +231,13 @@ def simulate(
         print_json(figures)
         return
     table(
-        f"{rows} rows, simulated, and the plan",
+        f"{simulated} rows, simulated, and the plan",
         ["", "a row alone", "rows/s", "packets a row"],
         [
-            ["simulated", f"{alone.seconds * 1e6:,.1f} us", f"{rows / many.seconds:,.0f}",
+            ["simulated", f"{alone.seconds * 1e6:,.1f} us", f"{simulated / many.seconds:,.0f}",
              f"{alone.packets:,}"],
             ["plan, estimated", f"{estimate.latency_s * 1e6:,.1f} us",
-             f"{estimate.rows_per_s:,.0f}", f"{estimate.packets:,.1f}"],
+             f"{estimate.rows_per_s:,.0f}", estimate.packets_text],
         ],
     )  # fmt: skip
     table(
@@ -302,6 +297,8 @@ def show(cluster_plan: ClusterPlan) -> None:
     """Print a plan as tables: layers, nodes, and costs of other placements."""
     for each in cluster_plan.tables:
         show_table(each)
+    if cluster_plan.advice:
+        print_result(cluster_plan.advice)
 
 
 COMMANDS = typer.Typer(help="One model over many cards.", no_args_is_help=True)

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from n3ic.systems.cluster.memory import rows_of
 from n3ic.systems.cluster.nodes import ClusterDescription, ClusterNode
 from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement
 from n3ic.systems.cluster.protocol import HEADER_BYTES, MAX_PACKETS, PACKET_BYTES
@@ -29,6 +30,7 @@ _CRC_BYTES = 4
 EMPTY_BYTES = _FRAME_BYTES + HEADER_BYTES + _CRC_BYTES
 """Bytes on the wire of a datagram without packets: an acknowledgement."""
 _THRESHOLD_BYTES = 4
+_PROCESSOR = " processor"
 _ROW_BITS = (SLICE_BITS, 512)
 
 
@@ -53,6 +55,11 @@ class CostEstimate:
     packets: float
     wire_bytes: float
     layers_s: tuple[float, ...]
+
+    @property
+    def packets_text(self) -> str:
+        """Packets of a row; many rows share those of a ring of processes, which are tiles."""
+        return f"{self.packets:,.1f}" if self.packets > 1 else f"{self.packets:.2g}"
 
 
 def datagrams(packets: float, sender: ClusterNode, receiver: ClusterNode) -> float:
@@ -102,31 +109,88 @@ def memory_used(placement: ModelPlacement) -> dict[int, int]:
     return used
 
 
-def estimate_cost(placement: ModelPlacement, cluster: ClusterDescription) -> CostEstimate:
+def is_tiled(cluster: ClusterDescription) -> bool:
+    """Whether the ring sends tiles: every node and the coordinator are processes."""
+    return all(n.figures.tiles is not None for n in (cluster.home, *cluster.nodes))
+
+
+def tile_nodes(
+    placement: ModelPlacement, cluster: ClusterDescription, rows: int
+) -> tuple[ClusterNode, ...]:
+    """Return the coordinator and the nodes with their clocks for tiles, a packet being a tile.
+
+    Args:
+        placement: placement of the model.
+        cluster: nodes of a ring for which :func:`is_tiled` holds.
+        rows: rows over which the clocks of a tile are divided.
+    """
+    used = memory_used(placement)
+    nodes = []
+    for number, node in enumerate((cluster.home, *cluster.nodes)):
+        tiles = node.figures.tiles
+        assert tiles is not None  # noqa: S101 - is_tiled()
+        cached = used.get(number, 0) <= tiles.cache
+        figures = replace(
+            node.figures,
+            packet=tiles.message / rows,
+            datagram=0.0,
+            together=1,
+            slice_clocks=tiles.cached_slice if cached else tiles.slice,
+            compute=tiles.row,
+            result=0.0,
+        )
+        nodes.append(replace(node, figures=figures))
+    return tuple(nodes)
+
+
+def estimate_cost(
+    placement: ModelPlacement, cluster: ClusterDescription, cores: int = 0
+) -> CostEstimate:
     """Estimate time and traffic of a row from packet counts and the nodes' clocks.
 
     A single row waits in each layer for the busiest link or handler, for the way round the ring,
     and for the slowest kernel. With many rows the layers overlap, so the busiest part sets the
-    pace.
+    pace. A ring of processes sends tiles, whose clocks many rows share.
+
+    Args:
+        placement: placement of the model.
+        cluster: the nodes.
+        cores: processors that all processes share; 0 if each has its own.
     """
+    tiled = is_tiled(cluster)
+    together = rows_of(placement) if tiled else 1
     nodes = (cluster.home, *cluster.nodes)
+    alone = tile_nodes(placement, cluster, 1) if tiled else nodes
+    nodes = tile_nodes(placement, cluster, together) if tiled else nodes
     # Replicas take rows in turn, so the mean over one period is the mean over all rows.
-    rows = [row_traffic(placement, row) for row in range(period(placement))]
-    layers = tuple(_layer_seconds(layer, nodes) for layer in rows[0])
+    rows = [row_traffic(placement, row, tiled=tiled) for row in range(period(placement))]
+    layers = tuple(_layer_seconds(layer, alone) for layer in rows[0])
     total = mean_traffic([sum_traffic(row) for row in rows])
     computed = np.mean([_computed(row, len(nodes)) for row in rows], axis=0)
     clocks = np.mean([_kernel_clocks(row, nodes) for row in rows], axis=0)
     busy = _busy(total, computed, clocks, nodes)
+    if cores:
+        work = sum(seconds for name, seconds in busy.items() if name.endswith(_PROCESSOR))
+        busy[f"{cores} cores"] = work / cores
     slowest = max(busy, key=lambda name: busy[name])
     wire = sum(_sent_bytes(total, i, nodes) for i in range(len(nodes)))
     return CostEstimate(
         latency_s=sum(layers) + _home_seconds(cluster.home),
         rows_per_s=1 / busy[slowest],
         bottleneck=slowest,
-        packets=total.packets,
-        wire_bytes=wire,
+        packets=total.packets / together,
+        wire_bytes=wire / together,
         layers_s=layers,
     )
+
+
+def kernel_cost(placement: ModelPlacement, cluster: ClusterDescription) -> CostEstimate:
+    """Estimate one process without a ring: the kernel of a placement on one node."""
+    nodes = tile_nodes(placement, cluster, 1)
+    clocks = _kernel_clocks(row_traffic(placement, tiled=True), nodes)
+    seconds = max(node.seconds(float(c)) for node, c in zip(nodes, clocks, strict=True))
+    layers = (seconds, *(0.0 for _ in placement.layers))
+    return CostEstimate(seconds, 1 / seconds, "kernel", 0.0, 0.0, layers)
 
 
 def _layer_seconds(layer: LayerTraffic, nodes: tuple[ClusterNode, ...]) -> float:
@@ -226,7 +290,7 @@ def _busy(
             rows = node.seconds(float(computed[i]) * (node.figures.compute + node.figures.result))
             # Index 0 is the coordinator.
             begun = 0.0 if i else _home_seconds(node)
-            seconds_of[f"{node.name} processor"] = handler + kernel + rows + begun
+            seconds_of[f"{node.name}{_PROCESSOR}"] = handler + kernel + rows + begun
         else:
             seconds_of[f"{node.name} packets"] = handler
             seconds_of[f"{node.name} kernel"] = kernel

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Protocol
 
+from n3ic.errors import ClusterError
 from n3ic.systems.cluster.link import LinkTiming, Receiver, Sender
 from n3ic.systems.cluster.protocol import (
     BODY_BYTES,
@@ -238,7 +239,8 @@ class Endpoint:
             if isinstance(answer, ProtocolError):
                 self._report(IMPOSSIBLE, self.handler.number, str(answer))
             elif isinstance(answer, Exception):
-                self._report(FAILED, self.handler.number, f"{type(answer).__name__}: {answer}")
+                kind = "" if isinstance(answer, ClusterError) else f"{type(answer).__name__}: "
+                self._report(FAILED, self.handler.number, f"{kind}{answer}")
             else:
                 self._sender.push(answer)
 

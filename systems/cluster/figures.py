@@ -22,6 +22,25 @@ _NANOSECONDS = 1000.0  # MHz of a target without a clock, so that a clock is a n
 
 
 @dataclass(frozen=True)
+class TileFigures:
+    """Clocks of a process in a ring whose nodes all take tiles.
+
+    Attributes:
+        message: clocks of each tile that is received or sent, whatever its size.
+        row: clocks of each row in each layer that the node computes, besides its weights.
+        slice: clocks of a slice of one neuron's weights, if the node's weights exceed the cache.
+        cached_slice: the same for weights within the cache.
+        cache: bytes of the cache.
+    """
+
+    message: float
+    row: float
+    slice: float
+    cached_slice: float
+    cache: int
+
+
+@dataclass(frozen=True)
 class NodeFigures:
     """Clocks of a node, and whether they are measured, simulated or estimated.
 
@@ -46,6 +65,7 @@ class NodeFigures:
         serial: whether one thread handles packets and weights in turn; else each has a pipeline.
         kind: whether the clocks are measured, simulated or estimated.
         source: where the clocks come from.
+        tiles: clocks in a ring of processes; None for a card, which takes packets of 512 bits.
     """
 
     clock_hz: float
@@ -67,6 +87,7 @@ class NodeFigures:
     serial: bool
     kind: FigureKind
     source: str
+    tiles: TileFigures | None = None
 
     def seconds(self, clocks: float) -> float:
         """Convert clocks to seconds."""
@@ -155,6 +176,7 @@ def _from_toml(data: dict[str, Any], memory: Memory, room: int, path: Path) -> N
         serial=data.get("serial", False),
         kind=kind,
         source=data["source"],
+        tiles=TileFigures(**data["tiles"]) if "tiles" in data else None,
     )
 
 

@@ -18,6 +18,8 @@ from n3ic.util.plain_data import from_plain, shown
 from n3ic.util.structured import read_json
 
 PLAN_VERSION = 2
+NO_RING = "one process without a ring"
+_SURE = 1.25  # a smaller gain is within the estimate's error
 _MAX_BYTES = 1 << 22
 _ABOVE_0 = (
     "clock_hz",
@@ -68,8 +70,21 @@ class ClusterPlan(Displayed):
         shape = "-".join(map(str, self.placement.shape))
         return View(
             f"{shape} on {len(self.cluster.nodes)} nodes: {self.expected.rows_per_s:,.0f} rows/s, "
-            f"a row alone {_time(self.expected.latency_s)} (estimated, chosen for {self.goal})",
+            f"a row alone {_time(self.expected.latency_s)} (estimated, chosen for {self.goal})"
+            + (f"; {self.advice}" if self.advice else ""),
             self.tables,
+        )
+
+    @property
+    def advice(self) -> str:
+        """Why one process without a ring is the better choice; empty if it is not."""
+        one = next((a.expected for a in self.alternatives if a.name == NO_RING), None)
+        if one is None or self.expected.rows_per_s >= _SURE * one.rows_per_s:
+            return ""
+        gain = self.expected.rows_per_s / one.rows_per_s
+        return (
+            f"take one node: {NO_RING} computes {one.rows_per_s:,.0f} rows/s, the ring {gain:.2f} "
+            f"times as many, which {self.expected.bottleneck} limits"
         )
 
     @property
@@ -117,7 +132,9 @@ class ClusterPlan(Displayed):
                 a.name,
                 f"{a.expected.rows_per_s:,.0f}",
                 _time(a.expected.latency_s),
-                f"{a.expected.packets:,.1f}",
+                f"{a.expected.packets:,.1f}"
+                if a.expected.packets > 1
+                else f"{a.expected.packets:.2g}",
                 f"{a.expected.wire_bytes:,.0f}",
                 a.expected.bottleneck,
             )
@@ -138,6 +155,7 @@ class ClusterPlan(Displayed):
             ],
             "home": _node(self.cluster.home),
             "goal": self.goal,
+            "advice": self.advice,
             "expected": {"kind": "estimated"} | asdict(self.expected),
             "alternatives": [
                 {

@@ -14,13 +14,15 @@ from n3ic.model.bits import WORD_BITS
 from n3ic.systems.cluster.costs import (
     CostEstimate,
     estimate_cost,
+    is_tiled,
+    kernel_cost,
     memory_used,
     row_bytes,
     weight_bytes,
 )
 from n3ic.systems.cluster.nodes import ClusterDescription
 from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement, Share
-from n3ic.systems.cluster.plan import Alternative, ClusterPlan
+from n3ic.systems.cluster.plan import NO_RING, Alternative, ClusterPlan
 from n3ic.systems.cluster.protocol import MAX_NODES, MAX_OFFSET, MAX_ROW
 from n3ic.systems.cluster.traffic import SLICE_BITS, slices_of
 
@@ -52,6 +54,7 @@ def plan_cluster(
     model: str = "",
     goal: Goal = "throughput",
     splits: Sequence[LayerSplit] | None = None,
+    cores: int = 0,
 ) -> ClusterPlan:
     """Place a model on a cluster.
 
@@ -61,6 +64,8 @@ def plan_cluster(
         model: digest of the model file; empty for a shape alone.
         goal: optimise the throughput with many rows in flight, or the latency of a single row.
         splits: required split of each layer; None to choose the fastest.
+        cores: processors that the nodes and the coordinator share if they are processes; 0 if each
+            has its own.
 
     Raises:
         ClusterError: No placement fits; the error names layer, memory and the missing bytes.
@@ -82,7 +87,7 @@ def plan_cluster(
     @cache
     def evaluate(options: tuple[LayerOption, ...]) -> tuple[ModelPlacement, CostEstimate] | None:
         placement = place(shape, cluster, options, model)
-        return None if placement is None else (placement, estimate_cost(placement, cluster))
+        return None if placement is None else (placement, estimate_cost(placement, cluster, cores))
 
     best = _search(ways, evaluate, better)
     if best is None:
@@ -94,7 +99,7 @@ def plan_cluster(
         expected=estimate,
         used=memory_used(placement),
         goal=goal,
-        alternatives=_alternatives(shape, cluster, model),
+        alternatives=_alternatives(shape, cluster, model, cores),
     )
 
 
@@ -315,9 +320,12 @@ def _shares(
 
 
 def _alternatives(
-    shape: Sequence[int], cluster: ClusterDescription, model: str
+    shape: Sequence[int], cluster: ClusterDescription, model: str, cores: int
 ) -> tuple[Alternative, ...]:
-    """Estimate simple placements: one node, and all layers alike on all nodes."""
+    """Estimate simple placements: one node, and all layers alike on all nodes.
+
+    Beside processes, one process without a ring: the first node's kernel alone.
+    """
     count = len(cluster.nodes)
     plain = {
         "one node": LayerOption(LayerSplit.OUTPUT, 1),
@@ -334,8 +342,10 @@ def _alternatives(
             for inputs, neurons in pairwise(shape)
         ]
         placement = place(shape, cluster, ways, model)
-        estimate = None if placement is None else estimate_cost(placement, cluster)
+        estimate = None if placement is None else estimate_cost(placement, cluster, cores)
         alternatives.append(Alternative(name, estimate))
+        if name == "one node" and placement is not None and is_tiled(cluster):
+            alternatives.append(Alternative(NO_RING, kernel_cost(placement, cluster)))
     return tuple(alternatives)
 
 

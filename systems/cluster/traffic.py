@@ -196,12 +196,15 @@ def slices_of(bits: int) -> int:
     return -(-bits // SLICE_BITS)
 
 
-def row_traffic(placement: ModelPlacement, row: int = 0) -> tuple[LayerTraffic, ...]:
+def row_traffic(
+    placement: ModelPlacement, row: int = 0, *, tiled: bool = False
+) -> tuple[LayerTraffic, ...]:
     """Count the traffic of a row in each layer, and of its scores on their way home.
 
     Args:
         placement: placement of the model.
         row: number of the row; it chooses the replica of a replicated layer.
+        tiled: count tiles instead of packets; a tile holds all numbers of one sender for a layer.
 
     Returns:
         One entry per layer, and one more for the scores.
@@ -210,12 +213,12 @@ def row_traffic(placement: ModelPlacement, row: int = 0) -> tuple[LayerTraffic, 
     traffic = []
     for (inputs, neurons), layer in zip(pairwise(placement.shape), placement.layers, strict=True):
         owners = holders(layer, row)
-        traffic.append(_layer(placement.nodes, layer, owners, sources, inputs, neurons))
+        traffic.append(_layer(placement.nodes, layer, owners, sources, inputs, neurons, tiled))
         sources = results_of(layer, row)
     home = _Ring(placement.nodes)
     hops = 0
     for source in sources:
-        packets = -(-(source.end - source.start) // SCORES_PER_PACKET)
+        packets = 1 if tiled else -(-(source.end - source.start) // SCORES_PER_PACKET)
         hops = max(hops, home.send_to(source.node, HOME, packets))
     nothing = _Ring(placement.nodes).traffic()
     return (*traffic, LayerTraffic(home.traffic(), nothing, (hops, 0)))
@@ -229,22 +232,26 @@ def _layer(
     sources: tuple[Share, ...],
     inputs: int,
     neurons: int,
+    tiled: bool,
 ) -> LayerTraffic:
     ring, back = _Ring(nodes), _Ring(nodes)
     hops = hops_back = 0
     for source in sources:
-        packets = slices_of(source.end - source.start)
+        size = source.end - source.start
+        packets = 1 if tiled else slices_of(size)
+        step = size if tiled else SLICE_BITS
         if layer.split is LayerSplit.REPLICATED:
             # One replica takes the whole row, so nothing is split on the way.
             hops = max(hops, ring.send_to(source.node, owners[0].node, packets))
         elif layer.split is LayerSplit.OUTPUT:
             hops = max(hops, ring.send(source.node, 0, neurons, owners, packets))
-        for at in range(
-            source.start, source.end if layer.split is LayerSplit.INPUT else 0, SLICE_BITS
-        ):
-            end = min(at + SLICE_BITS, source.end)
+        for at in range(source.start, source.end if layer.split is LayerSplit.INPUT else 0, step):
+            end = min(at + step, source.end)
             hops = max(hops, ring.send(source.node, at, end, owners))
     for owner in owners:
+        if tiled and layer.reducers:
+            hops_back = max(hops_back, back.send(owner.node, 0, neurons, layer.reducers))
+            continue
         for to in layer.reducers:  # boundaries of shares are boundaries of packets of sums
             packets = -(-(to.end - to.start) // SUMS_PER_PACKET)
             sent = back.send(owner.node, to.start, to.end, layer.reducers, packets)

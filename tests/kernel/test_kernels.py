@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from n3ic.kernel import blob
 from n3ic.kernel.library import KernelError, KernelLibrary
+from n3ic.model.bits import pack
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import Field, InputSpec, to_integer
 from n3ic.model.layers import OutputLayer
@@ -19,6 +20,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import boundary_features, verification_vectors
 from tests.support.kernel_models import small_model
+from tests.support.memory_faults import flip_weight
 
 widths = st.one_of(
     st.integers(1, 70), st.sampled_from([31, 32, 33, 64, 96, 127, 128, 152, 255, 256, 257])
@@ -283,3 +285,25 @@ def test_from_features_of_large_networks(library: KernelLibrary, shape: tuple[in
     for kernel in library.kernels:
         net.use_kernel(kernel)
         assert first_difference(model, net.run(features), words) is None, kernel
+
+
+@pytest.mark.parametrize("bit", [0, 31, 4096 * 16 - 1])
+def test_the_digest_of_a_networks_memory_changes_with_a_bit(library: KernelLibrary, bit: int):
+    model = random_model((4096, 33, 3), np.random.default_rng(0))
+    words = verification_vectors(model, 10)
+    net = library.load(blob.dump(model))
+    digest, scores = net.digest(), net.scores(words)
+    assert net.digest() == digest
+    flip_weight(net, bit)
+    assert net.digest() != digest
+    flip_weight(net, bit)
+    assert net.digest() == digest
+    assert np.array_equal(net.scores(words), scores)
+
+
+def test_hidden_bits_are_those_of_the_trace(library: KernelLibrary):
+    model = random_model((300, 65, 40, 3), np.random.default_rng(0))
+    words = verification_vectors(model, 50)
+    found = library.load(blob.dump(model)).hidden(words)
+    first, second = model.infer(words).hidden
+    assert np.array_equal(found, np.hstack([pack(first), pack(second)]))

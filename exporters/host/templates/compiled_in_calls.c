@@ -214,6 +214,11 @@ void bnn_trace(const struct bnn *net, const uint32_t *words, size_t rows, uint32
     bnn_infer_batch(net, words, rows, NULL, NULL, scores);
 }
 
+uint64_t bnn_digest(const struct bnn *net) {
+    (void)net;
+    return 0;
+}
+
 const char *bnn_strerror(int status) {
     switch (status) {
     case BNN_OK:

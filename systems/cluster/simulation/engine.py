@@ -49,8 +49,11 @@ class _Server:
         """Return the time at which work that arrives now is done."""
         start = max(now, self.free)
         if self.cores is not None and seconds:
-            # The core that is free first; work starts when both the server and the core are free.
-            i = min(range(len(self.cores)), key=self.cores.__getitem__)
+            # The core that was busy last of those that are free then: others keep their free time,
+            # which a server may use before. If none is free, the one that is free first.
+            ready = [i for i, free in enumerate(self.cores) if free <= start]
+            i = max(ready, key=self.cores.__getitem__, default=-1)
+            i = min(range(len(self.cores)), key=self.cores.__getitem__) if i < 0 else i
             start = max(start, self.cores[i])
             self.cores[i] = start + seconds
         self.free = start + seconds

@@ -16,6 +16,7 @@ from n3ic.systems.cluster.picture import plan_figure
 from n3ic.systems.cluster.placement import LayerSplit
 from n3ic.systems.cluster.plan import read_placement, read_plan
 from n3ic.systems.cluster.planner import LayerOption, place, plan_cluster
+from n3ic.systems.cluster.simulation.placed_model import simulate_placed
 from n3ic.util.json_text import json_text
 from tests.support.pictured import overhang
 
@@ -102,6 +103,26 @@ def test_a_slow_link_is_what_limits_a_split_by_input():
     placed = place((4096, 4096), fast, ways)
     assert estimate_cost(placed, slow).rows_per_s < estimate_cost(placed, fast).rows_per_s / 5
     assert "link" in estimate_cost(placed, slow).bottleneck
+
+
+@pytest.mark.parametrize(
+    ("shape", "one_node", "within"),
+    [
+        ((4096, 2048, 10), True, 0.25),
+        ((4096, 16384, 10), False, 0.25),
+        ((152, 544, 272, 34), True, 0.35),  # the coordinator takes half of the time of two cores
+    ],
+)
+def test_one_node_is_advised_where_a_ring_of_processes_gains_little(shape, one_node, within):
+    cluster = equal_nodes(2, "host", home="host")
+    plan = plan_cluster(shape, cluster, cores=2)
+    assert ("take one node: one process without a ring" in plan.advice) is one_node
+    assert ("2 cores limits" in plan.advice) is one_node
+    assert plan.to_dict()["advice"] == plan.advice
+    _, many, _, rows = simulate_placed(plan.placement, cluster, 64, cores=2)
+    assert rows / many.seconds == pytest.approx(plan.expected.rows_per_s, rel=within)
+    # a ring of which a node is a card has packets of 512 bits, and no process to compare with
+    assert plan_cluster(shape, replace(cluster, home=equal_nodes(1, "nfp").nodes[0])).advice == ""
 
 
 @settings(max_examples=60, deadline=None)

@@ -35,6 +35,7 @@ from n3ic.systems.cluster.udp import (
     open_socket,
     run_endpoint,
 )
+from tests.support.memory_faults import flip_weight
 
 MODEL = random_model((500, 200, 70, 3), np.random.default_rng(2))
 MIXED = (LayerSplit.OUTPUT, LayerSplit.INPUT, LayerSplit.REPLICATED)
@@ -120,6 +121,26 @@ def test_a_node_that_flips_a_bit_ends_the_session(tile_bytes):
         with pytest.raises(ClusterError, match="faulty"):
             session.submit(words)
     assert given < 500
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_a_bit_that_changes_in_a_nodes_weights_ends_the_session(layer, monkeypatch):
+    """No row may show it: the bit is of a neuron far from its threshold, or nobody samples it."""
+    monkeypatch.setattr("n3ic.systems.cluster.session.SAMPLED", 1 << 30)
+    networks = {}
+
+    def held(model, placement, node):
+        parts = parts_of(model, placement, node)
+        networks[node] = [part._weights.digest.__self__ for part in parts]
+        return parts
+
+    splits = (LayerSplit.OUTPUT, LayerSplit.OUTPUT, LayerSplit.REPLICATED)
+    words = pack(np.random.default_rng(0).random((4096, 500)) < 0.5)
+    with LoopbackRing(MODEL, even_placement(MODEL, 2, splits), held=held).session(1400) as session:
+        assert np.array_equal(session.scores(words), MODEL.scores(words))
+        flip_weight(networks[2][layer])
+        with pytest.raises(ClusterError, match=rf"node 2 failed: layer {layer}: weights changed"):
+            session.scores(words)
 
 
 def test_batches_overlap_and_come_in_any_order():

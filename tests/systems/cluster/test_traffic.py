@@ -11,6 +11,7 @@ from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.coordinator import Coordinator, RowFlow
+from n3ic.systems.cluster.memory import TileMemory, bytes_of
 from n3ic.systems.cluster.node import Node
 from n3ic.systems.cluster.placement import (
     LayerPlacement,
@@ -24,14 +25,16 @@ from n3ic.systems.cluster.traffic import NodeWork, mean_traffic, period, row_tra
 from tests.support.rings import by_row
 
 
-def counted_by_nodes(model, placed, row_words):
+def counted_by_nodes(model, placed, row_words, *, shared):
     """Packets on each link when the nodes' own handlers compute a row, and its scores."""
     found = {}
-    flow = RowFlow(placed)
+    memory = TileMemory(placed, bytearray(bytes_of(placed))) if shared else None
+    flow = RowFlow(placed, memory=memory)
     flow.slots = 1
     home = Coordinator(placed.nodes, model.digest, flow.accept_data)
     nodes = {
-        n: Node(n, parts_of(model, placed, n), model.digest) for n in range(1, placed.nodes + 1)
+        n: Node(n, parts_of(model, placed, n, memory), model.digest)
+        for n in range(1, placed.nodes + 1)
     }
     flow.submit(row_words[None], by_row(found))
     links = np.zeros(placed.nodes + 1)
@@ -45,13 +48,14 @@ def counted_by_nodes(model, placed, row_words):
     return links, found[0]
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["packets", "tiles"])
 @pytest.mark.parametrize("splits", list(product(LayerSplit, repeat=2)))
-def test_the_nodes_send_as_many_packets_as_are_counted(splits):
+def test_the_nodes_send_as_many_packets_as_are_counted(splits, shared):
     model = random_model((800, 200, 20), np.random.default_rng(3))
     placed = even_placement(model, 3, list(splits))
     words = pack(np.random.default_rng(4).random((1, 800)) < 0.5)
-    links, scores = counted_by_nodes(model, placed, words[0])
-    assert links.tolist() == sum_traffic(row_traffic(placed, 0)).links.tolist()
+    links, scores = counted_by_nodes(model, placed, words[0], shared=shared)
+    assert links.tolist() == sum_traffic(row_traffic(placed, 0, tiled=shared)).links.tolist()
     assert np.array_equal(scores, model.scores(words)[0])
 
 
