@@ -65,12 +65,16 @@ class CardTarget(ABC):
         families: families of models that its cards compute; empty for all that the target writes.
         products: path patterns of files that building a card creates, in addition to those of the
             target.
+        beyond: what becomes of packets beyond their tenant's guarantee, a sentence for the report.
     """
 
     name: ClassVar[str]
     inputs: ClassVar[bool] = True
     families: ClassVar[tuple[str, ...]] = ()
     products: ClassVar[tuple[str, ...]] = ()
+    beyond: ClassVar[str] = (
+        "Packets beyond their tenant's guarantee are dropped: the target has no queue for them."
+    )
 
     @property
     def exporter(self) -> Exporter:
@@ -134,6 +138,12 @@ class CardTarget(ABC):
             UsageError: no such card is running.
             N3icError: the running card refuses the change.
         """
+
+
+IDLE_GIVEN_AWAY = (
+    "Packets beyond their tenant's guarantee share what is idle by dominant resource fair queueing."
+)
+"""``CardTarget.beyond`` of a target that schedules packets in two colours."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +246,7 @@ def export_card(
                 missing = str(error)
         if check is not None:
             write_atomic(directory / VERIFICATION, json_text(asdict(check)))
-            write_atomic(directory / "report.md", report_text(plan, check))
+            write_atomic(directory / "report.md", report_text(plan, check, target.beyond))
     return ExportedCard(out, check, missing)
 
 
@@ -310,13 +320,15 @@ def _written_anew(target: CardTarget, plan: CardPlan, directory: Path) -> Iterat
         yield fresh
 
 
-def report_text(plan: CardPlan, check: CardCheck) -> str:
-    """Format the report of a card as Markdown."""
+def report_text(plan: CardPlan, check: CardCheck, beyond: str) -> str:
+    """Format the report of a card as Markdown; ``beyond`` as in :class:`CardTarget`."""
     lines = [
         f"# {escaped(plan.card.name)}",
         "",
         f"Verified with {escaped(check.executor)}: {check.packets:,} packets of all graphs in "
         f"random order, {check.inferences:,} inferences equal in {check.compared}.",
+        "",
+        beyond,
         "",
     ]
     rows = [[name, f"{count:,}"] for name, count in check.graphs.items()]

@@ -21,7 +21,7 @@ from n3ic.systems.card.parser import read_card
 from n3ic.systems.card.plan import CardPlan, GraphPlan, PlannedRegion, TenantShare
 from n3ic.systems.card.resources import Budget, TaskCost, budget_of, costs_of, uncounted
 from n3ic.systems.card.routing import flows_of, latency_of, paths_of
-from n3ic.systems.card.time_shares import Scarce, fair_rates
+from n3ic.systems.card.time_shares import Scarce, dominant_shares, fair_rates
 
 BURST_FRAMES = 16  # frames that every token bucket holds
 _SHORT = 1e-4  # share of a wanted rate that may be missing before it is a problem
@@ -216,6 +216,23 @@ def packet_shares(planned: CardPlan) -> dict[int, float]:
     demand = demand_of(planned.card, budget_of(planned.card), planned.costs)
     shares = demand.shares[:, len(demand.space) :].max(axis=1, initial=0.0) / demand.wanted
     return {g.uid: float(s) for g, s in zip(demand.graphs, shares, strict=True)}
+
+
+def packet_costs(planned: CardPlan) -> dict[int, float]:
+    """Compute the largest share of a resource's time that a packet per second of each graph takes.
+
+    All instances of a task are one resource. This is the cost of a packet in dominant resource fair
+    queueing where tasks stand in regions; see :func:`packet_shares`.
+
+    Returns:
+        Share by UID; 0 for a graph that takes no counted resource, or that has no instance.
+    """
+    demand = demand_of(planned.card, budget_of(planned.card), planned.costs)
+    costs = dominant_shares(demand, instances_of(planned)) / demand.wanted
+    return {
+        g.uid: float(c)
+        for g, c in zip(demand.graphs, np.nan_to_num(costs, posinf=0.0), strict=True)
+    }
 
 
 def instances_of(planned: CardPlan) -> NDArray[np.bool_]:

@@ -210,8 +210,7 @@ def check(
         left = [p.number for p in log.departures if outcomes[p.number].tenant == tenant]
         assert left == sorted(set(left))
         counted = log.counters[len(image.tenants) if tenant is None else tenant]
-        refused = counted["overflow"] + (counted["over_rate"] if tenant is not None else 0)
-        assert counted["admitted"] + refused == len(mine)
+        assert counted["admitted"] + counted["overflow"] == len(mine)
         assert counted["left"] == counted["admitted"]
         dropped = sum(outcomes[i].dropped for i in mine)
         assert len(left) <= counted["left"] <= len(left) + dropped

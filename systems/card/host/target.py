@@ -11,7 +11,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.compile import software_card, unplanned_card
 from n3ic.systems.card.description import Card
-from n3ic.systems.card.export import CardCheck, CardTarget
+from n3ic.systems.card.export import IDLE_GIVEN_AWAY, CardCheck, CardTarget
 from n3ic.systems.card.host.changes import change_running
 from n3ic.systems.card.host.embedded_model import CYCLES_A_STEP, bytes_of, is_compiled_in, steps_of
 from n3ic.systems.card.host.verify import verify_card
@@ -24,6 +24,7 @@ class HostCards(CardTarget):
     """Cards as C11 that runs the networks of several tenants, with ``card-exec``."""
 
     name: ClassVar[str] = "host"
+    beyond: ClassVar[str] = IDLE_GIVEN_AWAY
     products: ClassVar[tuple[str, ...]] = (
         "card-exec",
         "libn3ic_card.a",

@@ -34,6 +34,7 @@ from n3ic.systems.card.models import network_of
 from n3ic.systems.card.netfpga.image import (
     ALL_PORTS,
     MAX_BURST,
+    MAX_STEP,
     RATE_UNIT,
     CardGraph,
     CardRegion,
@@ -49,6 +50,7 @@ from n3ic.systems.card.netfpga.image import (
 )
 from n3ic.systems.card.netfpga.user_verilog import UserVerilogError, modules_of
 from n3ic.systems.card.plan import CardPlan, GraphPlan
+from n3ic.systems.card.planner import packet_costs
 
 _LONGEST = 48  # beats of the longest frame, which every bucket must let pass
 _MAX_SOURCE_BYTES = 1 << 20
@@ -109,7 +111,18 @@ def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> Netf
         _share(image, t, [planned[tenant.name, g.name] for g in tenant.graphs], clock_hz)
         for t, tenant in enumerate(card.tenants)
     ]
-    return replace(image, tenants=tuple(shares))
+    steps = _steps(plan)
+    stepped = tuple(replace(graph, step=steps[graph.uid]) for graph in graphs)
+    return replace(image, tenants=tuple(shares), graphs=stepped)
+
+
+def _steps(plan: CardPlan) -> dict[int, int]:
+    """Compute how far a packet of each graph puts its tenant's turn off, by UID."""
+    shares = {s.tenant: s.dominant_share for s in plan.shares}
+    costs = packet_costs(plan)
+    steps = {g.uid: costs[g.uid] / (shares[g.tenant] or 1.0) for g in plan.graphs}
+    unit = max(steps.values()) / MAX_STEP
+    return {uid: max(1, round(step / unit)) if unit else 1 for uid, step in steps.items()}
 
 
 def _placed(card: Card, name: str) -> bool:

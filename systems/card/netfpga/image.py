@@ -19,6 +19,7 @@ CARRIERS: tuple[UidCarrier, ...] = ("header", "vlan", "udp-port")
 JOINS: tuple[Join, ...] = ("both", "vote", "most-certain")
 RATE_UNIT = 1 << 16  # one beat per clock
 MAX_BURST = (1 << 12) - 1  # beats
+MAX_STEP = (1 << 12) - 1  # of a turn beyond the guarantee
 _AROUND = 7  # clocks of a layer besides its rows and its popcount
 MAX_NEED = 800  # bytes of a packet that the card parses
 ALL_PORTS = 0xFF
@@ -179,6 +180,8 @@ class CardGraph:
         rules: rules for the answer.
         sources: ports that its packets may come from, as bits of ``tuser``.
         on: whether the graph is open from the start.
+        step: how far a packet puts its tenant's turn off among those beyond their guarantees, 1 to
+            4,095: its longest time at a resource over the weight of the tenant, in any unit.
     """
 
     name: str
@@ -190,6 +193,7 @@ class CardGraph:
     rules: tuple[HardwareRule, ...] = ()
     sources: int = ALL_PORTS
     on: bool = True
+    step: int = 1
 
     @property
     def results(self) -> int:

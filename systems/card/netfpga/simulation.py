@@ -14,7 +14,7 @@ from n3ic.exporters.netfpga.tools import simulate
 from n3ic.systems.card.netfpga.image import NetfpgaCardImage
 from n3ic.systems.card.netfpga.traffic import TrafficPacket, beats_text
 
-COUNTERS = ("admitted", "over_rate", "overflow", "results", "cut_off", "left")
+COUNTERS = ("admitted", "beyond", "overflow", "results", "cut_off", "left")
 GRAPH, TENANT, REGION, COUNTER = range(4)  # kinds of registers
 _QUIET = 1500
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from n3ic.model.network import BinaryModel
 from n3ic.systems.card.changes import CardChange
-from n3ic.systems.card.export import CardCheck, CardTarget
+from n3ic.systems.card.export import IDLE_GIVEN_AWAY, CardCheck, CardTarget
 from n3ic.systems.card.netfpga.bounds import ADDED, added_latency
 from n3ic.systems.card.netfpga.changes import change_text, operations_of
 from n3ic.systems.card.netfpga.compile import image_of
@@ -25,6 +25,7 @@ class NetfpgaCards(CardTarget):
     """Cards in Verilog, with an executor for each shape of networks in a region."""
 
     name: ClassVar[str] = "netfpga"
+    beyond: ClassVar[str] = IDLE_GIVEN_AWAY
     families: ClassVar[tuple[str, ...]] = (BinaryModel.family,)
 
     def card_image(self, plan: CardPlan) -> NetfpgaCardImage:

@@ -266,6 +266,7 @@ def _graphs(image: NetfpgaCardImage) -> list[dict[str, Any]]:
             "comment": comment(graph.name),
             "here": (1 << len(graph.branches)) - 1,
             "lacks": everything & ~((1 << len(graph.branches)) - 1),
+            "step": graph.step,
             "join": JOINS.index(graph.join),
             "rules": [
                 {"when": _when(rule), "drop": rule.drop, "to": rule.to, "also": rule.copy}

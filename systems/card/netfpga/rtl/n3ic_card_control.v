@@ -5,8 +5,8 @@
 //   1 tenant:  word 0: rate in 1/65536 beats per clock; word 1: size of the bucket in beats
 //   2 region:  word 0: hold [0], reset [1], restart a task that was cut off [2];
 //              read: hold and reset, [4] idle, [5] in reset, [6] a task is cut off
-//   3 counters of a tenant, read-only: 0 packets admitted, 1 above its rate, 2 beyond its queue,
-//     3 results, 4 decided by the host because a task was cut off, 5 packets that left
+//   3 counters of a tenant, read-only: 0 packets admitted, 1 served beyond its guarantee,
+//     2 dropped because its queue was full, 3 results, 4 decided by the host because a task was cut off, 5 packets that left
 // (the index after the last tenant counts packets that name no graph; its word 1 counts those that
 // named a graph closed to them)
 module n3ic_card_control #(
@@ -40,9 +40,10 @@ module n3ic_card_control #(
     // Counted events, one pulse each
     input  wire                      admitted,
     input  wire [QUEUE_W-1:0]        admitted_queue,
-    input  wire                      over_rate,
     input  wire                      overflow,
     input  wire [QUEUE_W-1:0]        dropped_queue,
+    input  wire                      beyond,
+    input  wire [QUEUE_W-1:0]        beyond_queue,
     input  wire                      denied,
     input  wire                      done,
     input  wire [QUEUE_W-1:0]        done_queue,
@@ -108,7 +109,7 @@ module n3ic_card_control #(
             wire [5:0] event_now = {
                 left && left_queue == q, failed && done_queue == q, done && done_queue == q,
                 overflow && dropped_queue == q,
-                (over_rate && dropped_queue == q) || (q == TENANTS && denied),
+                (beyond && beyond_queue == q) || (q == TENANTS && denied),
                 admitted && admitted_queue == q
             };
             for (t = 0; t < 6; t = t + 1) begin : g_counter

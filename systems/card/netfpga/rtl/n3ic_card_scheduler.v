@@ -4,9 +4,13 @@
 // the whole chain. Otherwise only the first task's credit is taken, and a packet that finds no
 // credit further on returns and is scheduled again. A credit is a place in a task.
 //
-// Each tenant has a head: the leg of its oldest packet that is sent next. Heads take turns. So a
-// tenant waits for another tenant's head only if both want the same region, and never for a head
-// that cannot go. Branches of a packet are sent one after another.
+// Each tenant has a head: the leg of its oldest packet that is sent next. A tenant waits for another
+// tenant's head only if both want the same region, and never for a head that cannot go. Branches of
+// a packet are sent one after another.
+//
+// A packet is within its tenant's guarantee if the tenant's token bucket, which counts beats, is not
+// overdrawn when one of its legs is sent. Heads within take turns. Heads beyond go while none within
+// can, by start-time fair queueing: each packet puts its tenant's turn off by its graph's step.
 module n3ic_card_scheduler #(
     parameter TENANTS  = 2,
     parameter QUEUE_W  = 2,
@@ -18,7 +22,9 @@ module n3ic_card_scheduler #(
     parameter REGIONS  = 2,
     parameter TASKS    = 1,   // of a chain
     parameter CREDIT_W = 3,   // log2 of a task's credits
-    parameter [REGIONS*TASKS-1:0] PRESENT = {REGIONS * TASKS {1'b1}}  // tasks that exist
+    parameter [REGIONS*TASKS-1:0] PRESENT = {REGIONS * TASKS {1'b1}},  // tasks that exist
+    parameter BEATS_W  = 7,
+    parameter LEGS     = 1    // packets may be sent more than once
 ) (
     input  wire                       clk,
     input  wire                       rst,
@@ -27,6 +33,10 @@ module n3ic_card_scheduler #(
     input  wire [QUEUE_W-1:0]         admit_queue,
     input  wire [SEQ_W-1:0]           admit_seq,
     input  wire [GRAPH_W-1:0]         admit_graph,
+    input  wire [BEATS_W:0]           admit_beats,
+    // Token buckets: rate in 1/65536 beats per clock, and size in beats
+    input  wire [17*TENANTS-1:0]      rates,
+    input  wire [12*TENANTS-1:0]      bursts,
     // A packet came back from a region
     input  wire                       back,
     input  wire [QUEUE_W-1:0]         back_queue,
@@ -43,6 +53,7 @@ module n3ic_card_scheduler #(
     input  wire [MODEL_W-1:0]         leg_model,
     input  wire                       leg_last,
     input  wire                       branch_last,
+    input  wire [11:0]                step,
     // A leg is sent
     output reg  [REGIONS-1:0]         send,
     output reg  [QUEUE_W-1:0]         send_queue,
@@ -55,6 +66,7 @@ module n3ic_card_scheduler #(
     output reg  [MODEL_W-1:0]         send_model,
     output reg                        send_reserved, // it holds a credit of every task
     output reg                        send_again,    // it was in a region before
+    output reg                        beyond,        // it begins a packet beyond the guarantee
     // Credits: task k of region r is bit r * TASKS + k
     input  wire [REGIONS*TASKS-1:0]   returned,
     input  wire [REGIONS*TASKS-1:0]   wanted,        // by a packet inside the region
@@ -67,7 +79,7 @@ module n3ic_card_scheduler #(
     localparam ENTRY_W = SEQ_W + BRANCH_W + LEG_W + TASKS;
 
     // --- work of each tenant: fresh packets, and legs that came back -----------------------------
-    reg [GRAPH_W-1:0] graphs [0:(1 << (QUEUE_W + SEQ_W))-1];
+    reg [GRAPH_W+BEATS_W:0] packets [0:(1 << (QUEUE_W + SEQ_W))-1];  // graph, beats
     reg [ENTRY_W-1:0] backs  [0:(1 << (QUEUE_W + BACK_W))-1];
     reg [SEQ_W:0]     fresh_in   [0:TENANTS-1];
     reg [SEQ_W:0]     fresh_out  [0:TENANTS-1];
@@ -110,6 +122,9 @@ module n3ic_card_scheduler #(
     reg [GRAPH_W-1:0]  graph3;
     reg [BRANCH_W-1:0] branch3;
     reg [LEG_W-1:0]    leg3;
+    reg [BEATS_W:0]    beats2, beats3;
+    reg [11:0]         step3;
+    reg                first3;  // leg of its packet
     // A leg that came back goes before fresh packets: it is older, and holds a place in the store.
     wire [ENTRY_W-1:0] entry = backs[{chosen, back_out[chosen][BACK_W-1:0]}];
     wire chosen_back = has_back[chosen];
@@ -124,7 +139,7 @@ module n3ic_card_scheduler #(
         again2     <= again1;
         seq2       <= seq1;
         skip2      <= skip1;
-        ask_graph  <= graphs[{of1, seq1}];
+        {ask_graph, beats2} <= packets[{of1, seq1}];
         ask_branch <= branch1;
         ask_leg    <= leg1;
         fetch3     <= fetch2 && !rst;
@@ -138,9 +153,12 @@ module n3ic_card_scheduler #(
         graph3     <= ask_graph;
         branch3    <= ask_branch;
         leg3       <= ask_leg;
+        beats3     <= beats2;
+        step3      <= step;
+        first3     <= !again2 && ask_branch == {BRANCH_W {1'b0}};
     end
 
-    // --- heads take turns --------------------------------------------------------------------------
+    // --- heads and their colours -------------------------------------------------------------------
     localparam HEAD_W = SEQ_W + GRAPH_W + BRANCH_W + LEG_W + 2 + TASKS + MODEL_W;
     reg  [HEAD_W-1:0]  heads        [0:TENANTS-1];
     reg  [REGIONS-1:0] head_regions [0:TENANTS-1];
@@ -151,10 +169,6 @@ module n3ic_card_scheduler #(
             assign ready[t] = has_head[t] && |(head_regions[t] & first_free);
         end
     endgenerate
-    wire go = |turn;
-    n3ic_card_turns #(.N(TENANTS)) head_turns (
-        .clk(clk), .rst(rst), .asks(ready), .taken(go), .turn(turn)
-    );
     reg [QUEUE_W-1:0] sent;
     reg [REGIONS-1:0] candidates;
     integer j;
@@ -167,6 +181,68 @@ module n3ic_card_scheduler #(
                 candidates = candidates | head_regions[j];
             end
     end
+    reg  [BEATS_W:0]   head_beats [0:TENANTS-1];
+    reg  [11:0]        head_step  [0:TENANTS-1];
+    reg  [TENANTS-1:0] head_first, head_paid, poor;
+    wire [TENANTS-1:0] covered = head_paid | ~poor;
+    wire [TENANTS-1:0] pays   = turn & ~head_paid & ~poor;
+    wire [TENANTS-1:0] begins = turn & ~covered & head_first;  // beyond the guarantee
+    wire               paid3;
+    generate
+        for (t = 0; t < TENANTS; t = t + 1) begin : g_bucket
+            reg  signed [31:0] tokens;
+            wire signed [31:0] paid = tokens - $signed({1'b0, pays[t] ? head_beats[t] : {(BEATS_W + 1) {1'b0}}, 16'd0});
+            wire signed [31:0] full = {4'd0, bursts[12*t +: 12], 16'd0};
+            always @(posedge clk) begin
+                tokens  <= (paid < full) ? paid + $signed({15'd0, rates[17*t +: 17]}) : full;
+                poor[t] <= paid <= 0;
+                if (rst) tokens <= full;
+            end
+        end
+        if (LEGS) begin : g_paid  // later legs of a packet that was paid for are within, too
+            reg paid [0:(1 << (QUEUE_W + SEQ_W))-1];
+            wire [SEQ_W-1:0] seq = heads[sent][HEAD_W-1 -: SEQ_W];
+            always @(posedge clk) if (|(turn & head_first) || |pays) paid[{sent, seq}] <= |pays;
+            assign paid3 = !first3 && paid[{of3, seq3}];
+        end else begin : g_one
+            assign paid3 = 1'b0;
+        end
+    endgenerate
+
+    // --- heads take turns --------------------------------------------------------------------------
+    wire [TENANTS-1:0] ready_within = ready & covered;
+    wire [TENANTS-1:0] ready_beyond = ready & ~covered;
+    wire [TENANTS-1:0] turn_within;
+    n3ic_card_turns #(.N(TENANTS)) head_turns (
+        .clk(clk), .rst(rst), .asks(ready_within), .taken(|ready_within), .turn(turn_within)
+    );
+    // How far each tenant's turn is ahead of the turn that was taken last. A tenant saves up none.
+    // The one whose turn is due first goes, unless a tenant whose turn is due before is having its
+    // next head fetched, and took the same region last.
+    reg  [11:0]        lead [0:TENANTS-1];
+    reg  [TENANTS-1:0] first_beyond, next_beyond;
+    reg  [11:0]        least;
+    reg  [REGIONS-1:0] contended;
+    integer m;
+    always @* begin
+        next_beyond = {TENANTS {1'b0}};
+        least       = 12'd0;
+        contended   = {REGIONS {1'b0}};
+        for (m = 0; m < TENANTS; m = m + 1)
+            if (ready_beyond[m] && (next_beyond == {TENANTS {1'b0}} || lead[m] < least)) begin
+                next_beyond    = {TENANTS {1'b0}};
+                next_beyond[m] = 1'b1;
+                least          = lead[m];
+                contended      = head_regions[m];
+            end
+        for (m = 0; m < TENANTS; m = m + 1)
+            if ((has_back[m] || has_fresh[m] || fetching[m]) && !has_head[m] && lead[m] < least
+                && |(head_regions[m] & contended)) next_beyond = {TENANTS {1'b0}};
+    end
+    // Leads change with a turn, so the next one is chosen a clock later.
+    always @(posedge clk) first_beyond <= |(turn & ~covered) ? {TENANTS {1'b0}} : next_beyond;
+    assign turn = |ready_within ? turn_within : first_beyond & ready_beyond;
+    wire go = |turn;
     // Instances of a chain take turns; those that are free as a whole come before others.
     wire               whole = |(candidates & all_free);
     wire [REGIONS-1:0] region;
@@ -178,6 +254,7 @@ module n3ic_card_scheduler #(
         send          <= rst ? {REGIONS {1'b0}} : region;
         send_queue    <= sent;
         send_reserved <= whole;
+        beyond        <= |begins && !rst;
         {send_seq, send_graph, send_branch, send_leg, send_last, send_again, send_skip, send_model}
             <= heads[sent];
     end
@@ -185,12 +262,18 @@ module n3ic_card_scheduler #(
     // --- the tenants' state ------------------------------------------------------------------------
     integer n;
     always @(posedge clk) begin
-        if (admitted) graphs[{admit_queue, admit_seq}] <= admit_graph;
+        if (admitted) packets[{admit_queue, admit_seq}] <= {admit_graph, admit_beats};
         if (back) backs[{back_queue, back_in[back_queue][BACK_W-1:0]}]
             <= {back_seq, back_branch, back_leg, back_skip};
         if (fetch3) heads[of3]
             <= {seq3, graph3, branch3, leg3, last3, again3, skip3, model3};
-        if (fetch3) head_regions[of3] <= regions3;
+        if (fetch3) begin
+            head_regions[of3] <= regions3;
+            head_beats[of3]   <= beats3;
+            head_step[of3]    <= step3;
+            head_first[of3]   <= first3;
+            head_paid[of3]    <= paid3;
+        end
         for (n = 0; n < TENANTS; n = n + 1) begin
             if (admitted && admit_queue == n) fresh_in[n] <= fresh_in[n] + 1'b1;
             if (back && back_queue == n) back_in[n] <= back_in[n] + 1'b1;
@@ -203,6 +286,10 @@ module n3ic_card_scheduler #(
             else if (fetch3 && of3 == n) fetching[n] <= 1'b0;
             if (fetch3 && of3 == n) has_head[n] <= 1'b1;
             else if (turn[n]) has_head[n] <= 1'b0;
+            // Only who wants the same region is behind in its turn.
+            if (turn[n] && !covered[n]) lead[n] <= head_first[n] ? head_step[n] : 12'd0;
+            else if (|(turn & ~covered) && |(head_regions[n] & region))
+                lead[n] <= (lead[n] > lead[sent]) ? lead[n] - lead[sent] : 12'd0;
             if (rst) begin
                 fresh_in[n]  <= {(SEQ_W + 1) {1'b0}};
                 fresh_out[n] <= {(SEQ_W + 1) {1'b0}};
@@ -211,6 +298,7 @@ module n3ic_card_scheduler #(
                 back_out[n]  <= {(BACK_W + 1) {1'b0}};
                 has_head[n]  <= 1'b0;
                 fetching[n]  <= 1'b0;
+                lead[n]      <= 12'd0;
             end
         end
     end

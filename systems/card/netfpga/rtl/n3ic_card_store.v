@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packet store: a bounded queue of beats per tenant, and one for packets that name no graph.
 //
-// A packet is admitted if its tenant's token bucket is not overdrawn and its queue has room;
-// otherwise the whole packet is dropped. So no tenant takes another tenant's room. The bucket
-// counts beats, and an admitted packet may overdraw it. The sequence number of an admitted packet
-// in its queue addresses its input, its results and its length.
+// A packet is admitted if its tenant's queue has room; otherwise the whole packet is dropped. So no
+// tenant takes another tenant's room. The sequence number of an admitted packet in its queue
+// addresses its input, its results and its length.
 module n3ic_card_store #(
     parameter TENANTS = 2,  // queue TENANTS is that of the packets that name no graph
     parameter QUEUE_W = 2,  // clog2(TENANTS + 1)
@@ -22,9 +21,6 @@ module n3ic_card_store #(
     input  wire [GRAPH_W-1:0]             graph,
     input  wire [QUEUE_W-1:0]             tenant,
     input  wire [DATA_W-1:0]              data,
-    // Token buckets: rate in 1/65536 beats per clock, and size in beats
-    input  wire [17*TENANTS-1:0]          rates,
-    input  wire [12*TENANTS-1:0]          bursts,
     // Packets that were admitted, and those that were not
     output reg                            admit,
     output reg  [QUEUE_W-1:0]             admit_queue,
@@ -32,7 +28,6 @@ module n3ic_card_store #(
     output reg  [GRAPH_W-1:0]             admit_graph,
     output reg  [DATA_W-1:0]              admit_data,
     output reg  [BEATS_W:0]               admit_beats,
-    output reg                            over_rate,
     output reg                            overflow,
     // Sequence numbers of the next packets to leave
     input  wire [(SEQ_W+1)*(TENANTS+1)-1:0] leave_next,
@@ -63,24 +58,6 @@ module n3ic_card_store #(
         input_data <= data;
     end
 
-    // --- token buckets ------------------------------------------------------------------------
-    reg  [TENANTS:0] poor;
-    wire             write;
-    genvar t;
-    generate
-        for (t = 0; t < TENANTS; t = t + 1) begin : g_bucket
-            reg  signed [31:0] tokens;
-            wire signed [31:0] paid = tokens - ((write && queue == t) ? 32'sd65536 : 32'sd0);
-            wire signed [31:0] full = {4'd0, bursts[12*t +: 12], 16'd0};
-            always @(posedge clk) begin
-                tokens  <= (paid < full) ? paid + $signed({15'd0, rates[17*t +: 17]}) : full;
-                poor[t] <= paid <= 0;
-                if (rst) tokens <= full;
-            end
-        end
-    endgenerate
-    always @(posedge clk) poor[TENANTS] <= 1'b0;
-
     // --- admission ------------------------------------------------------------------------------
     wire [SEQ_W:0]   leave [0:QUEUES-1];
     genvar q;
@@ -96,12 +73,10 @@ module n3ic_card_store #(
     wire [BEATS_W:0] place = tail[queue] + count;
     wire [BEATS_W:0] level = place - head[queue];
     wire [SEQ_W:0]   under_way = next[queue] - leave[queue];
-    // The bucket is asked at the first beat alone: a packet that has begun may overdraw it.
-    wire starved = !in_packet && poor[queue];
     wire no_room = level[BEATS_W] || under_way[SEQ_W] || count[BEATS_W];
-    wire drop    = (in_packet && lost) || starved || no_room;
+    wire drop    = (in_packet && lost) || no_room;
     wire last    = word[416];
-    assign write = valid && !drop;
+    wire write   = valid && !drop;
     integer i;
     always @(posedge clk) begin
         if (write) words[{queue, place[BEATS_W-1:0]}] <= word;
@@ -120,8 +95,7 @@ module n3ic_card_store #(
         admit_graph <= of_graph;
         admit_data  <= input_data;
         admit_beats <= count + 1'b1;
-        over_rate   <= valid && starved && !rst;
-        overflow    <= valid && no_room && !starved && !(in_packet && lost) && !rst;
+        overflow    <= valid && no_room && !(in_packet && lost) && !rst;
         if (rd_move) head[rd_queue] <= head[rd_queue] + 1'b1;
         if (rd_en) rd_beat <= words[{rd_queue, head[rd_queue][BEATS_W-1:0]}];
         if (rst) begin

@@ -86,6 +86,7 @@ def test_export_runs_every_network_through_the_joint_library(tmp_path, join, car
     assert done.check is not None and not done.missing
     assert done.check.graphs == {"alpha/paths": 120, "beta/attacks": 120}
     assert done.check.inferences == 480
+    assert "share what is idle" in (tmp_path / "out" / "report.md").read_text()
     again = export_card(plan, tmp_path / "again", verify=False).directory
     for path in again.rglob("*"):
         if path.is_file():

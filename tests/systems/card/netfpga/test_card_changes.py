@@ -262,10 +262,10 @@ def test_who_shares_a_region_goes_and_comes_without_the_others_noticing(tmp_path
     assert quiet.counters[0] == log.counters[0]
     answered = [seen[n] == outcome(image, packets[n]).data for n in mine(image, packets, [3])]
     assert answered[0] and answered[-1] and not all(answered)
-    # The others named no graph while theirs was closed, and were not above their tenant's rate.
+    # The others named no graph while theirs was closed, and were within their guarantee.
     assert log.counters[1]["admitted"] == quiet.counters[1]["admitted"] - answered.count(False)
     assert log.counters[2]["admitted"] == answered.count(False)
-    assert log.counters[1]["over_rate"] == 0
+    assert log.counters[1]["beyond"] == 0
 
 
 @pytest.mark.slow
