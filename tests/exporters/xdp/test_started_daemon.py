@@ -7,6 +7,8 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError
 from n3ic.exporters.xdp import libbpf
+from n3ic.systems.stream.flows.sources.xdp_events import XdpEventSource
 from n3ic.systems.xdp import daemon_start, deployment
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
@@ -175,3 +178,38 @@ def test_an_interface_that_goes_takes_its_n3icd_along(link, built, pins, tmp_pat
     assert not list(pins.glob(f"n3ic-*/{extra}")) and folder.exists()
     assert json.loads(n3ic("load", one, built, "--daemon", "--json"))["mode"] == "native"
     assert not folder.exists()
+
+
+def test_a_stream_takes_what_n3icd_shunts(link, built, daemon_model, tmp_path):
+    """Beside another reader; with the times, keys and features that n3icd reports."""
+    one, other = link
+    replace(daemon_model, shunt=10**6).save(tmp_path / "unsure.n3ic")
+    n3ic("load", one, built, "--daemon", "--model", tmp_path / "unsure.n3ic")
+    reader = Reader(folder_of(one) / "socket")
+    with closing(XdpEventSource(one, daemon_model)) as source:
+        before = time.time()
+        send(other, flows(range(1000, 1010)))
+        told = reader.lines(10)
+        rows = _rows(source, 10)
+        assert not any(source.lost().values())
+    for flow, row in zip(told, rows, strict=True):
+        assert flow["verdict"] == "shunt"
+        assert row["source"][:4].tolist() == [192, 0, 2, 1] and row["address_bytes"] == 4
+        assert (row["source_port"], row["packets"]) == (flow["source_port"], 4)
+        assert row["features"].tolist() == [
+            flow["features"][n] for n in daemon_model.input.features
+        ]
+        first, last = (
+            int(row[name]) * daemon_model.meter.tick_ns / 1e9 for name in ("first", "last")
+        )
+        assert before - 1 < first <= last < time.time() + 1
+        assert abs(first - flow["first"]) < 1e-5
+
+
+def _rows(source, count):
+    rows = []
+    for batch in source.batches(None):
+        rows += list(batch.rows)
+        if len(rows) >= count:
+            return rows
+    return rows
