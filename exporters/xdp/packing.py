@@ -62,6 +62,7 @@ def write_daemon(out: Path, model: Classifier, table: Table) -> None:
         "/* What the sources of n3icd need to know of the program; generated. */",
         f"#define N3ICD_VERSION {c_string(n3ic.__version__)}",
         f'#define N3ICD_LAYOUT "{layout_id(out)}"',
+        f'#define N3ICD_METER "{_meter_id(out, model, table)}"',
         f"#define N3ICD_RECORD {layout.VERSION}",
         f"#define N3ICD_BUCKETS {int(table == 'buckets')}",
         f"#define N3ICD_ENDS {', '.join(map(c_string, ENDS))}",
@@ -69,6 +70,13 @@ def write_daemon(out: Path, model: Classifier, table: Table) -> None:
     )
     (place / "build.h").write_text("\n".join(lines) + "\n", encoding="ascii", newline="\n")
     (place / PACK).write_bytes(pack(out, plan(model, table, Choices())))
+
+
+def _meter_id(export: Path, model: Classifier, table: Table) -> str:
+    """Return a SHA-256 that is equal for programs which may take over each other's flows."""
+    spec = "" if model.meter is None else model.meter.digest
+    parts = (layout.VERSION, spec, table, _has_windows_by_cpu(export), len(model.classes))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def layout_id(export: Path) -> str:
@@ -86,6 +94,14 @@ def layout_id(export: Path) -> str:
     except OSError as error:
         raise VerifyError(f"{export}: cannot be read: {error}") from error
     return digest.hexdigest()
+
+
+def _has_windows_by_cpu(export: Path) -> bool:
+    """Return whether the windows of an export's program are over the flows of one CPU each."""
+    try:
+        return b"recent_of_cpus" in read_regular(export / "meter" / "model.h", _MAX_BYTES)
+    except OSError as error:
+        raise VerifyError(f"{export}: cannot be read: {error}") from error
 
 
 def pack(export: Path, plan: Plan) -> bytes:
@@ -106,6 +122,7 @@ def pack(export: Path, plan: Plan) -> bytes:
     about = {
         "clock": choices.clock,
         "otherwise": choices.otherwise,
+        "per_cpu": _has_windows_by_cpu(export),
         "policies": choices.policies,
         "rules": choices.rules,
         "table": plan.table,
@@ -182,27 +199,55 @@ def unpack(data: bytes) -> Packed:
     return Packed(about, models[0], {model.digest: model for model in models})
 
 
-def repack(data: bytes, slot: int, model: Classifier) -> bytes:
+def repack(
+    data: bytes, slot: int, model: Classifier, program: tuple[Path, Classifier] | None = None
+) -> bytes:
     """Return a pack with another network in a slot.
+
+    Args:
+        data: the pack.
+        slot: number of the slot.
+        model: the network.
+        program: export of the program that the new pack is for, and the network for which it was
+            compiled; None for the program of ``data``.
 
     Raises:
         ValueError: the data is not a pack, or is damaged.
-        ExportError: the network does not fit the program.
+        ExportError: a network does not fit the program.
     """
     old, lines = unpack(data), _lines(data)
-    structure = structure_of([old.compiled])
-    gone = {("model", str(slot)), ("class", str(slot)), ("drift", str(slot))}
-    unchanged, resident = [], set()
+    held = {**residents(data), slot: model}
+    compiled = old.compiled if program is None else program[1]
+    replaced = {str(slot)} if program is None else {str(at) for at in held}
+    unchanged = []
     for kind, line, rest in lines:
-        number, _, value = rest.partition(" ")
-        if kind == "file" or (kind, number) in gone or rest.startswith(f"models {slot} "):
+        words = rest.split(" ", 2)
+        at = words[1] if (kind, words[0]) == ("inner", "models") else words[0]
+        is_of_network = kind in ("model", "class", "drift") or at != words[0]
+        if kind == "file" or (is_of_network and at in replaced):
             continue
-        if kind == "inner" and number == "models":
-            resident.add(value.partition(" ")[2][: 2 * _DIGEST_BYTES])
+        if kind == "layout" and program is not None:
+            line = f"layout {layout_id(program[0])}"
         unchanged.append(line)
-    files = [old.compiled, *(m for d, m in old.networks.items() if d in resident), model]
-    unchanged += _network(structure, slot, model)
-    return _closed([*unchanged, *(f"file {m.to_bytes().hex()}" for m in dict.fromkeys(files))])
+    structure = structure_of([compiled])
+    for number in sorted(map(int, replaced)):
+        unchanged += _network(structure, number, held[number])
+    files = dict.fromkeys([compiled, *held.values()])
+    return _closed([*unchanged, *(f"file {m.to_bytes().hex()}" for m in files)])
+
+
+def residents(data: bytes) -> dict[int, Classifier]:
+    """Return the networks of a pack by slot.
+
+    Raises:
+        ValueError: the data is not a pack, or is damaged.
+    """
+    packed, out = unpack(data), {}
+    for kind, _, rest in _lines(data):
+        if kind == "inner" and rest.startswith("models "):
+            slot, value = rest.split(" ")[1:]
+            out[int(slot)] = packed.networks[value[: 2 * _DIGEST_BYTES]]
+    return out
 
 
 def _lines(data: bytes) -> list[tuple[str, str, str]]:

@@ -111,6 +111,13 @@ def load(
             help="Run beside other XDP programs through libxdp; lower numbers run first.", min=0
         ),
     ] = None,
+    daemon: Annotated[
+        bool,
+        typer.Option(
+            "--daemon",
+            help="Start n3icd in the background, which ends idle flows and serves many readers.",
+        ),
+    ] = False,
     json: JsonFlag = False,
 ) -> None:
     """Attach the program of an export to an interface."""
@@ -121,6 +128,7 @@ def load(
     from n3ic.exporters.xdp.libbpf import AttachMode
     from n3ic.exporters.xdp.verdict_lists import Limits
     from n3ic.systems.xdp.deployment import load as attach
+    from n3ic.systems.xdp.deployment import load_daemon
     from n3ic.systems.xdp.program_record import Interface
 
     modes: dict[str, AttachMode | None] = {
@@ -138,19 +146,19 @@ def load(
         clock, policy, rule, slot, Limits(dry_run, max_blocked, new_flows=new_flows), verdicts,
         flows, memory, model,
     )  # fmt: skip
-    loaded = attach(
-        Interface.named(interface),
-        export,
-        chosen_plan,
-        mode="tcx" if hook == "tcx" else modes[mode],
-        priority=priority,
-    )
+    if daemon and (priority is not None or mode == "offload"):
+        raise UsageError("--daemon: n3icd takes neither --priority nor --mode offload")
+    where, chosen_mode = Interface.named(interface), "tcx" if hook == "tcx" else modes[mode]
+    if daemon:
+        loaded = load_daemon(where, export, chosen_plan, mode=chosen_mode)
+    else:
+        loaded = attach(where, export, chosen_plan, mode=chosen_mode, priority=priority)
     if loaded.note:
         print_note(loaded.note)
     if dry_run:
         print_note(f"{interface}: dry run: verdicts are counted, and every packet passes")
     if json:
-        print_json(asdict(loaded.record))
+        print_json({k: v for k, v in asdict(loaded.record).items() if k != "pack"})
     else:
         record = loaded.record
         print_result(
@@ -158,7 +166,9 @@ def load(
             f"room for {loaded.flows:,} flows"
         )
         print_result(
-            f"{interface}: idle flows end while n3ic xdp watch or serve {interface} runs; "
+            f"{interface}: n3icd runs in the background, and ends idle flows"
+            if daemon
+            else f"{interface}: idle flows end while n3ic xdp watch or serve {interface} runs; "
             "otherwise at their next packet"
         )
 

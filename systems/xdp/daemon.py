@@ -6,7 +6,7 @@ from __future__ import annotations
 import json as text
 import socket
 import time
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from n3ic.util.files import free_path, write_atomic
 from n3ic.util.signals import check
 
 _LINE = 1 << 24  # maximum bytes of a line
+_PATIENCE_S = 60.0  # with a greeting
 
 
 def write_pack(export: Path, out: Path, choices: Choices) -> Classifier:
@@ -52,6 +53,82 @@ def write_pack(export: Path, out: Path, choices: Choices) -> Classifier:
     return planned.models[choices.otherwise]
 
 
+class FlowReader:
+    """A reader of the flows that a running ``n3icd`` decides.
+
+    Args:
+        interface: interface of the daemon.
+        record: its record.
+
+    Raises:
+        UsageError: n3icd is not running.
+    """
+
+    def __init__(self, interface: Interface, record: DaemonRecord) -> None:
+        self.lost = 0
+        """Flows that came too fast for this reader."""
+        self._path, self._partial = record.socket, b""
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._socket.connect(self._path)
+            self._greet(interface)
+        except BaseException as error:
+            self._socket.close()
+            if isinstance(error, OSError):
+                raise UsageError(
+                    f"{self._path}: {error.strerror or error}: n3icd is not running; start it with "
+                    f"systemctl start n3icd@{interface.name}"
+                ) from error
+            raise
+
+    def _greet(self, interface: Interface) -> None:
+        hello: list[dict[str, Any]] = []
+        end = time.monotonic() + _PATIENCE_S
+        while not hello and time.monotonic() < end:
+            hello = self._receive(_PATIENCE_S)
+        if not hello:
+            raise UsageError(f"{self._path}: n3icd does not answer")
+        space = Path("/proc/self/ns/net").stat().st_ino
+        if (hello[0].get("index"), hello[0].get("namespace")) != (interface.index, space):
+            raise UsageError(f"{self._path}: the n3icd of another interface")
+        self._waiting = hello[1:]
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    def read(self, seconds: float | None) -> list[dict[str, Any]]:
+        """Read the flows that have come.
+
+        Args:
+            seconds: how long to wait for some; None for no limit.
+
+        Returns:
+            The flows, each as n3icd's line of JSON; empty if none came in time.
+
+        Raises:
+            UsageError: n3icd ended, or sent something that is not a flow.
+        """
+        messages, self._waiting = self._waiting or self._receive(seconds), []
+        self.lost += sum(int(message["lost"]) for message in messages if "lost" in message)
+        return [message for message in messages if "lost" not in message]
+
+    def _receive(self, seconds: float | None) -> list[dict[str, Any]]:
+        """Read the JSON objects of whole lines."""
+        self._socket.settimeout(seconds)
+        try:
+            received = self._socket.recv(1 << 16)
+        except TimeoutError:
+            return []
+        if not received or len(self._partial) > _LINE:
+            raise UsageError(f"{self._path}: n3icd ended, or sent something that is not a flow")
+        *whole, self._partial = (self._partial + received).split(b"\n")
+        try:
+            return [dict(text.loads(line)) for line in whole]
+        except ValueError as error:
+            raise UsageError(f"{self._path}: not a line of JSON: {error}") from error
+
+
 def follow_daemon(
     interface: Interface, *, seconds: float | None, most: int | None, json: bool
 ) -> bool:
@@ -73,50 +150,18 @@ def follow_daemon(
     record, _ = attached_program(interface)
     if not isinstance(record, DaemonRecord):
         return False
-    path = Path(record.socket)
-    with socket.socket(socket.AF_UNIX) as reader:
-        reader.settimeout(seconds)
-        try:
-            reader.connect(str(path))
-        except OSError as error:
-            raise UsageError(
-                f"{path}: {error.strerror or error}: n3icd is not running; start it with "
-                f"systemctl start n3icd@{interface.name}"
-            ) from error
-        messages = _lines(reader, path, end)
-        hello = next(messages, {})
-        space = Path("/proc/self/ns/net").stat().st_ino
-        if (hello.get("index"), hello.get("namespace")) != (interface.index, space):
-            raise UsageError(f"{path}: the n3icd of another interface")
-        for flow in messages:
-            if "lost" in flow:
-                print_note(f"{interface.name}: {flow['lost']:,} flows came too fast to be shown")
-                continue
-            print_result(text.dumps(flow, sort_keys=True) if json else line_of(flow))
-            most = None if most is None else most - 1
-            if most == 0:
+    with closing(FlowReader(interface, record)) as reader:
+        told = 0
+        while most != 0:
+            check()
+            remaining = None if end is None else end - time.monotonic()
+            if remaining is not None and remaining <= 0:
                 break
+            flows = reader.read(remaining)
+            for flow in flows[:most]:
+                print_result(text.dumps(flow, sort_keys=True) if json else line_of(flow))
+            most = None if most is None else max(0, most - len(flows))
+            if reader.lost > told:
+                lost, told = reader.lost - told, reader.lost
+                print_note(f"{interface.name}: {lost:,} flows came too fast to be shown")
     return True
-
-
-def _lines(reader: socket.socket, path: Path, end: float | None) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects that a socket sends, one per line, until a time is reached."""
-    partial = b""
-    while True:
-        check()
-        if end is not None:
-            if (remaining := end - time.monotonic()) <= 0:
-                return
-            reader.settimeout(remaining)
-        try:
-            received = reader.recv(1 << 16)
-        except TimeoutError:
-            return
-        if not received or len(partial) > _LINE:
-            raise UsageError(f"{path}: n3icd ended, or sent something that is not a flow")
-        *whole, partial = (partial + received).split(b"\n")
-        for line in whole:
-            try:
-                yield dict(text.loads(line))
-            except ValueError as error:
-                raise UsageError(f"{path}: not a line of JSON: {error}") from error

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from n3ic.errors import ExportError, UsageError
+from n3ic.errors import UsageError
 from n3ic.exporters.xdp.packing import repack
 from n3ic.model.classifier import Classifier
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface
@@ -19,19 +19,13 @@ _SUM = 9  # bytes of the checksum and the line end at the end of a pack
 
 
 def update(interface: Interface, record: DaemonRecord, slot: int, model: Classifier) -> None:
-    """Make n3icd swap a model; its pack keeps the model across restarts.
+    """Make n3icd swap a model; its pack keeps the model over restarts.
 
     Raises:
         ExportError: The network does not fit n3icd's program.
         UsageError: n3icd is not running, or refuses.
     """
-    try:
-        pack = repack(record.pack, slot, model)
-    except ExportError as error:
-        raise ExportError(
-            f"{error}; n3icd takes networks of its program's structure (n3ic train --input-of the "
-            "present one): for others, build an export's n3icd (make dist), unload and start that"
-        ) from error
+    pack = repack(record.pack, slot, model)
     made_of = record.pack[-_SUM:-1].decode()
     _ask_running(interface, record, f"update {made_of} {len(pack)}\n".encode() + pack)
 
@@ -49,6 +43,27 @@ def figures(interface: Interface, record: DaemonRecord) -> dict[str, Any]:
         raise UsageError(
             f"{record.control}: expected n3icd's figures as a line of JSON: {error}"
         ) from error
+
+
+def leave(record: DaemonRecord) -> None:
+    """End n3icd, whose program stays in place for the next one.
+
+    Raises:
+        UsageError: n3icd refuses.
+    """
+    _ask(record, b"leave\n")
+
+
+def is_ready(control: Path) -> bool:
+    """Whether an n3icd answers at a path."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_PATIENCE_S)
+        try:
+            connection.connect(str(control))
+            connection.sendall(b"status\n")
+            return bool(connection.recv(1))
+        except OSError:
+            return False
 
 
 def _ask_running(interface: Interface, record: DaemonRecord, request: bytes) -> str:

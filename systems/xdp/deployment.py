@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.xdp import layout, policy_parser, source, verdict_lists
+from n3ic.exporters.xdp import layout, packing, policy_parser, source, verdict_lists
 from n3ic.exporters.xdp.exported import MAX_BYTES, read_program
 from n3ic.exporters.xdp.libbpf import (
     AttachedProgram,
@@ -32,7 +33,16 @@ from n3ic.exporters.xdp.resident import check_slot
 from n3ic.exporters.xdp.verdict_lists import SECOND_NS, Action
 from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier
 from n3ic.model.layered import in_layers
+from n3ic.model.meter_spec import MeterSpec
 from n3ic.systems.xdp import daemon_requests, dispatcher
+from n3ic.systems.xdp.daemon_start import (
+    daemon_folder,
+    daemon_program,
+    files_of,
+    start,
+    starting,
+    wait_for_end,
+)
 from n3ic.systems.xdp.hooks import METERS, check_hook, detach, query, ways
 from n3ic.systems.xdp.prefix_files import read_prefix_file
 from n3ic.systems.xdp.program_record import (
@@ -342,22 +352,11 @@ def update(
             file fits.
     """
     model = in_layers(model)
+    of, compiled = attached_program(interface)
+    if isinstance(of, DaemonRecord):
+        return _update_daemon(interface, of, compiled[0], model, slot, export)
     with changing(interface), open_program(interface) as (record, programs, models):
-        if model.meter != programs.spec:
-            raise ExportError(
-                f"{model.name}: its meter is not the program's: load an export of it instead"
-            )
-        classes = models[record.otherwise].classes
-        if record.policies and model.classes != classes:
-            raise ExportError(
-                f"{model.name} decides among {', '.join(model.classes)}, but the policies of "
-                f"{interface.name} are for the classes {', '.join(classes)}: load an export instead"
-            )
-        place = record.otherwise if slot is None else slot
-        check_slot(place)
-        if isinstance(record, DaemonRecord):
-            daemon_requests.update(interface, record, place, model)
-            return ModelUpdate(place)
+        place = _check_update(interface, record, programs.spec, models, model, slot)
         write_model(interface, model)
         models[place], attached = model, record.program_id
         try:
@@ -370,6 +369,130 @@ def update(
             note = ""
         forget_others(interface, attached, {m.digest for m in models.values()})
     return ModelUpdate(place, note)
+
+
+def _check_update(
+    interface: Interface,
+    record: ProgramRecord,
+    spec: MeterSpec,
+    models: Mapping[int, Classifier],
+    model: Classifier,
+    slot: int | None,
+) -> int:
+    """Check a model against a program; return the slot that is to hold it."""
+    if model.meter != spec:
+        raise ExportError(
+            f"{model.name}: its meter is not the program's: load an export of it instead"
+        )
+    classes = models[record.otherwise].classes
+    if record.policies and model.classes != classes:
+        raise ExportError(
+            f"{model.name} decides among {', '.join(model.classes)}, but the policies of "
+            f"{interface.name} are for the classes {', '.join(classes)}: load an export instead"
+        )
+    place = record.otherwise if slot is None else slot
+    check_slot(place)
+    return place
+
+
+def _update_daemon(
+    interface: Interface,
+    record: DaemonRecord,
+    compiled: Classifier,
+    model: Classifier,
+    slot: int | None,
+    export: Path | None,
+) -> ModelUpdate:
+    """Have n3icd swap a model; or replace it, if it was started here, by one of its structure."""
+    if compiled.meter is None:
+        raise UsageError(f"{interface.folder}: damaged; unload and load again")
+    place = _check_update(
+        interface, record, compiled.meter, packing.residents(record.pack), model, slot
+    )
+    try:
+        daemon_requests.update(interface, record, place, model)
+    except ExportError as error:
+        if not daemon_folder(interface).exists():
+            raise ExportError(
+                f"{error}; n3icd takes networks of its program's structure (n3ic train --input-of "
+                "the present one): for others, build an export's n3icd (make dist), and start it "
+                "with --succeed"
+            ) from error
+        _succeed_daemon(interface, record, compiled, model, place, export)
+        return ModelUpdate(place, f"a new program, which took over the flows: {error}")
+    return ModelUpdate(place)
+
+
+def _succeed_daemon(
+    interface: Interface,
+    record: DaemonRecord,
+    compiled: Classifier,
+    model: Classifier,
+    slot: int,
+    export: Path | None,
+) -> None:
+    """Replace the n3icd of an interface by one whose program is compiled for another network."""
+    if len(model.classes) != len(compiled.classes):
+        raise ExportError(
+            f"{model.name}: {len(model.classes)} classes, the program counts "
+            f"{len(compiled.classes)}: load an export instead"
+        )
+    options = {"table": record.table, "windows": "per-cpu" if record.per_cpu else "shared"}
+    with (
+        daemon_program(model, options, export) as program,
+        starting(interface),
+    ):
+        pack = packing.repack(record.pack, slot, model, (program.export, model))
+        before = files_of(interface)
+        daemon_requests.leave(record)
+        wait_for_end(daemon_folder(interface))
+        try:
+            start(interface, program.files, pack, record.mode, succeeds=True)
+        except UsageError:
+            start(interface, before, record.pack, record.mode)
+            raise
+
+
+def load_daemon(
+    interface: Interface,
+    export: Path,
+    choices: Choices = Choices(),  # noqa: B008 - frozen
+    *,
+    mode: AttachMode | None = None,
+) -> Deployment:
+    """Start n3icd in the background with the program of an export directory.
+
+    Args:
+        interface: interface to attach to.
+        export: a directory written by ``n3ic export --target xdp`` from a network with a meter;
+            where ``make`` has built it, its own n3icd is started, and nothing is compiled.
+        choices: policies, rules, limits and sizes.
+        mode: attach mode; ``tcx`` attaches to both directions of the stack's hook; None means
+            native if the driver supports it, otherwise generic.
+
+    Raises:
+        UsageError: A program is already attached, n3icd does not start, or see
+            :func:`~n3ic.exporters.xdp.plan.plan`.
+        ExportError: The directory is not an XDP export, or a network does not fit its program.
+        MissingDependencyError: A compiler or libbpf's headers are missing.
+    """
+    model, per_cpu, table = exported(export)
+    policy_parser.check_times(model)
+    planned = plan(model, table, choices)
+    check_hook(interface.name, planned.acts, mode)
+    options = {"table": table, "windows": "per-cpu" if per_cpu else "shared"}
+    with daemon_program(model, options, export) as program, starting(interface):
+        _check_free(interface, mode)
+        note = start(
+            interface, program.files, packing.pack(program.export, planned), mode or "auto"
+        )
+    record, _ = attached_program(interface)
+    room = (
+        daemon_requests.figures(interface, record)["room"]
+        if isinstance(record, DaemonRecord)
+        else 0
+    )
+    return Deployment(record, note, room)
 
 
 def _succeed(
@@ -474,6 +597,9 @@ def unload(interface: Interface) -> bool:
                 daemon = daemon_record(interface, attached.program_id)
                 if daemon is not None:
                     daemon_requests.unload(daemon)
+                    if daemon_folder(interface).exists():
+                        wait_for_end(daemon_folder(interface))
+                        shutil.rmtree(daemon_folder(interface))
                     remove_record(interface)
                     return True
                 try:

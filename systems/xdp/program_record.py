@@ -123,8 +123,13 @@ class DaemonRecord(ProgramRecord):
     pack: bytes = b""
 
 
+def run_folder() -> Path:
+    """The folder of what lasts until a reboot."""
+    return Path(os.environ.get("N3IC_RUN", "/run/n3ic"))
+
+
 def _root() -> Path:
-    return Path(os.environ.get("N3IC_RUN", "/run/n3ic")) / "xdp"
+    return run_folder() / "xdp"
 
 
 def write_record(
@@ -193,6 +198,7 @@ def _of_daemon(folder: Path, program_id: int) -> tuple[DaemonRecord, bytes, list
         fields["mode"],
         fields["pack"],
         about["clock"],
+        about["per_cpu"],
         policies=tuple(about["policies"]),
         rules=tuple(about["rules"]),
         otherwise=about["otherwise"],

@@ -105,6 +105,11 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
         for reason, value in counts.items():
             by_reason.add_metric([*where, reason], value)
         yield by_reason
+    info = GaugeMetricFamily(
+        "n3ic_xdp_model_info",
+        "SHA-256 of the model that a slot holds",
+        labels=["interface", "slot", "model", "digest"],
+    )
     verdicts = CounterMetricFamily(
         "n3ic_xdp_verdicts", "Flows by verdict", labels=["interface", "slot", "model", "verdict"]
     )
@@ -118,6 +123,7 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
     )
     for number, slot in status.slots.items():
         labels = [*where, str(number), slot.model]
+        info.add_metric([*labels, slot.digest], 1)
         for verdict, count in {**slot.classes, "shunt": slot.shunted}.items():
             verdicts.add_metric([*labels, verdict], count)
         total, buckets = 0, []
@@ -128,4 +134,4 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
         margins.add_metric(labels, [*buckets, ("+Inf", total)], summed)
         for moved in slot.drift:
             gauge.add_metric([*labels, moved.feature], moved.psi)
-    yield from (verdicts, margins, gauge)
+    yield from (info, verdicts, margins, gauge)

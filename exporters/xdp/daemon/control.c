@@ -76,13 +76,18 @@ static int parse_number(const char *word, int base, uint32_t most, uint32_t *out
 
 /* Reads the line of a request; 0 if it is not one. */
 static int parse_head(struct request *r) {
+    static const struct {
+        const char *word;
+        enum request_kind what;
+    } words[] = {{"unload", REQUEST_UNLOAD}, {"status", REQUEST_STATUS}, {"leave", REQUEST_LEAVE}};
     char *sum = r->head + 7, *size = strchr(sum, ' ');
     uint32_t bytes;
 
-    if (!strcmp(r->head, "unload") || !strcmp(r->head, "status")) {
-        r->what = *r->head == 'u' ? REQUEST_UNLOAD : REQUEST_STATUS;
-        return 1;
-    }
+    for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(r->head, words[i].word)) {
+            r->what = words[i].what;
+            return 1;
+        }
     if (strncmp(r->head, "update ", 7) || !size)
         return 0;
     *size++ = 0;
@@ -129,7 +134,7 @@ static ssize_t read_head_bytes(struct control *c, int i, const char *bytes, size
     if (!r->what && r->head_used < sizeof r->head - 1 && !memchr(bytes, '\n', size) &&
         !memchr(bytes, 0, size))
         return (ssize_t)size;
-    refuse_request(c, i, "expected update SUM SIZE, unload or status");
+    refuse_request(c, i, "expected update SUM SIZE, unload, status or leave");
     return -1;
 }
 

@@ -6,13 +6,14 @@
  *     update SUM SIZE     and SIZE bytes of a pack, made of the one with that sum, or of any (-)
  *     unload              detaches the program, forgets its flows, and ends n3icd
  *     status              the figures, as a line of JSON
+ *     leave               ends n3icd, and leaves its program in place for the next one
  */
 #ifndef N3ICD_CONTROL_H
 #define N3ICD_CONTROL_H
 
 #include "server.h"
 
-enum request_kind { REQUEST_NONE, REQUEST_UPDATE, REQUEST_UNLOAD, REQUEST_STATUS };
+enum request_kind { REQUEST_NONE, REQUEST_UPDATE, REQUEST_UNLOAD, REQUEST_STATUS, REQUEST_LEAVE };
 
 struct request {
     enum request_kind what;

@@ -226,6 +226,19 @@ static int attach_program(struct kernel *k, enum mode mode) {
     return 0;
 }
 
+/* Whether the pinned program is another one than this n3icd was built with. */
+static int is_of_another_build(const struct kernel *k) {
+    const uint32_t first = 0;
+    struct state state = {0};
+    int fd = open_pin(k->pins, maps[MAP_STATE].pin);
+    int differs = fd >= 0 && !bpf_map_lookup_elem(fd, &first, &state) &&
+                  memcmp(state.layout, N3ICD_LAYOUT, sizeof state.layout) != 0;
+
+    if (fd >= 0)
+        close(fd);
+    return differs;
+}
+
 static int open_pins(struct kernel *k) {
     for (int m = 0; m < MAPS; m++)
         if ((k->map[m] = open_pin(k->pins, maps[m].pin)) < 0)
@@ -338,6 +351,8 @@ static int pin_all(const struct kernel *k, const char *pins) {
     if (!pin_fd(k->program, folder, "program") || !pin_fd(k->end, folder, "end") ||
         !pin_fd(k->idle, folder, "idle") || !pin_links(k, folder))
         return 0;
+    if (k->is_taken_over && !remove_folder(k->pins)) /* of the program before */
+        return 0;
     if (!rename(folder, k->pins))
         return 1;
     log_message("%s: %s", k->pins, strerror(errno));
@@ -369,27 +384,11 @@ static int find_program(struct bpf_object *object, const char *name) {
     return fd;
 }
 
-/* Loads the metering program, with room and options of a pack. */
-static int load_meter(struct kernel *k, struct bpf_object *object, const struct pack *p) {
+/* Sizes the maps by a pack. */
+static int size_maps(struct bpf_object *object, const struct pack *p) {
     static const enum map sized[PACK_ENTRIES] = {MAP_FLOWS, MAP_TUPLES, MAP_HOSTS};
-    struct options options = p->options;
-    struct bpf_map *map = bpf_object__find_map_by_name(object, maps[MAP_OPTIONS].name);
-    const char *program_name = k->state.tcx ? "n3ic_tc" : "n3ic_meter";
-    const char *needless[] = {"n3ic_pass", k->state.tcx ? "n3ic_meter" : "n3ic_tc"};
+    struct bpf_map *map;
 
-#ifdef __x86_64__
-    options.locked = options.locked ? LOCKED_IN_ORDER : NOT_LOCKED;
-#endif
-    if (getrandom(options.secret, sizeof options.secret, 0) != (ssize_t)sizeof options.secret) {
-        log_message("cannot read a random key from the kernel: %s", strerror(errno));
-        return 0;
-    }
-    if (!map || bpf_map__set_initial_value(map, &options, sizeof options)) {
-        log_message(
-            "the object's options have another size than this n3icd expects: build both from one "
-            "export");
-        return 0;
-    }
     for (int i = 0; i < PACK_ENTRIES; i++) {
         map = bpf_object__find_map_by_name(object, maps[sized[i]].name);
         if (!map || bpf_map__set_max_entries(map, p->entries[i])) {
@@ -407,6 +406,100 @@ static int load_meter(struct kernel *k, struct bpf_object *object, const struct 
         log_message("the object's map recent_of_cpus cannot have an entry for each CPU");
         return 0;
     }
+    return 1;
+}
+
+/* Whether a map holds data of the networks, which are others in a succeeding program. */
+static int is_of_networks(const char *name) {
+    static const char *const names[] = {"models", "tallies", "scratches", "heads"};
+
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i]))
+            return 1;
+    return !strncmp(name, ".rodata", 7);
+}
+
+/* Has a map of the object be a map of the program before. */
+static int inherit_map(struct bpf_map *map, int fd, const struct bpf_map_info *info) {
+    if (bpf_map__key_size(map) != info->key_size || bpf_map__value_size(map) != info->value_size) {
+        log_message("map %s of the program there has values of %u bytes, expected %u: this one has "
+                    "another meter or other classes",
+                    info->name, info->value_size, bpf_map__value_size(map));
+        return 0;
+    }
+    if (!bpf_map__reuse_fd(map, fd))
+        return 1;
+    log_message("map %s of the program there cannot be taken over: %s", info->name,
+                strerror(errno));
+    return 0;
+}
+
+/* Has the object's maps be those of a program, but for what networks decide. */
+static int inherit_maps(struct bpf_object *object, int program) {
+    uint32_t id[64], size = sizeof(struct bpf_prog_info);
+    struct bpf_prog_info info = {.nr_map_ids = sizeof id / sizeof *id,
+                                 .map_ids = (uint64_t)(uintptr_t)id};
+    int done = !bpf_obj_get_info_by_fd(program, &info, &size);
+
+    if (!done || info.nr_map_ids > sizeof id / sizeof *id) {
+        log_message("the maps of the program there cannot be read: %s", strerror(errno));
+        return 0;
+    }
+    for (uint32_t i = 0; done && i < info.nr_map_ids; i++) {
+        struct bpf_map_info of_map = {0};
+        uint32_t room = sizeof of_map;
+        int fd = bpf_map_get_fd_by_id(id[i]);
+        struct bpf_map *map;
+
+        if (fd < 0 || bpf_obj_get_info_by_fd(fd, &of_map, &room)) {
+            log_message("a map of the program there cannot be read: %s", strerror(errno));
+            done = 0;
+        } else if (!is_of_networks(of_map.name)) {
+            bpf_object__for_each_map(map, object) {
+                if (!strcmp(bpf_map__name(map), of_map.name))
+                    done = done && inherit_map(map, fd, &of_map);
+            }
+        }
+        if (fd >= 0)
+            close(fd);
+    }
+    return done;
+}
+
+/* Gives the object its options: those of the program before, so that flows stay in their place. */
+static int set_options(struct kernel *k, struct bpf_object *object, const struct pack *p,
+                       int before) {
+    struct options options = before >= 0 ? k->options : p->options;
+    struct bpf_map *map = bpf_object__find_map_by_name(object, maps[MAP_OPTIONS].name);
+
+#ifdef __x86_64__
+    options.locked = options.locked ? LOCKED_IN_ORDER : NOT_LOCKED;
+#endif
+    if (before < 0 &&
+        getrandom(options.secret, sizeof options.secret, 0) != (ssize_t)sizeof options.secret) {
+        log_message("cannot read a random key from the kernel: %s", strerror(errno));
+        return 0;
+    }
+    if (map && !bpf_map__set_initial_value(map, &options, sizeof options))
+        return 1;
+    log_message(
+        "the object's options have another size than this n3icd expects: build both from one "
+        "export");
+    return 0;
+}
+
+/*
+ * Loads the metering program, with room and options of a pack; or with those of the program
+ * `before` and its maps, unless that is -1.
+ */
+static int load_meter(struct kernel *k, struct bpf_object *object, const struct pack *p,
+                      int before) {
+    const char *program_name = k->state.tcx ? "n3ic_tc" : "n3ic_meter";
+    const char *needless[] = {"n3ic_pass", k->state.tcx ? "n3ic_meter" : "n3ic_tc"};
+
+    if (!set_options(k, object, p, before) ||
+        !(before >= 0 ? inherit_maps(object, before) : size_maps(object, p)))
+        return 0;
     for (unsigned i = 0; i < sizeof needless / sizeof *needless; i++) {
         struct bpf_program *program = bpf_object__find_program_by_name(object, needless[i]);
 
@@ -438,7 +531,7 @@ static int load_idle(struct kernel *k, struct bpf_object *object) {
 }
 
 /* Opens an object file, loads it, and closes it. */
-static int load_object(struct kernel *k, const char *path, const struct pack *p) {
+static int load_object(struct kernel *k, const char *path, const struct pack *p, int before) {
     /* Global data get the name that `n3ic xdp` knows. */
     LIBBPF_OPTS(bpf_object_open_opts, named, .object_name = "n3ic");
     struct bpf_object *object = bpf_object__open_file(path, &named);
@@ -448,9 +541,27 @@ static int load_object(struct kernel *k, const char *path, const struct pack *p)
         log_message("%s: libbpf cannot read this object file: %s", path, strerror(errno));
         return 0;
     }
-    done = p ? load_meter(k, object, p) : load_idle(k, object);
+    done = p ? load_meter(k, object, p, before) : load_idle(k, object);
     bpf_object__close(object);
     return done;
+}
+
+/* Loads both objects, and makes the map of the state. */
+static int load_programs(struct kernel *k, const char *object, const char *idle,
+                         const struct pack *p, int before) {
+    const uint32_t first = 0;
+
+    memcpy(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout);
+    memcpy(k->state.meter, N3ICD_METER, sizeof k->state.meter);
+    memset(k->state.digest, 0, sizeof k->state.digest);
+    if (!load_object(k, object, p, before) || !load_object(k, idle, NULL, -1))
+        return 0;
+    k->map[MAP_STATE] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "state", 4, sizeof k->state, 1, NULL);
+    if (k->map[MAP_STATE] >= 0 &&
+        !bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY))
+        return check_maps(k) && kernel_apply(k, p);
+    log_message("the map of the resident state cannot be made: %s", strerror(errno));
+    return 0;
 }
 
 static int load_and_attach(struct kernel *k, enum mode mode, const char *object, const char *idle,
@@ -461,23 +572,65 @@ static int load_and_attach(struct kernel *k, enum mode mode, const char *object,
     /* Remains of a start that was interrupted: removing its pins detaches its program. */
     if (!pins_folder(folder, sizeof folder, pins, k->interface, "~n") || !remove_folder(folder))
         return 0;
-    memcpy(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout);
     k->state.tcx = mode == MODE_TCX;
-    if (!load_object(k, object, p) || !load_object(k, idle, NULL))
-        return 0;
-    k->map[MAP_STATE] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "state", 4, sizeof k->state, 1, NULL);
-    if (k->map[MAP_STATE] < 0 ||
-        bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY)) {
-        log_message("the map of the resident state cannot be made: %s", strerror(errno));
-        return 0;
-    }
-    if (!check_maps(k) || !kernel_apply(k, p) || !attach_program(k, mode))
+    if (!load_programs(k, object, idle, p, -1) || !attach_program(k, mode))
         return 0;
     bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
     if (pin_all(k, pins))
         return 1;
     remove_folder(folder); /* with the link, which would stay attached */
     return 0;
+}
+
+/* Where the program there is attached, and its options. */
+static int read_program_before(struct kernel *k) {
+    const enum map wanted[] = {MAP_STATE, MAP_OPTIONS};
+    void *to[] = {&k->state, &k->options};
+    const uint32_t first = 0;
+    int done = 1;
+
+    for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        int fd = open_pin(k->pins, maps[wanted[i]].pin);
+
+        done = done && fd >= 0 && !bpf_map_lookup_elem(fd, &first, to[i]);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (!done)
+        log_message("%s: the program there cannot be read", k->pins);
+    if (!done || !memcmp(k->state.meter, N3ICD_METER, sizeof k->state.meter))
+        return done;
+    log_message("%s: the program there has another meter, flow table or number of classes: take it "
+                "off (--remove)",
+                k->pins);
+    return 0;
+}
+
+/* Puts a new program in the place of the pinned one, which it succeeds. */
+static int succeed_program(struct kernel *k, const char *object, const char *idle, const char *pins,
+                           const struct pack *p) {
+    char folder[256];
+    int before = open_pin(k->pins, "program"), done;
+
+    done = before >= 0 && read_program_before(k) && open_links(k) &&
+           load_programs(k, object, idle, p, before);
+    if (done && k->link[0] < 0) {
+        log_message("%s: the program there is not attached: take it off (--remove)", k->pins);
+        done = 0;
+    }
+    if (before >= 0)
+        close(before);
+    if (!done || !pins_folder(folder, sizeof folder, pins, k->interface, "~n") ||
+        !remove_folder(folder))
+        return 0;
+    for (int i = 0; i < link_count(k); i++)
+        if (bpf_link_update(k->link[i], k->program, NULL)) {
+            log_message("%s: the program there cannot be replaced: %s", k->interface,
+                        strerror(errno));
+            return 0;
+        }
+    k->is_taken_over = 1;
+    return pin_all(k, pins);
 }
 
 static void reset_kernel(struct kernel *k) {
@@ -541,8 +694,9 @@ int kernel_view(struct kernel *k, const char *interface, const char *pins) {
 }
 
 int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
-                const char *object, const char *idle, const struct pack *p) {
+                const char *object, const char *idle, const struct pack *p, int succeeds) {
     char path[512];
+    int is_pinned, done;
 
     if (!read_interface(k, interface, pins) || !has_ethernet(interface) ||
         !join_path(path, sizeof path, k->pins, "program"))
@@ -552,8 +706,13 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
                     pins, strerror(errno));
         return 0;
     }
-    if (access(path, F_OK) == 0 ? !take_over_program(k, mode)
-                                : !load_and_attach(k, mode, object, idle, pins, p))
+    is_pinned = access(path, F_OK) == 0;
+    if (is_pinned && succeeds && is_of_another_build(k))
+        done = succeed_program(k, object, idle, pins, p);
+    else
+        done = is_pinned ? take_over_program(k, mode)
+                         : load_and_attach(k, mode, object, idle, pins, p);
+    if (!done)
         return 0;
     k->idle_flows = mmap(NULL, sizeof *k->idle_flows, PROT_READ, MAP_SHARED, k->map[MAP_FOUND], 0);
     if (k->idle_flows == MAP_FAILED) {

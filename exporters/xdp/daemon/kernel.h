@@ -45,6 +45,7 @@ enum mode { MODE_AUTO, MODE_NATIVE, MODE_GENERIC, MODE_TCX };
 /* State for the next n3icd: the value of the map `state`. */
 struct state {
     char layout[64];
+    char meter[64];            /* what programs have in common that may succeed each other */
     uint32_t generic, tcx;     /* where the program stands */
     uint8_t digest[SLOTS][32]; /* of the resident networks */
 };
@@ -84,10 +85,11 @@ struct figures {
 
 /*
  * Takes over what is pinned for an interface, or loads and attaches it; 0 on failure, with a
- * message.
+ * message. With `succeeds`, a pinned program of the same meter that is compiled for other networks
+ * is replaced at once, and the new one has its flows, verdicts and counters.
  */
 int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
-                const char *object, const char *idle, const struct pack *p);
+                const char *object, const char *idle, const struct pack *p, int succeeds);
 
 /* Opens what is pinned for an interface, and changes nothing; 0 on failure, with a message. */
 int kernel_view(struct kernel *k, const char *interface, const char *pins);

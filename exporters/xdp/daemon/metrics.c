@@ -175,6 +175,21 @@ static void write_drifts(struct text *out, const struct kernel *k, const struct 
     }
 }
 
+static void write_hex(struct text *out, const uint8_t *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        text_format(out, "%02x", bytes[i]);
+}
+
+/* Says which model a slot holds, so that figures before and after an update can be told apart. */
+static void write_info(struct text *out, const struct kernel *k, const struct pack *p,
+                       uint32_t slot, const struct tally *t) {
+    (void)t;
+    write_slot_labels(out, "model_info", k, p, slot);
+    text_format(out, ",digest=\"");
+    write_hex(out, k->state.digest[slot], sizeof k->state.digest[slot]);
+    text_format(out, "\"} 1\n");
+}
+
 /* Figures of the models, each family in one piece. */
 static int write_models(struct text *out, struct kernel *k, const struct pack *p) {
     static const struct {
@@ -182,6 +197,7 @@ static int write_models(struct text *out, struct kernel *k, const struct pack *p
         void (*write)(struct text *, const struct kernel *, const struct pack *, uint32_t,
                       const struct tally *);
     } families[] = {
+        {"model_info", "gauge", "SHA-256 of the model that a slot holds", write_info},
         {"verdicts_total", "counter", "Flows by verdict", write_verdicts},
         {"margin", "histogram", "Margin of the scores", write_margins},
         {"drift", "gauge", "Population stability index against the training rows; 0.25 is a change",
@@ -347,8 +363,7 @@ static void write_slot(struct text *out, const struct kernel *k, uint32_t slot,
     write_values(out, "margin", t->margin, MARGINS);
     write_values(out, "row", t->row, COUNT(t->row));
     text_format(out, "\"shunted\": %" PRIu64 ", \"digest\": \"", t->shunted);
-    for (unsigned i = 0; i < sizeof k->state.digest[slot]; i++)
-        text_format(out, "%02x", k->state.digest[slot][i]);
+    write_hex(out, k->state.digest[slot], sizeof k->state.digest[slot]);
     text_format(out, "\"}");
 }
 

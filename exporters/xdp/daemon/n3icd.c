@@ -72,6 +72,9 @@ struct daemon {
     uint32_t ring_room;  /* the most decided flows that the ring holds */
     int behind;          /* the ring may hold flows that were decided under the pack before */
     int sweeps_failed;
+    int succeeds;   /* a program of other networks that is pinned */
+    int is_gone;    /* the interface, or its program */
+    int is_leaving; /* the program stays for the next n3icd */
 };
 
 static uint64_t now_s(void) {
@@ -314,6 +317,11 @@ static int answer_request(struct daemon *d, int i) {
     case REQUEST_STATUS:
         answer_status(d, i);
         return 1;
+    case REQUEST_LEAVE:
+        empty_ring(d);
+        d->is_leaving = 1;
+        control_answer(&d->control, i, 1, NULL);
+        return 0;
     case REQUEST_UNLOAD:
         empty_ring(d);
         done = kernel_unload(&d->kernel, d->settings.pins);
@@ -430,7 +438,8 @@ static int open_all(struct daemon *d) {
     if (*s->syslog && !watch_fd(d, d->syslog.fd, TAG_SYSLOG))
         return 0;
     set_sampling(s, d->pack);
-    if (!kernel_open(&d->kernel, s->interface, s->pins, parse_mode(s), s->object, s->idle, d->pack))
+    if (!kernel_open(&d->kernel, s->interface, s->pins, parse_mode(s), s->object, s->idle, d->pack,
+                     d->succeeds))
         return 0;
     if (d->kernel.is_taken_over) {
         report_fixed_options(d, d->pack);
@@ -471,6 +480,7 @@ static int on_timer(struct daemon *d) {
         return 0;
     if (!kernel_is_attached(&d->kernel)) {
         log_message("%s: the interface is gone, or its program was detached", d->kernel.interface);
+        d->is_gone = 1;
         return 0;
     }
     sweep(d, kernel_sweep);
@@ -605,18 +615,21 @@ static int run_daemon(struct daemon *d) {
                     d->kernel.is_taken_over ? "took over the pinned program, " : "",
                     kernel_place(&d->kernel), d->kernel.room);
         status = run_loop(d);
-        if (!status && !strcmp(d->settings.on_exit, "detach"))
-            status = !detach_program(&d->settings);
+        if ((!status || d->is_gone) && !d->is_leaving && !strcmp(d->settings.on_exit, "detach") &&
+            !detach_program(&d->settings))
+            status = 1;
     }
     close_all(d);
     return status;
 }
 
 static int usage(void) {
-    fputs("usage: n3icd [--check | --remove] CONFIGURATION [INTERFACE]\n"
+    fputs("usage: n3icd [--check | --remove | --succeed] CONFIGURATION [INTERFACE]\n"
           "       n3icd --version\n"
           "  --check   reads the configuration, the pack and the lists, and changes nothing\n"
-          "  --remove  detaches the program and forgets its flows\n" OPERATOR_USAGE,
+          "  --remove  detaches the program and forgets its flows\n"
+          "  --succeed replaces a program there of the same meter, and keeps its "
+          "flows\n" OPERATOR_USAGE,
           stderr);
     return 2;
 }
@@ -625,7 +638,8 @@ int main(int argc, char **argv) {
     static struct daemon d;
     int check = argc > 1 && !strcmp(argv[1], "--check");
     int remove = argc > 1 && !strcmp(argv[1], "--remove");
-    int at = 1 + (check || remove);
+    int succeed = argc > 1 && !strcmp(argv[1], "--succeed");
+    int at = 1 + (check || remove || succeed);
 
     if (argc == 2 && !strcmp(argv[1], "--version")) {
         printf("n3icd %s, program %.12s, records of version %d\n", N3ICD_VERSION, N3ICD_LAYOUT,
@@ -646,5 +660,6 @@ int main(int argc, char **argv) {
         pack_free(p);
         return !p || !list_files_check(&d.settings);
     }
+    d.succeeds = succeed;
     return run_daemon(&d);
 }

@@ -977,6 +977,7 @@ def test_metrics_are_escaped_and_counted():
         "eth0", "native", 1, "x", 9, 90, 2, 8, 3, {"fin": 8}, {}, 0, 0, 0, 0, {2: slot}
     )
     text = generate_latest(registry(lambda: made)).decode()
+    assert 'n3ic_xdp_model_info{digest="00",' in text
     assert r'model="a\"b\n"' in text
     assert 'verdict="shunt"} 1.0' in text
     assert 'n3ic_xdp_margin_bucket{interface="eth0",le="0.0",model="a\\"b\\n",slot="2"} 2.0' in text
