@@ -42,8 +42,9 @@ class XdpExporter(Exporter):
     name: ClassVar[str] = "xdp"
     summary: ClassVar[str] = "meter, network and verdict in the Linux kernel (XDP, restricted C)"
     products: ClassVar[tuple[str, ...]] = (
-        "*/*.o", "daemon/n3icd", "shunted/shunted", "n3icd.tar.gz"
-    )  # fmt: skip
+        *("*/*.o", "*/n3ic_*.skel.h"),
+        *("daemon/n3icd", "shunted/shunted", "n3icd.tar.gz"),
+    )
     shunts: ClassVar[bool] = True
     graph_exporter: ClassVar[str] = "n3ic.exporters.xdp.graph.exporter:EXPORTER"
     simplifies: ClassVar[bool] = False  # `n3ic xdp update` swaps in networks of the trained shape

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from n3ic.exporters.xdp.clang import compile_bpf
+from n3ic.exporters.xdp.kernel_style import kernel_style
 from n3ic.exporters.xdp.network.source import network_source
 from n3ic.exporters.xdp.network.sums import Structure
 from n3ic.meter.source import FOLDER as METER_FOLDER
@@ -50,7 +51,7 @@ def meter_program(
         table: the flow table: the kernel's LRU hash, or an array of buckets.
     """
     meter = meter_source(spec)
-    return {
+    files = {
         **_plain(METER, "maps.h", "state.h", "dispatch.h", "verdicts.h", "windows.h"),
         **_plain("hook_tc.h", "hook_xdp.h"),
         "table.h": (FOLDER / f"table_{table}.h").read_text(encoding="utf-8"),
@@ -58,6 +59,7 @@ def meter_program(
         **network_source(structure),
         "model.h": render(FOLDER, "model.h.j2", _values(spec, structure, per_cpu)),
     }
+    return kernel_style(files)
 
 
 def answer_program(structure: Structure, packets: PacketLayout) -> dict[str, str]:
@@ -68,12 +70,13 @@ def answer_program(structure: Structure, packets: PacketLayout) -> dict[str, str
         "input_bytes": packets.input_bytes,
         "input_bits": packets.input_bits,
     }
-    return {
+    files = {
         **_plain("dispatch.h"),
         **{path.name: path.read_text(encoding="utf-8") for path in (PACKET, KEY)},
         **network_source(structure),
         ANSWER: render(FOLDER, "answer.c.j2", values),
     }
+    return kernel_style(files)
 
 
 def test_program(name: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ const volatile struct options options SEC(".rodata.options");
 uint64_t touches; /* packets of flows in replay */
 uint64_t numbers; /* flows that were started, on all CPUs */
 
-static const uint32_t zeroth = 0;
+static const uint32_t zeroth;
 
 _Static_assert(NETWORK_CLASSES <= 256, "a flow keeps its class in a byte");
 

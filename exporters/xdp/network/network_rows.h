@@ -17,7 +17,10 @@
 #endif
 
 /* The compiler may assume nothing of a value. */
-#define NETWORK_OPAQUE(value) __asm__ volatile("" : "+r"(value))
+#define NETWORK_OPAQUE(value)                                                                      \
+    do {                                                                                           \
+        __asm__ volatile("" : "+r"(value));                                                        \
+    } while (0)
 
 /*
  * What an instruction's offset reaches, with room for a block's words. What lies further is added
@@ -75,7 +78,7 @@ static __always_inline __u64 network_word(const void *value, __u32 at) {
 
 static __always_inline void network_start(struct network_sum *s, const void *value, __u32 at,
                                           int words) {
-#define NETWORK_DO(i) s->w##i = network_word(value, at + 8 * i)
+#define NETWORK_DO(i) (s->w##i = network_word(value, at + 8 * i))
     NETWORK_EACH(words, NETWORK_DO);
     if (words > 4)
         NETWORK_DO(4);
@@ -89,16 +92,18 @@ static __always_inline void network_add(struct network_sum *s, const void *value
     const int block = words == 15; /* of neurons */
 
 #define NETWORK_DO(i)                                                                              \
-    if (words >> i & 1) {                                                                          \
-        s->w##i += *(const __u64 *)(p + 8 * __builtin_popcount(words & ((1 << i) - 1)));           \
-        if (!block)                                                                                \
-            __asm__ volatile("" : "+r"(s->w##i) : : "memory");                                     \
-    }
-    NETWORK_DO(0)
-    NETWORK_DO(1)
-    NETWORK_DO(2)
-    NETWORK_DO(3)
-    NETWORK_DO(4)
+    do {                                                                                           \
+        if (words >> i & 1) {                                                                      \
+            s->w##i += *(const __u64 *)(p + 8 * __builtin_popcount(words & ((1 << i) - 1)));       \
+            if (!block)                                                                            \
+                __asm__ volatile("" : "+r"(s->w##i) : : "memory");                                 \
+        }                                                                                          \
+    } while (0)
+    NETWORK_DO(0);
+    NETWORK_DO(1);
+    NETWORK_DO(2);
+    NETWORK_DO(3);
+    NETWORK_DO(4);
 #undef NETWORK_DO
     if (block)
         __asm__ volatile("" : "+r"(s->w0), "+r"(s->w1), "+r"(s->w2), "+r"(s->w3) : : "memory");
@@ -178,7 +183,8 @@ static __always_inline __u64 network_clamp(const void *value, __u64 v, __u32 at)
 static __always_inline void network_halve(struct network_sum *s, const struct network_sum *other,
                                           int words) {
 #define NETWORK_DO(i)                                                                              \
-    s->w##i = (s->w##i & other->w##i) + ((s->w##i ^ other->w##i) >> 1 & ~(NETWORK_EVERY_BYTE << 7))
+    (s->w##i =                                                                                     \
+         (s->w##i & other->w##i) + ((s->w##i ^ other->w##i) >> 1 & ~(NETWORK_EVERY_BYTE << 7)))
     NETWORK_EACH(words, NETWORK_DO);
 #undef NETWORK_DO
 }
@@ -214,7 +220,7 @@ static __always_inline void network_start_wide(struct network_wide *wide, struct
 static __always_inline void network_narrow(const struct network_wide *wide, struct network_sum *s,
                                            int words) {
 #define NETWORK_DO(i)                                                                              \
-    s->w##i = (wide->even##i >> 8 & NETWORK_TOP_BITS) | (wide->odd##i & NETWORK_TOP_BITS << 8)
+    (s->w##i = (wide->even##i >> 8 & NETWORK_TOP_BITS) | (wide->odd##i & NETWORK_TOP_BITS << 8))
     NETWORK_EACH(words, NETWORK_DO);
 #undef NETWORK_DO
 }
@@ -227,7 +233,7 @@ static __always_inline void network_narrow(const struct network_wide *wide, stru
 static __always_inline __u64 network_fired(const struct network_sum *s, int words) {
     __u64 fired = 0;
 
-#define NETWORK_DO(i) fired = fired >> 1 | (s->w##i & NETWORK_EVERY_BYTE << 7)
+#define NETWORK_DO(i) (fired = fired >> 1 | (s->w##i & NETWORK_EVERY_BYTE << 7))
     NETWORK_EACH(words, NETWORK_DO);
 #undef NETWORK_DO
     if (words < 4)
