@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The measurement of the three ways: one sender process for all tests."""
 
+import os
 import subprocess
 import sys
 import time
@@ -124,7 +125,11 @@ if __name__ == "__main__":
 def test_a_sender_ends_with_its_receiver(tmp_path):
     (tmp_path / "orphan.py").write_text(ORPHAN)
     done = subprocess.run(
-        [sys.executable, tmp_path / "orphan.py"], stdout=subprocess.PIPE, text=True, timeout=60
+        [sys.executable, tmp_path / "orphan.py"],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(Path(bench.__file__).parents[2])},
     )
     state = Path(f"/proc/{int(done.stdout)}/stat")
     end = time.monotonic() + 60

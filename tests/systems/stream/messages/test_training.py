@@ -50,8 +50,10 @@ def trained(trainer, messages, batch, way="pull"):
     with MessageReceiver(trainer, CpuDevice, options) as receiver:
         sender = MessageSender(*receiver.address, part=64)
         for number, payload in enumerate(messages):
+            while not receiver._pipeline.free_rows:
+                losses += receiver._pipeline.step(0.05)
             sender.send(number, payload)
-            while receiver.counts.assembly.complete <= number:
+            while receiver.counts.assembly.ended <= number:
                 losses += receiver._pipeline.step(0.05)
         losses += receiver
         sender.close()
