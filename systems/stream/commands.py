@@ -40,8 +40,6 @@ COMMANDS = typer.Typer(
 COMMANDS.command("run")(run)
 COMMANDS.command("send")(messages.send)
 COMMANDS.command("receive")(messages.receive)
-COMMANDS.command("bench")(messages.bench)
-COMMANDS.command("train")(messages.train)
 COMMANDS.add_typer(FUNCTIONS, name="functions")
 COMMANDS.command("learn")(learn)
 COMMANDS.command("rollback")(rollback)

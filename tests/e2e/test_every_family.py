@@ -329,7 +329,7 @@ ELSEWHERE = {
 """Commands that need a device, a peer or a training: by the tests that have them."""
 WITHOUT_MODEL = (
     "data ", "recipes ", "targets", "xdp ", "stream functions ", "stream history",
-    "stream rollback", "stream send", "stream bench", "stream train",
+    "stream rollback", "stream send",
 )  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic stream`` send, receive, bench and train, as a person types them."""
+"""``n3ic stream`` send and receive, as a person types them."""
 
 import json
 import re
@@ -12,39 +12,6 @@ from tests.support.command_line import N3IC
 from tests.support.command_line import typed as n3ic
 
 pytest.importorskip("torch")
-
-
-def test_bench_prints_times_of_every_way_and_who_ran(tmp_path):
-    words = "stream bench --device cpu --sizes 2K --parts 512 --repeats 1"
-    found = json.loads(n3ic(f"{words} --json", tmp_path).stdout)
-    assert [f["way"] for f in found["transfer"]] == ["copy", "gather", "pull"]
-    assert all(f["equal"] and f["size"] == 2000 for f in found["transfer"])
-    assert found["ran"] == "the CPU took the device's part: no CUDA ran"
-    assert re.match(r"load [\d.]+ \(1 min\)", found["load_before"])
-
-
-@pytest.mark.slow
-def test_bench_shows_the_text_beside_and_the_simulator_compares(tmp_path):
-    pytest.importorskip("numba")
-    shown = n3ic(
-        "stream bench --device simulator --sizes 2K --parts 512 --repeats 1", tmp_path
-    ).stdout
-    assert "NetML pull" in shown and "0.63 ms" in shown and "Tesla P100" in shown
-    assert "Numba's simulator ran the kernel" in shown
-    shown = n3ic("stream bench memory --device cpu --repeats 1", tmp_path).stdout
-    assert "huge pages" in shown and "cudaHostAlloc 3.1 Gb/s" in shown
-    words = "stream bench models --device cpu --models binary --parts 512 --repeats 1"
-    assert "device alone" in n3ic(words, tmp_path).stdout
-
-
-@pytest.mark.slow
-def test_train_gives_one_network_by_both_ways(tmp_path):
-    words = "stream train digits --batches 100 --repeats 1"
-    runs = json.loads(n3ic(f"{words} --json", tmp_path).stdout)["runs"]
-    assert [run["way"] for run in runs] == ["gather", "pull"]
-    assert len({run["weights"] for run in runs}) == 1
-    shown = n3ic(words, tmp_path).stdout
-    assert "29,585" in shown and runs[0]["weights"][:12] in shown
 
 
 @pytest.mark.slow
@@ -75,16 +42,18 @@ def test_what_is_sent_is_received_and_ctrl_c_ends_it(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("bench --device tpu", "expected a device of cpu, cuda, simulator, got 'tpu'"),
-        ("bench --ways push", "expected a way of copy, gather, pull, got 'push'"),
-        ("bench --sizes 10Q", "--sizes: expected bytes such as 1024, 500K or 4M, got '10Q'"),
-        ("bench --pages giant", "--pages: expected huge, ordinary, library, got 'giant'"),
-        ("bench --parts 30", "expected a multiple of 4 from 16 to 65475 bytes"),
-        ("train letters", "expected digits or flows, got 'letters'"),
-        ("train flows --data unsw-nb15", "no embedded sample"),
         ("send nothing.bin --to 127.0.0.1:9", "nothing.bin: No such file or directory"),
         ("send there.bin --to 127.0.0.1", "--to: expected HOST:PORT, got '127.0.0.1'"),
         ("send there.bin --to 127.0.0.1:9 --part 30", "expected a multiple of 4"),
+        (
+            "receive --model binary --device tpu",
+            "expected a device of cpu, cuda, simulator, got 'tpu'",
+        ),
+        ("receive --model binary --way push", "expected a way of copy, gather, pull, got 'push'"),
+        (
+            "receive --model binary --packet 10Q",
+            "--packet: expected bytes such as 1024, 500K or 4M",
+        ),
         ("receive --model resnet", "or a model file or run, got 'resnet'"),
     ],
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from n3ic.errors import UsageError, did_you_mean
+from n3ic.model.meter_spec import FlowKey
 from n3ic.util.files import read_regular
 from n3ic.util.plain_data import from_plain
 
@@ -64,6 +65,8 @@ class FunctionChain:
         buffer_bytes: size of the longest packet in bytes.
         packets: end after this many packets; 0 for never.
         until_end: the ports are captures: wait instead of losing packets, and end with them.
+        share: those of ``receive`` that share packets: all of a flow's go to the same one of them.
+        share_by: whose packets stay together: the key of the meters that share.
     """
 
     ports: tuple[str, ...]
@@ -74,6 +77,8 @@ class FunctionChain:
     buffer_bytes: int = 2048
     packets: int = 0
     until_end: bool = False
+    share: tuple[str, ...] = ()
+    share_by: FlowKey = "five-tuple"
 
     @property
     def port_names(self) -> tuple[str, ...]:
@@ -86,6 +91,13 @@ class FunctionChain:
         if not name:
             return "-"
         return f"f{names.index(name)}" if name in names else f"p{self.port_names.index(name)}"
+
+    @property
+    def entries(self) -> str:
+        """The manager's notation of ``receive``, with ``+`` between places that share packets."""
+        alone = [self.place(name) for name in self.receive if name not in self.share]
+        shared = [self.place(name) for name in self.share]
+        return ",".join([*alone, *(["+".join(shared)] if shared else [])])
 
 
 def read_chain(path: str | Path) -> FunctionChain:
@@ -132,6 +144,7 @@ def _problems(chain: FunctionChain) -> list[str]:
             ("ports", len(chain.ports), 1, MOST_PORTS),
             ("functions", len(names), 0, MOST_FUNCTIONS),
             ("receive", len(chain.receive), 1, MOST_FUNCTIONS),
+            ("share", len({*chain.share}) or 2, 2, MOST_FUNCTIONS),
             ("buffers", chain.buffers, 0, 1 << 24),
             ("buffer_bytes", chain.buffer_bytes, 256, 65_000),
             ("packets", chain.packets, 0, 1 << 62),
@@ -149,6 +162,11 @@ def _problems(chain: FunctionChain) -> list[str]:
         f"{of}: no function or port {name!r}; {did_you_mean(name, places)}".rstrip("; ")
         for of, name in ends
         if name not in places
+    ]
+    problems += [
+        f"share: {name} is not in receive, where it is expected once"
+        for name in chain.share
+        if chain.receive.count(name) != 1 or chain.share.count(name) != 1
     ]
     return problems or [
         f"packets of {n} come back to it, expected a chain without a circle" for n in _circle(chain)

@@ -165,7 +165,7 @@ class FunctionManager:
             routes = ",".join(chain.place(name) for name in f.routes)
             numbers = f"{f.tickets}:{round(f.hang_s * 1000)}:{int(f.absent == 'pass')}"
             words += ["--function", f"{f.name}:{numbers}:{chain.place(f.next)}:{routes}"]
-        return [*words, "--entries", ",".join(chain.place(name) for name in chain.receive)]
+        return [*words, "--entries", chain.entries, "--share-by", chain.share_by]
 
 
 def with_balance(status: dict[str, Any]) -> dict[str, Any]:

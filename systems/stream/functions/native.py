@@ -16,13 +16,15 @@ from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.exporters.dpdk.application import require_dpdk
 from n3ic.exporters.dpdk.exporter import EXPORTER
 from n3ic.kernel import build
+from n3ic.meter import source
 from n3ic.util.cache import Cache
 from n3ic.util.process import run_tool
 
 _FOLDER = Path(__file__).resolve().parent / "c"
 _LOSSES = EXPORTER.folder / "c"
+_METER = Path(source.__file__).resolve().parent / "c"
 _MANAGER = (
-    *("manager.c", "chain.c", "control.c", "functions.c", "memory.c", "settings.c"),
+    *("manager.c", "chain.c", "control.c", "flows.c", "functions.c", "memory.c", "settings.c"),
     *("statistics.c", "losses.c"),
 )
 _SECONDS = 300
@@ -103,8 +105,9 @@ def _built(stem: str, names: tuple[str, ...], flags: tuple[str, ...], *, librari
     except build.NoCompilerError as error:
         raise MissingDependencyError(str(error)) from error
     sources = [_LOSSES / n if n == "losses.c" else _FOLDER / n for n in names]
-    headers = sorted([*_FOLDER.glob("*.h"), _LOSSES / "losses.h"])
-    include = (f"-I{_FOLDER}", f"-I{_LOSSES}")
+    theirs = (_LOSSES / "losses.h", _METER / "key.h", _METER / "packet.h")
+    headers = sorted([*_FOLDER.glob("*.h"), *theirs])
+    include = tuple(f"-I{folder}" for folder in (_FOLDER, _LOSSES, _METER))
     before, after = (*_FLAGS, *flags, *include, *_dpdk("--cflags")), _dpdk("--libs") * libraries
     text = [p.read_bytes() for p in (*sources, *headers)]
     cache = Cache.open("functions")

@@ -6,6 +6,7 @@ from n3ic.systems.stream.messages.devices import open_device
 from n3ic.systems.stream.messages.models import MessageModel
 from n3ic.systems.stream.messages.sender import MessageSender
 from n3ic.systems.stream.messages.service import MessageReceiver, ReceiverOptions
+from n3ic.systems.stream.messages.training import StreamTrainer
 
 __all__ = [
     "BatchOutcome",
@@ -13,5 +14,6 @@ __all__ = [
     "MessageReceiver",
     "MessageSender",
     "ReceiverOptions",
+    "StreamTrainer",
     "open_device",
 ]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,22 +18,8 @@ from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
 
-Pages = Literal["huge", "ordinary", "library"]
-PAGE_KINDS: tuple[Pages, ...] = ("huge", "ordinary", "library")
 HUGE_PAGE = 1 << 21
 _LINE = 64  # bytes of a cache line; no two packets share one
-
-
-def page_kind(name: str) -> Pages:
-    """Find a kind of pages by its name.
-
-    Raises:
-        UsageError: No kind has that name.
-    """
-    for kind in PAGE_KINDS:
-        if kind == name:
-            return kind
-    raise UsageError(f"--pages: expected {', '.join(PAGE_KINDS)}, got {name!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +29,6 @@ class PacketBuffers:
     Attributes:
         data: uint8 array of shape ``(slots, stride)``.
         lengths: bytes of the packet in each slot, int64 array of shape ``(slots,)``.
-        pages: the requested kind of pages; ``library`` is the allocator of the device's library,
-            an empty text means memory of another program.
         owner: the object that keeps the memory alive.
         word: bytes of a device's word; packets begin at multiples of it.
         only_read: whether the memory is mapped for reading only.
@@ -53,7 +36,6 @@ class PacketBuffers:
 
     data: NDArray[np.uint8]
     lengths: NDArray[np.int64]
-    pages: str
     owner: Any = None
     word: Literal[2, 4] = 4
     only_read: bool = False
@@ -78,39 +60,29 @@ class PacketBuffers:
         """Number of slots."""
         return len(self.data)
 
-    @property
-    def huge_bytes(self) -> int:
-        """Bytes that the kernel gave in huge pages; 0 if it does not tell."""
-        return _huge_bytes(self.address, self.data.nbytes)
-
     @classmethod
-    def allocate(cls, slots: int, packet_bytes: int, pages: Pages = "huge") -> PacketBuffers:
+    def allocate(cls, slots: int, packet_bytes: int) -> PacketBuffers:
         """Allocate slots and touch every page, so that no packet waits for a page fault.
+
+        The pages are huge if the kernel has free ones.
 
         Args:
             slots: number of slots.
             packet_bytes: bytes of the largest packet, header included.
-            pages: huge pages if the kernel has free ones (``MADV_HUGEPAGE``), ordinary pages, or
-                the allocator of the device's library (PyTorch; pinned if there is a GPU).
+
+        Raises:
+            UsageError: This system is not Linux.
         """
         stride = -(-packet_bytes // _LINE) * _LINE
-        size = slots * stride
-        lengths = np.zeros(slots, dtype=np.int64)
-        if pages == "library":
-            import torch
-
-            owner: Any = torch.zeros(size, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
-            flat = owner.numpy()
-        else:
-            owner, flat = _mapped(size, huge=pages == "huge")
-        return cls(flat.reshape(slots, stride), lengths, pages, owner)
+        owner, flat = _mapped(slots * stride)
+        return cls(flat.reshape(slots, stride), np.zeros(slots, dtype=np.int64), owner)
 
     @classmethod
     def at(cls, address: int, stride: int, slots: int, owner: Any = None) -> PacketBuffers:
         """Use slots that another program allocated; they must stay mapped while they are used."""
         memory = (ctypes.c_uint8 * (stride * slots)).from_address(address)
         data = np.ctypeslib.as_array(memory).reshape(slots, stride)
-        return cls(data, np.zeros(slots, dtype=np.int64), "", (memory, owner))
+        return cls(data, np.zeros(slots, dtype=np.int64), (memory, owner))
 
     @classmethod
     def of_frames(cls, memory: NDArray[np.uint8]) -> PacketBuffers:
@@ -122,7 +94,7 @@ class PacketBuffers:
         return replace(all_of_it, word=2, only_read=True)
 
 
-def _mapped(size: int, *, huge: bool) -> tuple[mmap.mmap, NDArray[np.uint8]]:
+def _mapped(size: int) -> tuple[mmap.mmap, NDArray[np.uint8]]:
     """Map zeroed anonymous pages that begin where a huge page begins."""
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         raise UsageError("packet buffers need Linux")
@@ -131,28 +103,8 @@ def _mapped(size: int, *, huge: bool) -> tuple[mmap.mmap, NDArray[np.uint8]]:
     flat = np.frombuffer(owner, dtype=np.uint8)
     # A huge page begins at a multiple of its size, but an anonymous mapping may begin at any page.
     skipped = -int(flat.ctypes.data) % HUGE_PAGE
-    try:
-        owner.madvise(mmap.MADV_HUGEPAGE if huge else mmap.MADV_NOHUGEPAGE)
-    except OSError as error:
-        if huge:
-            raise UsageError(
-                f"this kernel gives no huge pages ({error.strerror}): take --pages ordinary"
-            ) from error
+    with suppress(OSError):  # a kernel without huge pages gives ordinary ones
+        owner.madvise(mmap.MADV_HUGEPAGE)
     flat = flat[skipped : skipped + size]
     flat[:] = 0
     return owner, flat
-
-
-def _huge_bytes(address: int, size: int) -> int:
-    try:
-        text = Path("/proc/self/smaps").read_text("ascii", errors="replace")
-    except OSError:
-        return 0
-    total, inside = 0, False
-    for line in text.splitlines():
-        if match := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
-            start, end = (int(part, 16) for part in match.groups())
-            inside = start < address + size and address < end
-        elif inside and line.startswith("AnonHugePages:"):
-            total += int(line.split()[1]) * 1024
-    return min(total, size)

@@ -130,18 +130,3 @@ class PacketReceiver:
         names = np.zeros((count, 8), dtype=np.uint8)
         names[:, 2:] = self._names[first : first + count, 2:8]
         return names.view(">u8")[:, 0].astype(np.uint64)
-
-    def forward(self, out: socket.socket, first: int, count: int) -> int:
-        """Send the datagrams of slots on over a connected socket, without copying them.
-
-        Returns:
-            How many the kernel accepted.
-        """
-        iov = self._iov[first : first + count].copy()
-        iov["size"] = self._buffers.lengths[first : first + count]
-        messages = np.zeros(count, dtype=_MMSGHDR)
-        index = np.arange(count, dtype=np.uint64)
-        messages["iov"], messages["iov_count"] = iov.ctypes.data + index * _IOVEC.itemsize, 1
-        address = ctypes.c_void_p(messages.ctypes.data)
-        sent = self._libc.sendmmsg(out.fileno(), address, count, socket.MSG_DONTWAIT)
-        return max(0, int(sent))

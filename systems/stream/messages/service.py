@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from torch import Tensor
 
 from n3ic.systems.stream.messages.assembly import AssemblyLimits
-from n3ic.systems.stream.messages.batches import BatchOutcome, PipelineCounts
-from n3ic.systems.stream.messages.buffers import PacketBuffers, Pages
+from n3ic.systems.stream.messages.batches import BatchOutcome, BatchWork, PipelineCounts
+from n3ic.systems.stream.messages.buffers import PacketBuffers
 from n3ic.systems.stream.messages.devices import TransferDevice, open_device
-from n3ic.systems.stream.messages.models import MessageModel, message_model
+from n3ic.systems.stream.messages.models import message_model
 from n3ic.systems.stream.messages.pipeline import MessagePipeline
 from n3ic.systems.stream.messages.receiver import open_receiver
 from n3ic.systems.stream.messages.transfers import transfer_named
@@ -36,10 +36,10 @@ class ReceiverOptions:
         way: name of the way to the device.
         messages: end after this many messages, lost ones included; 0 for never.
         timeout_s: the most seconds from a message's first packet to its last.
-        rows: the most messages that are incomplete or being computed.
+        rows: the most batches that are incomplete or being computed.
+        batch: messages that are computed together; the last ones of a stream may be fewer.
         slots: number of packet buffers.
         packet_bytes: bytes of the largest packet, header included.
-        pages: memory of the packet buffers.
         seed: seed of random weights.
     """
 
@@ -48,18 +48,29 @@ class ReceiverOptions:
     messages: int = 0
     timeout_s: float = 2.0
     rows: int = 8
+    batch: int = 1
     slots: int = 4096
     packet_bytes: int = 2048
-    pages: Pages = "huge"
     seed: int = 0
+
+
+class MessageWork(Protocol):
+    """What is done with messages: a model, or the training of one."""
+
+    @property
+    def message_bytes(self) -> int:
+        """Bytes of a message."""
+
+    def on(self, device: TransferDevice) -> BatchWork:
+        """Place it on a device; return a function of rows, uint8 ``(messages, bytes)``."""
 
 
 class MessageReceiver:
     """Receives messages and runs a model on each. Enter it, then iterate over the outcomes.
 
     Args:
-        model: a model, or the name of one
-            (:func:`~n3ic.systems.stream.messages.models.message_model`).
+        model: a model or a :class:`~n3ic.systems.stream.messages.training.StreamTrainer`, or the
+            name of a model (:func:`~n3ic.systems.stream.messages.models.message_model`).
         device: opens the device; None for a GPU, or the CPU without one.
         options: how messages are received.
 
@@ -77,7 +88,7 @@ class MessageReceiver:
 
     def __init__(
         self,
-        model: MessageModel | str,
+        model: MessageWork | str,
         device: Callable[[], TransferDevice] | None = None,
         options: ReceiverOptions = ReceiverOptions(),
     ) -> None:
@@ -91,16 +102,20 @@ class MessageReceiver:
         """Open the device and the socket."""
         options, model = self._options, self._model
         limits = AssemblyLimits(
-            model.message_bytes, per_sender=max(1, options.rows - 1), timeout_s=options.timeout_s
+            model.message_bytes,
+            per_sender=max(1, (options.rows - 1) * options.batch),
+            timeout_s=options.timeout_s,
         )
         with ExitStack() as opening:
             device = opening.enter_context(closing(self._make_device()))
             sock = opening.enter_context(open_receiver(*options.address))
-            buffers = PacketBuffers.allocate(options.slots, options.packet_bytes, options.pages)
+            buffers = PacketBuffers.allocate(options.slots, options.packet_bytes)
             work = model.on(device)
             self._pipeline = opening.enter_context(
                 MessagePipeline(
-                    *(sock, buffers, device, self._way, work, limits), batches=options.rows
+                    *(sock, buffers, device, self._way, work, limits),
+                    batch=options.batch,
+                    batches=options.rows,
                 )
             )
             self.address = (options.address[0], int(sock.getsockname()[1]))

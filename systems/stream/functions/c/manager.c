@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -122,8 +123,16 @@ static void enter_chain(struct manager *m, const struct device *d, struct rte_mb
         rte_mbuf_refcnt_update(packet, (int16_t)(n - 1));
     }
     m->copies += n;
+    /* Read it first: a place may free it. */
+    unsigned share[MOST_FUNCTIONS];
     for (unsigned i = 0; i < n; i++) {
-        chain_send(m, packet, m->settings.entries[i]);
+        const struct entry *e = &m->settings.entries[i];
+        share[i] = e->n == 1 ? 0
+                             : flow_share(&m->flows, rte_pktmbuf_mtod(packet, const uint8_t *),
+                                          packet->data_len, packet->pkt_len, e->n);
+    }
+    for (unsigned i = 0; i < n; i++) {
+        chain_send(m, packet, m->settings.entries[i].hops[share[i]]);
     }
 }
 
@@ -261,6 +270,10 @@ int main(int argc, char **argv) {
     }
     signal(SIGINT, SIG_IGN); /* Ctrl-C reaches the parent too, which then ends this process */
     settings_read(&m->settings, argc - eal, argv + eal);
+    m->flows.by = m->settings.share_by;
+    if (!m->settings.until_end && getrandom(m->flows.secret, sizeof m->flows.secret, 0) < 0) {
+        fail(EXIT_FAILED, "no random numbers for the flows");
+    }
     m->pool = memory_pool(&m->settings, &m->packets);
     for (unsigned i = 0; i < m->settings.n_functions; i++) {
         function_open(&m->functions[i], &m->settings.functions[i], m->settings.memory);

@@ -35,6 +35,7 @@ struct manager {
     struct rte_mempool *pool;
     struct shared_memory packets;
     struct device devices[MOST_PORTS];
+    struct flow_shares flows;
     struct function functions[MOST_FUNCTIONS];
     int time_at;  /* offset of a packet's time in its buffer */
     int stamp_at; /* offset of net_pcap's timestamp there; negative if unknown */

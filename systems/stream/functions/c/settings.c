@@ -45,16 +45,40 @@ static struct hop read_hop(const char *text) {
     return h;
 }
 
-static unsigned read_hops(char *text, struct hop *out, unsigned most) {
+static unsigned read_hops(char *text, const char *between, struct hop *out, unsigned most) {
     unsigned n = 0;
     char *rest = text;
-    for (char *one = strtok_r(text, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
+    for (char *one = strtok_r(text, between, &rest); one; one = strtok_r(NULL, between, &rest)) {
         if (n == most) {
             fail(EXIT_USAGE, "expected at most %u places", most);
         }
         out[n++] = read_hop(one);
     }
     return n;
+}
+
+/* "f0+f1,f2": each packet goes to f2, and by its flow to f0 or f1. */
+static unsigned read_entries(char *text, struct entry *out) {
+    unsigned n = 0;
+    char *rest = text;
+    for (char *one = strtok_r(text, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
+        if (n == MOST_FUNCTIONS) {
+            fail(EXIT_USAGE, "--entries: expected at most %d places", MOST_FUNCTIONS);
+        }
+        out[n].n = read_hops(one, "+", out[n].hops, MOST_FUNCTIONS);
+        n++;
+    }
+    return n;
+}
+
+static enum flow_key read_share_by(const char *text) {
+    static const char *const names[FLOW_KEYS] = {"five-tuple", "host-pair", "source-host"};
+    for (unsigned i = 0; i < FLOW_KEYS; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            return (enum flow_key)i;
+        }
+    }
+    fail(EXIT_USAGE, "--share-by %s: expected five-tuple, host-pair or source-host", text);
 }
 
 /* NAME:TICKETS:HANG_MS:BYPASSED:NEXT:ROUTES */
@@ -77,7 +101,7 @@ static struct function_settings read_function(char *text) {
     f.hang_ms = (uint32_t)read_number("hang", part[2], 0, UINT32_MAX);
     f.bypassed = (int)read_number("bypassed", part[3], 0, 1);
     f.next = read_hop(part[4]);
-    f.n_routes = read_hops(part[5], f.routes, MOST_ROUTES);
+    f.n_routes = read_hops(part[5], ",", f.routes, MOST_ROUTES);
     return f;
 }
 
@@ -103,7 +127,18 @@ static void check_hops(const struct settings *s, const struct hop *list, unsigne
 }
 
 void settings_read(struct settings *s, int argc, char **argv) {
-    enum { SOCKET, MEMORY, BUFFERS, BUFFER_BYTES, PACKETS, UNTIL_END, PORT, ENTRIES, FUNCTION };
+    enum {
+        SOCKET,
+        MEMORY,
+        BUFFERS,
+        BUFFER_BYTES,
+        PACKETS,
+        UNTIL_END,
+        PORT,
+        ENTRIES,
+        SHARE_BY,
+        FUNCTION
+    };
     static const struct option options[] = {{"socket", required_argument, NULL, SOCKET},
                                             {"memory", required_argument, NULL, MEMORY},
                                             {"buffers", required_argument, NULL, BUFFERS},
@@ -112,6 +147,7 @@ void settings_read(struct settings *s, int argc, char **argv) {
                                             {"until-end", no_argument, NULL, UNTIL_END},
                                             {"port", required_argument, NULL, PORT},
                                             {"entries", required_argument, NULL, ENTRIES},
+                                            {"share-by", required_argument, NULL, SHARE_BY},
                                             {"function", required_argument, NULL, FUNCTION},
                                             {NULL, 0, NULL, 0}};
     int option;
@@ -144,7 +180,10 @@ void settings_read(struct settings *s, int argc, char **argv) {
             s->ports[s->n_ports++] = optarg;
             break;
         case ENTRIES:
-            s->n_entries = read_hops(optarg, s->entries, MOST_FUNCTIONS);
+            s->n_entries = read_entries(optarg, s->entries);
+            break;
+        case SHARE_BY:
+            s->share_by = read_share_by(optarg);
             break;
         case FUNCTION:
             if (s->n_functions == MOST_FUNCTIONS) {
@@ -159,7 +198,9 @@ void settings_read(struct settings *s, int argc, char **argv) {
     if (optind != argc || !s->socket || !s->n_entries || !s->n_ports) {
         fail(EXIT_USAGE, "expected --socket, --port, --entries and no further word");
     }
-    check_hops(s, s->entries, s->n_entries);
+    for (unsigned i = 0; i < s->n_entries; i++) {
+        check_hops(s, s->entries[i].hops, s->entries[i].n);
+    }
     for (unsigned i = 0; i < s->n_functions; i++) {
         check_hops(s, &s->functions[i].next, 1);
         check_hops(s, s->functions[i].routes, s->functions[i].n_routes);

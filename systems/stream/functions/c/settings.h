@@ -3,6 +3,8 @@
 #ifndef N3IC_SETTINGS_H
 #define N3IC_SETTINGS_H
 
+#include "flows.h"
+
 #include <stdint.h>
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -24,6 +26,12 @@ struct function_settings {
     struct hop next, routes[MOST_ROUTES];
 };
 
+/* Each packet goes to one of these places; all packets of a flow go to the same one. */
+struct entry {
+    unsigned n;
+    struct hop hops[MOST_FUNCTIONS];
+};
+
 /* The memory that functions map. */
 enum memory {
     MEMORY_FILE,      /* a memory file, without huge pages */
@@ -40,7 +48,8 @@ struct settings {
     unsigned n_functions, n_ports, n_entries;
     struct function_settings functions[MOST_FUNCTIONS];
     const char *ports[MOST_PORTS]; /* names of DPDK's devices */
-    struct hop entries[MOST_FUNCTIONS];
+    struct entry entries[MOST_FUNCTIONS];
+    enum flow_key share_by;
 };
 
 /* Reads settings from the arguments after EAL's "--". */

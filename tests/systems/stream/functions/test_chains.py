@@ -157,6 +157,9 @@ def status_of(done):
         ('name = "count"', 'name = "count"\ntickets = 1', "count: tickets: expected 64 to"),
         ('["meter", "recorder"]', "[]", "receive: expected 1 to"),
         ("receive", "= receive", "Invalid"),
+        ("until_end", 'share = ["meter"]\nuntil_end', "share: expected 2 to"),
+        ("until_end", 'share = ["meter", "half"]\nuntil_end', "share: half is not in receive"),
+        ("until_end", 'share_by = "port"\nuntil_end', "share_by: expected"),
     ],
 )
 def test_a_wrong_chain_is_explained(old, new, message, tmp_path):
@@ -176,7 +179,7 @@ def test_the_chains_of_the_page_are_chains(repository, tmp_path):
     for block in blocks:
         (tmp_path / "chain.toml").write_text(block)
         used |= {f.use for f in read_chain(tmp_path / "chain.toml").function}
-    assert len(blocks) == 2 and {"meter", "messages", "second-stage"} <= used <= {*READY, SMALL}
+    assert len(blocks) == 3 and {"meter", "messages", "second-stage"} <= used <= {*READY, SMALL}
     assert all(f"| `{name}` |" in page for name in READY)
 
 
@@ -228,6 +231,43 @@ def test_verdicts_are_those_of_flow_exec_and_packets_go_where_functions_say(n3ic
     assert balance["ended"] == len(frames) - by_meter + counted["packets"]
     assert not balance["unaccounted"]
     assert status["buffers"]["free"] == status["buffers"]["all"]
+
+
+SHARED = """
+ports = ["net_pcap0,rx_pcap=in.pcap"]
+receive = ["all", "one", "two", "three"]
+share = ["one", "two", "three"]
+until_end = true
+"""
+METER = """
+[[function]]
+name = "{name}"
+use = "meter"
+options = {{ model = "model.safetensors", out = "{name}.jsonl" }}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["five-tuple", "host-pair", "source-host"])
+def test_functions_that_share_get_each_flow_whole(n3ic, tmp_path, dpdk, by):
+    """Split flows would have other times, packets and scores; fragments go with their first."""
+    spec = replace(SPEC, key=by)
+    metered_network(spec, 25, extremes=False).save(tmp_path / "model.safetensors")
+    frames = traffic(tmp_path / "in.pcap", 4000, seed=6)
+    names = ("all", "one", "two", "three")
+    text = SHARED + f'share_by = "{by}"\n' + "".join(METER.format(name=n) for n in names)
+    (tmp_path / "chain.toml").write_text(text)
+    status = status_of(n3ic("stream functions run chain.toml --socket here --json"))
+    lines = {}
+    for name in names:
+        rows = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        # Whether a flow ends idle or at the end depends on the packets of others.
+        lines[name] = sorted(json.dumps({**row, "decided": ""}) for row in rows)
+    shares = [lines[name] for name in names[1:]]
+    assert sorted(sum(shares, [])) == lines["all"] and min(map(len, shares)) > 10
+    given = {f["name"]: f["given"] for f in status["functions"]}
+    assert given["all"] == sum(given[name] for name in names[1:]) == len(frames)
+    assert not status["balance"]["unaccounted"]
 
 
 NULL = """
