@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ from n3ic.systems.cluster.protocol import (
     score_packets,
     sums_packets,
 )
+
+Word = TypeVar("Word", np.uint32, np.uint8)
 
 
 @dataclass(frozen=True)
@@ -138,21 +140,28 @@ def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]
     return (prediction.load_into_kernel(model) or model).scores  # called for each packet: unchecked
 
 
-class _Gathering:
-    """Input words of incomplete rows: the freeze queue of a share."""
+class Gathering(Generic[Word]):
+    """Input words of incomplete rows: the freeze queue of a share.
 
-    def __init__(self, words: int) -> None:
+    Args:
+        words: number of words of a row.
+        kind: their type.
+    """
+
+    def __init__(self, words: int, kind: type[Word]) -> None:
         self._size = words
-        self._rows: dict[int, tuple[Words, NDArray[np.bool_]]] = {}
+        self._kind: type[Word] = kind
+        self._rows: dict[int, tuple[NDArray[Word], NDArray[np.bool_]]] = {}
 
     def clear(self) -> None:
+        """Forget every row."""
         self._rows.clear()
 
-    def add_words(self, row: int, at: int, words: Words) -> Words | None:
+    def add_words(self, row: int, at: int, words: NDArray[Word]) -> NDArray[Word] | None:
         """Store words of shape ``(rows, n)``; return all words of these rows once complete."""
         shape = (len(words), self._size)
         complete, present = self._rows.get(row) or (
-            np.zeros(shape, dtype=np.uint32),
+            np.zeros(shape, dtype=self._kind),
             np.zeros(self._size, dtype=np.bool_),
         )
         if complete.shape != shape:
@@ -184,7 +193,7 @@ class NeuronShare(ArrayPart):
         self._firing = firing
         self._words = connections.n_words
         self._pad = pad_mask(connections.n_inputs)
-        self._rows = _Gathering(connections.n_words)
+        self._rows = Gathering(connections.n_words, np.uint32)
 
     def clear(self) -> None:
         """Forget every row."""
@@ -217,7 +226,7 @@ class InputShare(ArrayPart):
         self._count = popcounter(connections)
         self._words = words
         self._pad = pad_mask(connections.n_inputs)
-        self._rows = _Gathering(words)
+        self._rows = Gathering(words, np.uint32)
 
     def clear(self) -> None:
         """Forget every row."""
