@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations on integers, with proven ranges: what a network on a ring consists of.
 
-Sums of products run in a floating-point BLAS. They are exact because every partial sum, in any
-order, is an integer below 2^24 in float32 or 2^53 in float64.
+Sums of products run in a floating-point BLAS, in slices of the inputs whose partial sums, in any
+order, are integers below 2^24 in float32 or 2^53 in float64: these are exact.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ Array = NDArray[Any]
 Kernel = Callable[..., Array]
 """Maps arrays of shape ``(items, *shape)`` that hold integers, of any dtype, to such an array."""
 INT32 = (-(1 << 31), (1 << 31) - 1)
+_FLOAT32, _FLOAT64 = 1 << 24, 1 << 53
 _COLUMNS = 1024
 """Columns of a convolution's product: as many as stay in a core's cache."""
 
@@ -88,7 +90,14 @@ class Operation(ABC):
 
 def _float(bound: int) -> Any:
     """The type, float32 or float64, in which integers up to a bound are exact."""
-    return np.float32 if bound < 1 << 24 else np.float64
+    if bound >= _FLOAT64:
+        raise ClusterError(f"a partial sum may reach {bound:,}: expected less than 2^53")
+    return np.float32 if bound < _FLOAT32 else np.float64
+
+
+def _sum_type(bound: int) -> Any:
+    """The type of sums up to a bound."""
+    return np.float32 if bound < _FLOAT32 else np.int32
 
 
 def _expected(fits: bool, what: str, *inputs: Integers) -> None:
@@ -106,6 +115,41 @@ def _weighted(weights: Array, bias: Array, values: Integers, padded: bool) -> tu
     highs = plus * high + minus * low + bias
     partial = (plus - minus) * max(-low, high) + np.abs(bias)
     return int(lows.min()), int(highs.max()), int(partial.max())
+
+
+def _product(weights: Array, magnitude: int) -> Callable[[Any], Array]:
+    """Make a function for exact products of an integer matrix with columns of values.
+
+    Args:
+        weights: integers of shape ``(groups, outputs, inputs)``.
+        magnitude: a number that no absolute value of the columns is above.
+
+    Returns:
+        A function that maps float32 columns of shape ``(groups, inputs, n)`` to sums of shape
+        ``(groups, outputs, n)``: float32, or int32 where they may be larger.
+    """
+    # Sums of the absolute weights up to each input: slices end before one is too large.
+    sums = np.abs(weights.reshape(-1, weights.shape[2]).astype(np.int64)).cumsum(1)
+    ends, base = [0], np.zeros(len(sums), dtype=np.int64)
+    while ends[-1] < sums.shape[1]:
+        fits = ((sums - base[:, None]).max(0)[ends[-1] :] * magnitude < _FLOAT32).sum()
+        if not fits:
+            kind = _float(int(sums[:, -1].max()) * magnitude)
+            wide: Any = weights.astype(kind)
+            return lambda columns: (wide @ columns.astype(kind)).astype(np.int32)
+        ends.append(ends[-1] + int(fits))
+        base = sums[:, ends[-1] - 1]
+    matrix: Any = weights.astype(np.float32)
+    if len(ends) == 2:
+        return lambda columns: matrix @ columns
+
+    def compute(columns: Any) -> Array:
+        out = np.zeros((*weights.shape[:2], columns.shape[2]), dtype=np.int32)
+        for a, b in pairwise(ends):
+            out += (matrix[..., a:b] @ columns[:, a:b]).astype(np.int32)
+        return out
+
+    return compute
 
 
 def _windows(size: int, kernel: int, stride: int, padding: int) -> int:
@@ -134,14 +178,16 @@ class Dense(Operation):
 
     def kernel(self, *inputs: Integers) -> Kernel:
         """Make the function that computes it."""
-        kind = _float(_weighted(self.weights, self.bias, inputs[0], padded=False)[2])
-        matrix: Array = self.weights.T.astype(kind)
-        bias: Array = self.bias.astype(kind)
+        (values,) = inputs
+        kind = _sum_type(_weighted(self.weights, self.bias, values, padded=False)[2])
+        product = _product(self.weights[None], values.magnitude)
+        bias: Any = self.bias.astype(kind)
+        wide = self.weights.shape[1]
 
-        def compute(values: Array) -> Array:
-            rows: Any = values.reshape(-1, len(matrix)).astype(kind)
-            out: Array = rows @ matrix + bias
-            return out.reshape(*values.shape[:-1], -1)
+        def compute(array: Array) -> Array:
+            rows = array.reshape(-1, wide).astype(np.float32)
+            out: Any = product(rows.T[None])[0].T.astype(kind, copy=False) + bias
+            return np.asarray(out.reshape(*array.shape[:-1], -1))
 
         return compute
 
@@ -176,24 +222,58 @@ class Convolution(Operation):
     def kernel(self, *inputs: Integers) -> Kernel:
         """Make the function that computes it."""
         (values,) = inputs
-        kind = _float(_weighted(self.weights, self.bias, values, any(self.padding))[2])
-        rows, columns = self._size(values)
-        weights: Array = self.weights.astype(kind)
+        kind = _sum_type(_weighted(self.weights, self.bias, values, any(self.padding))[2])
+        size = self._size(values)
         bias: Any = self.bias.astype(kind)[:, None, None]
         # A filter of one channel would be a product of a few numbers: sums over its places are
         # faster.
-        product = _places if self.weights.shape[1] == 1 else _matrices
-        some = max(1, _COLUMNS // (rows * columns))
+        if self.weights.shape[1] == 1:
+            convolve = self._by_places(values, size)
+        else:
+            convolve = self._by_matrix(values, size)
+        some = max(1, _COLUMNS // (size[0] * size[1]))
 
         def compute(images: Array) -> Array:
-            out = np.empty((len(images), len(weights), rows, columns), dtype=kind)
+            out = np.empty((len(images), len(self.weights), *size), dtype=kind)
             for at in range(0, len(images), some):
-                part = self._padded(images[at : at + some], kind)
-                out[at : at + some] = product(part, weights, self.stride, (rows, columns))
+                out[at : at + some] = convolve(images[at : at + some])
             out += bias
             return out
 
         return compute
+
+    def _by_places(self, values: Integers, size: tuple[int, int]) -> Callable[[Array], Array]:
+        """Convolve channels with filters of one channel each (depthwise)."""
+        kind = _float(_weighted(self.weights, np.zeros(1), values, any(self.padding))[2])
+        weights: Any = self.weights[:, 0].astype(kind)
+        times = len(weights) // values.shape[0]
+
+        def convolve(images: Array) -> Array:
+            repeated = np.repeat(self._padded(images, kind), times, axis=1)
+            out = np.zeros((len(images), len(weights), *size), dtype=kind)
+            for place in np.ndindex(*weights.shape[1:]):
+                factor = weights[:, *place, None, None]
+                out += factor * _place(repeated, place, self.stride, size)
+            return out
+
+        return convolve
+
+    def _by_matrix(self, values: Integers, size: tuple[int, int]) -> Callable[[Array], Array]:
+        """Convolve by a product of matrices per group: filters times windows (im2col)."""
+        filters, depth, *window = self.weights.shape
+        matrix = self.weights.reshape(self.groups, filters // self.groups, -1)
+        product = _product(matrix, values.magnitude)
+
+        def convolve(images: Array) -> Array:
+            padded = self._padded(images, np.float32).swapaxes(0, 1)
+            shape = (depth * self.groups, *window, len(images), *size)
+            windows = np.empty(shape, dtype=np.float32)
+            for row, column in np.ndindex(*window):
+                windows[:, row, column] = _place(padded, (row, column), self.stride, size)
+            sums = product(windows.reshape(self.groups, matrix.shape[2], -1))
+            return sums.reshape(filters, len(images), *size).swapaxes(0, 1)
+
+        return convolve
 
     def _size(self, values: Integers) -> tuple[int, int]:
         rows, columns = (
@@ -215,7 +295,7 @@ class Convolution(Operation):
 
 
 def _place(
-    images: Array, place: tuple[int, int], stride: tuple[int, int], size: tuple[int, int]
+    images: Array, place: tuple[int, ...], stride: tuple[int, int], size: tuple[int, int]
 ) -> Array:
     """The values that one place of a window meets, of shape ``(..., *size)``."""
     rows, columns = (
@@ -223,32 +303,6 @@ def _place(
         for at, step, count in zip(place, stride, size, strict=True)
     )
     return images[..., rows, columns]
-
-
-def _places(images: Array, weights: Array, stride: tuple[int, int], size: tuple[int, int]) -> Array:
-    """Convolve channels with filters of one channel each (depthwise)."""
-    repeated = np.repeat(images, len(weights) // images.shape[1], axis=1)
-    out = np.zeros((len(images), len(weights), *size), dtype=images.dtype)
-    for place in np.ndindex(weights.shape[2:]):
-        factor = weights[:, 0, place[0], place[1], None, None]
-        out += factor * _place(repeated, (place[0], place[1]), stride, size)
-    return out
-
-
-def _matrices(
-    images: Array, weights: Array, stride: tuple[int, int], size: tuple[int, int]
-) -> Array:
-    """Convolve by a product of matrices per group: filters times windows (im2col)."""
-    items, channels = images.shape[:2]
-    filters, depth, *window = weights.shape
-    groups = channels // depth
-    windows = np.empty((channels, *window, items, *size), dtype=images.dtype)
-    for row, column in np.ndindex(*window):
-        found = _place(images, (row, column), stride, size)
-        windows[:, row, column] = found.transpose(1, 0, 2, 3)
-    matrix = weights.reshape(groups, filters // groups, -1)
-    sums = matrix @ windows.reshape(groups, matrix.shape[2], -1)
-    return sums.reshape(filters, items, *size).transpose(1, 0, 2, 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,24 +326,20 @@ class Aggregate(Operation):
         (values,) = inputs
         fits = len(values.shape) == 2 and values.shape[0] == self.vertices[1]
         _expected(fits, f"features of {self.vertices[1]} vertices", values)
-        low, high, _ = self._range(values)
+        low, high = self._range(values)
         return Integers((self.vertices[0], values.shape[1]), low, high)
 
     def kernel(self, *inputs: Integers) -> Kernel:
         """Make the function that computes it."""
         from scipy import sparse
 
-        kind = _float(self._range(inputs[0])[2])
+        # Sums of 32 bits are exact: the range of the results is known to fit.
         matrix = sparse.csr_array(
-            (self.weights.astype(kind), (self.rows, self.columns)), shape=self.vertices
+            (self.weights.astype(np.int32), (self.rows, self.columns)), shape=self.vertices
         )
+        return lambda values: np.stack([matrix @ item.astype(np.int32) for item in values])
 
-        def compute(values: Array) -> Array:
-            return np.stack([matrix @ item.astype(kind) for item in values])
-
-        return compute
-
-    def _range(self, values: Integers) -> tuple[int, int, int]:
+    def _range(self, values: Integers) -> tuple[int, int]:
         def sums(weights: Array) -> NDArray[np.int64]:
             out = np.zeros(self.vertices[0], dtype=np.int64)
             np.add.at(out, self.rows, weights.astype(np.int64))
@@ -300,8 +350,7 @@ class Aggregate(Operation):
             plus * values.low + minus * values.high,
             plus * values.high + minus * values.low,
         )
-        partial = (plus - minus) * values.magnitude
-        return int(lows.min()), int(highs.max()), int(partial.max())
+        return int(lows.min()), int(highs.max())
 
 
 @dataclass(frozen=True)
