@@ -160,7 +160,8 @@ def plan_pipeline(
     steps = len(network.steps)
     if not 1 <= nodes <= steps:
         raise ClusterError(f"{nodes} nodes: expected 1 to {steps}, the operations of the network")
-    spent = np.concatenate([[0.0], np.cumsum(seconds or measured_seconds(network))])
+    each = measured_seconds(network) if seconds is None else seconds
+    spent = np.concatenate([[0.0], np.cumsum(each)])
     wire = [_WIRE_S * layout(network, at).bytes for at in range(steps + 1)]
 
     def part(start: int, end: int) -> float:
