@@ -17,6 +17,7 @@ from n3ic.model.bits import WORD_BITS, Words, pack, pad_mask
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.gathering import Gathering
 from n3ic.systems.cluster.memory import TileMemory
 from n3ic.systems.cluster.node import ROW_SLOTS, ArrayPart, status_packet
 from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement, Share
@@ -213,8 +214,8 @@ def _network(hidden: tuple[HiddenLayer, ...], output: OutputLayer) -> BinaryMode
     return BinaryModel(input=InputSpec.raw(inputs), hidden=hidden, output=output, classes=classes)
 
 
-class _Gathering:
-    """Input words of incomplete rows: the freeze queue of a share.
+class _InputWords:
+    """Input words of a share's incomplete rows.
 
     Args:
         array: number of the layer.
@@ -225,12 +226,12 @@ class _Gathering:
 
     def __init__(self, array: int, first: int, words: int, memory: TileMemory | None) -> None:
         self._array = array
-        self._first = first
-        self._size = words
+        self._needed = slice(first, first + words)
         self._memory = memory
-        self._rows: dict[int, tuple[Words, NDArray[np.bool_]]] = {}
+        self._rows = Gathering(words, np.uint32)
 
     def clear(self) -> None:
+        """Forget every row."""
         self._rows.clear()
 
     def add_words(self, packet: TaskPacket, first: int, last: int) -> Words | None:
@@ -242,32 +243,11 @@ class _Gathering:
         Raises:
             ProtocolError: Words came before, or lie outside.
         """
-        row = packet.row
-        if row not in self._rows:
-            if len(self._rows) == ROW_SLOTS:
-                raise ProtocolError(f"row {row}: more than {ROW_SLOTS} rows at once")
-            self._rows[row] = self._place(packet), np.zeros(self._size, dtype=np.bool_)
-        complete, present = self._rows[row]
-        if len(complete) != packet.rows:
-            raise ProtocolError(f"tile {row}: of {len(complete)} and of {packet.rows} rows")
-        at, end = (packet.offset + word - self._first for word in (first, last))
-        # Links deliver each packet once, so a word that comes twice is an error of the sender.
-        if not 0 <= at < end <= self._size or present[at:end].any():
-            raise ProtocolError(f"row {row}: words {at} to {end} of {self._size}")
+        row, at = packet.row, packet.offset + first - self._needed.start
         if not packet.shared:
-            complete[:, at:end] = packet.words[:, first:last]
-        present[at:end] = True
-        if not present.all():
-            return None
-        del self._rows[row]
-        return complete
-
-    def _place(self, packet: TaskPacket) -> Words:
-        if not packet.shared:
-            return np.zeros((packet.rows, self._size), dtype=np.uint32)
-        memory = shared_with(self._memory, packet)
-        words = memory.bits(packet.row, self._array)
-        return words[: packet.rows, self._first : self._first + self._size]
+            return self._rows.add_words(row, at, packet.words[:, first:last])
+        place = shared_with(self._memory, packet).bits(row, self._array)
+        return self._rows.add_placed(row, at, last - first, place[: packet.rows, self._needed])
 
 
 def shared_with(memory: TileMemory | None, packet: TaskPacket) -> TileMemory:
@@ -294,7 +274,7 @@ class NeuronShare(ArrayPart):
         self._firing = firing
         self._words = connections.n_words
         self._pad = pad_mask(connections.n_inputs)
-        self._rows = _Gathering(firing.array, 0, connections.n_words, memory)
+        self._rows = _InputWords(firing.array, 0, connections.n_words, memory)
 
     def clear(self) -> None:
         """Forget every row."""
@@ -332,7 +312,7 @@ class InputShare(ArrayPart):
         self._words = words
         self._pad = pad_mask(connections.n_inputs)
         self._memory = memory
-        self._rows = _Gathering(array, start // WORD_BITS, words, memory)
+        self._rows = _InputWords(array, start // WORD_BITS, words, memory)
 
     def clear(self) -> None:
         """Forget every row."""

@@ -86,6 +86,8 @@ class TaskId(IntEnum):
     """Non-zero elements of a sparse matrix, whose rows are in the range."""
     CONVOLVE = 6
     """Rows of a convolution to compute; the task carries nothing."""
+    ACTIVATIONS = 7
+    """Activations of the bytes of the range, for the next part of a network; only in tiles."""
 
 
 class DataId(IntEnum):
@@ -283,6 +285,7 @@ _TILE_NUMBERS = {
     (PacketType.TASK, TaskId.BITS): ">u4",
     (PacketType.TASK, TaskId.INPUTS): ">u4",
     (PacketType.TASK, TaskId.SUMS): ">u2",
+    (PacketType.TASK, TaskId.ACTIVATIONS): ">u1",
     (PacketType.DATA, DataId.SCORES): ">i4",
 }
 
@@ -428,6 +431,17 @@ class Tile(TaskPacket):
             ProtocolError: The tile carries other numbers.
         """
         return self._ints(DataId.SCORES)
+
+    @property
+    def activations(self) -> NDArray[np.uint8]:
+        """Bytes of activations of the range: uint8 array of shape ``(rows, bytes)``.
+
+        Raises:
+            ProtocolError: The tile carries other numbers.
+        """
+        if self.identifier is not TaskId.ACTIVATIONS:
+            raise ProtocolError(f"a tile of {self.identifier.name.lower()} has no activations")
+        return self._numbers
 
     def _ints(self, identifier: IntEnum) -> NDArray[np.int32]:
         if self.identifier is not identifier:
@@ -622,6 +636,34 @@ def score_packets(
         )
         place = None if shared is None else shared[:, first:last]
         yield tile_of(part, tile_bytes, packet, place) if tiled else packet
+
+
+def activation_tiles(
+    activations: NDArray[np.uint8],
+    *,
+    array: int,
+    row: int,
+    node: int,
+    tile_bytes: int,
+    lap: bool = False,
+) -> Iterator[Tile]:
+    """Make the tiles that carry activations to the node of a network's next part.
+
+    Args:
+        activations: uint8 array of shape ``(rows, bytes)``.
+        array: number of the part.
+        row: tag of the rows.
+        node: number of the node.
+        tile_bytes: maximum bytes of numbers in a tile.
+        lap: whether the coordinator sends them.
+    """
+    for columns in _columns(activations, tile_bytes, 1):
+        part = activations[:, columns]
+        end = columns.start + part.shape[1]
+        packet = TaskPacket(
+            PacketType.TASK, TaskId.ACTIVATIONS, node, array, columns.start, end, row, lap=lap
+        )
+        yield tile_of(part, tile_bytes, packet)
 
 
 @dataclass(frozen=True)

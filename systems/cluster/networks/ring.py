@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network of integers on a ring of processes."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.errors import ClusterError
+from n3ic.systems.cluster.launch import (
+    NodeAssignment,
+    Ring,
+    RingOptions,
+    RingWork,
+    ring_on,
+    workers,
+)
+from n3ic.systems.cluster.networks.network import IntegerNetwork, checked_items
+from n3ic.systems.cluster.networks.pipeline import (
+    NetworkFlow,
+    NetworkPart,
+    Pipeline,
+    layout,
+    plan_pipeline,
+)
+from n3ic.systems.cluster.session import RingLink, RowSession
+
+
+class NetworkSession(RowSession[np.int32]):
+    """A network of integers on a ring.
+
+    Args:
+        network: the network.
+        pipeline: its parts.
+        ring: addresses and timing of the ring.
+        sock: the coordinator's socket; closed at the end.
+
+    Raises:
+        ClusterError: a node does not answer, or holds something else.
+    """
+
+    def __init__(
+        self, network: IntegerNetwork, pipeline: Pipeline, ring: RingLink, sock: socket.socket
+    ) -> None:
+        self._batches = set()
+        self._network = network
+        self._given = layout(network, 0)
+        self._width, self._kind = network.values[-1].size, np.int32
+        self._flow = NetworkFlow(network, pipeline, ring.tile_bytes)
+        super().__init__(pipeline.nodes, pipeline_digest(network, pipeline), self._flow, ring, sock)
+
+    def submit(self, items: ArrayLike) -> Future[NDArray[np.int32]]:
+        """Send items; others may be sent before their scores arrive.
+
+        Args:
+            items: integers of shape ``(items, *shape)``, as :meth:`IntegerNetwork.scores` takes.
+
+        Returns:
+            A future of an int32 array of shape ``(items, scores)``.
+
+        Raises:
+            ModelError: the items are no inputs of the network.
+            ClusterError: the session has already failed.
+        """
+        return self.submit_rows(self._given.pack([checked_items(self._network, items)]))
+
+    def scores(self, items: ArrayLike) -> NDArray[np.int32]:
+        """Compute items: those of :meth:`IntegerNetwork.scores`, bit for bit."""
+        found = self.submit(items).result()
+        return found.reshape(len(found), *self._network.values[-1].shape)
+
+
+def pipeline_digest(network: IntegerNetwork, pipeline: Pipeline) -> str:
+    """SHA-256 of a network and of the ends of its parts."""
+    return hashlib.sha256(f"{network.digest} {pipeline.ends}".encode()).hexdigest()
+
+
+class NetworkWork(RingWork):
+    """A network of integers in parts.
+
+    Args:
+        network: the network.
+        pipeline: its parts.
+
+    Raises:
+        ClusterError: the parts are not those of the network.
+    """
+
+    def __init__(self, network: IntegerNetwork, pipeline: Pipeline) -> None:
+        pipeline.check(network)
+        self.nodes = pipeline.nodes
+        self._network, self._pipeline = network, pipeline
+
+    def part(self, number: int) -> NodeAssignment:
+        """Return a node's operations."""
+        part = NetworkPart(self._network, self._pipeline, number)
+        return NodeAssignment(pipeline_digest(self._network, self._pipeline), (part,))
+
+    def session(self, link: RingLink, sock: socket.socket) -> NetworkSession:
+        """Make the coordinator's session."""
+        return NetworkSession(self._network, self._pipeline, link, sock)
+
+
+@contextmanager
+def network_ring(
+    network: IntegerNetwork,
+    nodes: int = 2,
+    *,
+    pipeline: Pipeline | None = None,
+    options: RingOptions | None = None,
+) -> Iterator[Ring[NetworkSession]]:
+    """Start a ring for a network of integers; it stops at the end of the block.
+
+    Nodes are processes, so a script calls this below ``if __name__ == "__main__"``.
+
+    Args:
+        network: the network.
+        nodes: number of nodes; without meaning beside a pipeline.
+        pipeline: the parts; None for those that measurements here make equally slow.
+        options: how to start the ring.
+
+    Raises:
+        ClusterError: the network has fewer operations than nodes, a card is among the nodes, or a
+            node does not start or does not answer.
+        MissingDependencyError: distributed is not installed.
+    """
+    ring_options = options or RingOptions()
+    if ring_options.cards:
+        raise ClusterError("a card computes no network of integers: expected processes alone")
+    parts = pipeline or plan_pipeline(network, nodes)
+    work = NetworkWork(network, parts)
+    with (
+        workers(parts.nodes, ring_options.dask) as client,
+        ring_on(client, work, ring_options) as running,
+    ):
+        assert isinstance(running.session, NetworkSession)  # noqa: S101 - of NetworkWork
+        yield Ring(running.session, running.processes)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network that was trained on images of digits, as integers: accuracy, and the ring's scores."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from n3ic.systems.cluster.launch import RingOptions
+from n3ic.systems.cluster.networks.compile import compile_module
+from n3ic.systems.cluster.networks.pipeline import Pipeline, plan_pipeline
+from n3ic.systems.cluster.networks.ring import network_ring
+from n3ic.systems.cluster.udp import FaultInjection
+from tests.support.integer_networks import PipelineRing
+
+TRAINED = 1200
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Images of shape ``(rows, 64)``, their digits, a trained module, and its integers."""
+    images, labels = (torch.from_numpy(a) for a in load_digits(return_X_y=True))
+    images = images.float()
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Linear(64, 48), nn.BatchNorm1d(48), nn.ReLU(), nn.Linear(48, 32), nn.ReLU6(),
+        nn.Linear(32, 10),
+    )  # fmt: skip
+    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(module(images[:TRAINED]), labels[:TRAINED])
+        loss.backward()
+        optimizer.step()
+    module.eval()
+    return images, labels.numpy(), module, compile_module(module, images[:200])
+
+
+def test_integers_classify_as_well_as_the_module(digits):
+    images, labels, module, network = digits
+    with torch.no_grad():
+        real = module(images[TRAINED:]).argmax(1).numpy()
+    whole = network.scores(network.encode(images[TRAINED:].numpy())).argmax(1)
+    right = np.mean(real == labels[TRAINED:])
+    assert right > 0.85
+    assert np.mean(whole == labels[TRAINED:]) > right - 0.02
+    assert np.mean(whole == real) > 0.96
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize("ends", [(0, 5), (0, 2, 5), (0, 1, 3, 5), (0, 1, 2, 3, 5)], ids=str)
+def test_a_ring_gives_the_scores_of_one_process(digits, ends):
+    images, _, _, network = digits
+    items = network.encode(images[:150].numpy())
+    faults = {"seed": 3, "loss": 0.1, "repeat": 0.1, "damage": 0.1, "jitter": 0.01}
+    ring = PipelineRing(network, Pipeline(ends), **faults)
+    assert np.array_equal(ring.scores(items), network.scores(items))
+    assert np.array_equal(ring.scores(items[::-1]), network.scores(items[::-1]))
+
+
+@pytest.mark.slow
+def test_processes_give_the_scores_of_one_process_with_losses(digits):
+    images, _, _, network = digits
+    items = network.encode(images.numpy())
+    options = RingOptions(faults=FaultInjection(0.01, 1))
+    pipeline = plan_pipeline(network, 2)
+    with network_ring(network, pipeline=pipeline, options=options) as ring:
+        assert np.array_equal(ring.session.scores(items), network.scores(items))
