@@ -657,7 +657,7 @@ def activation_tiles(
         tile_bytes: maximum bytes of numbers in a tile.
         lap: whether the coordinator sends them.
     """
-    for columns in _columns(activations, tile_bytes, 1):
+    for columns in _columns(activations, tile_bytes, 1, whole=False):
         part = activations[:, columns]
         end = columns.start + part.shape[1]
         packet = TaskPacket(
