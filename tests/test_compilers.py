@@ -205,7 +205,13 @@ def test_no_compiler_warns(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        pytest.param(c, marks=pytest.mark.exhaustive if further((c, "-O3")) else ())
+        for c in compilers()
+    ],
+)
 def test_no_compiler_warns_of_the_programs_of_xdp(compiler: str, tmp_path: Path) -> None:
     if not Path("/usr/include/bpf/libbpf.h").exists() or not shutil.which("clang"):
         pytest.skip("needs clang and libbpf-dev")

@@ -165,7 +165,7 @@ def answer(words: list[str], folder: Path) -> str:
         done = n3ic(*words[1:], cwd=folder, env=own)
     else:
         done = subprocess.run(
-            words, cwd=folder, capture_output=True, text=True, check=True, timeout=300
+            words, cwd=folder, capture_output=True, text=True, check=True, timeout=1200
         )
     return done.stdout + done.stderr
 

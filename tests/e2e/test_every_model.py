@@ -295,9 +295,15 @@ def test_every_target_writes_the_model_or_refuses_it(exported, name):
         assert (out / each["target"] / each["task"]).exists() != ("error" in each)
 
 
+# Networks of the shape of another one, with other numbers.
+ALIKE = ("imported", "brevitas", "false alarms", "metered, shunting")
+
+
 @pytest.mark.slow  # the default tests of each target verify its exports
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.exhaustive if n in ALIKE else ()) for n in MODELS]
+)
 def test_what_was_written_computes_the_models_scores(exported, request, name, target):
     if name not in OPTIMISED:
         request.getfixturevalue("quick_build")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from n3ic.model.random_models import random_model
 from tests.support.command_line import N3IC
 from tests.support.metered_models import metered_network
 
+further = partial(pytest.param, marks=pytest.mark.exhaustive)  # of what other cases show
 ANOMALY = ["train", "anomaly", "--epochs", "100000"]
 TOMOGRAPHY = ["train", "tomography", "--epochs", "100000", "--jobs", "2"]
 
@@ -120,7 +122,7 @@ def few_rows(tmp_path_factory):
     [
         (signal.SIGINT, True, ANOMALY, "training the binary network", 1.0),
         (signal.SIGTERM, False, ANOMALY, "training boosted trees", 0.4),
-        (signal.SIGHUP, True, ANOMALY, "choosing input bits", 1.0),
+        further(signal.SIGHUP, True, ANOMALY, "choosing input bits", 1.0),
         # while workers start, while they import, and while they train
         (signal.SIGINT, True, TOMOGRAPHY, "training 68 networks", 0.0),
         (signal.SIGTERM, True, TOMOGRAPHY, "training 68 networks", 0.6),
@@ -146,7 +148,7 @@ def test_a_training_that_is_stopped_leaves_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, further(signal.SIGTERM)])
 def test_a_verification_that_is_stopped_ends_its_simulator(tmp_path, number):
     random_model((64, 16, 2), np.random.default_rng(1)).save(tmp_path / "m.n3ic")
     words = ["export", "-t", "netfpga", "--model", "m.n3ic", "--style", "unrolled", "--out", "core"]
@@ -170,7 +172,7 @@ def test_a_verification_that_is_stopped_ends_its_simulator(tmp_path, number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [further(signal.SIGINT), signal.SIGTERM])
 def test_an_export_that_is_stopped_leaves_nothing(tmp_path, number):
     random_model((64, 16, 2), np.random.default_rng(1)).save(tmp_path / "m.n3ic")
     before = in_shared_memory()
@@ -240,12 +242,12 @@ def wait_until_it_waits(process):
     ("words", "sent"),
     [
         (PREDICT, None),
-        (PREDICT, b""),
-        (PREDICT, HEAD),
+        further(PREDICT, b""),
+        further(PREDICT, HEAD),
         (FEATURES, HEAD),
-        (EXTRACT, None),
+        further(EXTRACT, None),
         (EXTRACT, CAPTURE),
-        (STREAM, None),
+        further(STREAM, None),
         (STREAM, CAPTURE),
     ],
 )

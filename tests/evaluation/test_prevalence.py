@@ -41,6 +41,7 @@ def test_at_the_rows_own_share_it_is_the_precision_of_scikit_learn(model, table)
     (rare,) = ask(held, prevalence=0.001)["rates"]
     assert rare["precision"] == pytest.approx(_weighted(held, 0.001))
     assert rare["precision"] < want / 2
+    assert [rate["prevalence"] for rate in ask(held)["rates"]] == [0.1, 0.01, 0.001]  # by default
 
 
 def _weighted(held, share):

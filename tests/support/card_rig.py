@@ -86,7 +86,7 @@ class Rig:
     def send(self, data):
         self.near.send(data)
 
-    def receive(self, seconds=10.0):
+    def receive(self, seconds=60.0):
         """The next frame; None where none comes."""
         self.near.settimeout(seconds)
         try:
@@ -169,7 +169,7 @@ class MixedRing:
             for raw in self._arrives(payload):
                 self.stations[port - 6000].receive(raw, time.monotonic())
 
-    def until(self, condition, seconds=120):
+    def until(self, condition, seconds=600):
         end = time.monotonic() + seconds
         while not condition() and not self.home.error:
             self.step()

@@ -51,7 +51,7 @@ def subject_rows(server, subject):
         found = await client.jetstream().pull_subscribe(subject)
         rows = []
         while (await found.consumer_info()).num_pending:
-            rows += [message.data for message in await found.fetch(1000, timeout=30)]
+            rows += [message.data for message in await found.fetch(1000, timeout=60)]
         await client.close()
         return rows
 

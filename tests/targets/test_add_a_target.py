@@ -55,7 +55,7 @@ def test_commands_of_the_page(site, blocks, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("density", [1.0, 0.5])
+@pytest.mark.parametrize("density", [pytest.param(1.0, marks=pytest.mark.exhaustive), 0.5])
 def test_wrong_template_is_found(site, blocks, tmp_path, density):
     model = random_model((40, 6, 5, 3), np.random.default_rng(3), density=density)
     model.save(tmp_path / "model.n3ic")

@@ -94,7 +94,7 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugged]:
 
 
 def test_ping(card: Plugged) -> None:
-    done = card.inside("ping", "-c", "3", "-i", "0.2", "-s", "300", "-W", "20", "10.23.23.2")
+    done = card.inside("ping", "-c", "3", "-i", "0.2", "-s", "300", "-W", "60", "10.23.23.2")
     assert b" 3 received" in done.stdout, done.stdout
 
 

@@ -33,7 +33,8 @@ FORMS = {
 MODEL = random_model((BITS, 8, 3), np.random.default_rng(7), extremes=False)
 
 
-@pytest.fixture(scope="module", params=FORMS)
+# test_front_udp.py has both widths, of the same path of frames.
+@pytest.fixture(scope="module", params=["512", pytest.param("64", marks=pytest.mark.exhaustive)])
 def card(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[FrontBench]:

@@ -15,7 +15,7 @@ def broker():
     """Address of a mock cluster of Kafka in this process."""
     Producer = pytest.importorskip("confluent_kafka").Producer
     host = Producer({"bootstrap.servers": "none:1", "test.mock.num.brokers": 1, "log_level": 0})
-    brokers = host.list_topics(timeout=30).brokers.values()
+    brokers = host.list_topics(timeout=60).brokers.values()
     yield ",".join(f"{b.host}:{b.port}" for b in brokers)
 
 

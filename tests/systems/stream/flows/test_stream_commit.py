@@ -38,7 +38,7 @@ def killed(folder, name, flows=8, stride=1, successor=None):
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr
     runs = sorted((folder / "runs").iterdir())
@@ -78,7 +78,7 @@ def test_ctrl_c_commits_and_the_same_command_goes_on(tmp_path):
         assert running.wait(60) == 130  # as of every command that Ctrl-C ends
     assert 0 < said["flows"] < 400
     assert said["flows"] == len(lines(tmp_path / "out.jsonl"))
-    done = subprocess.run(command, cwd=tmp_path, input=data, capture_output=True, timeout=300)
+    done = subprocess.run(command, cwd=tmp_path, input=data, capture_output=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["flows"] == 400
     stream(tmp_path / "c.pcap", model, tmp_path / "want.jsonl")

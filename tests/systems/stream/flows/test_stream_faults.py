@@ -119,7 +119,7 @@ def test_a_full_disk_is_said_and_the_stream_goes_on_when_there_is_room(path):
     def run(limit):
         return subprocess.run(
             ["sh", "-c", f"ulimit -f {limit}; exec {command}"],
-            cwd=folder, capture_output=True, text=True, timeout=300,
+            cwd=folder, capture_output=True, text=True, timeout=1200,
         )  # fmt: skip
 
     full = run(160)  # of 512 bytes
