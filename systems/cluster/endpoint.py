@@ -92,6 +92,7 @@ class Endpoint:
         successor: how to send to the successor.
         timing: times of retransmission, and the limit after which a neighbour counts as dead.
         session: session that the coordinator begins; None for a node, whose predecessor begins it.
+        key: key of the datagrams' tags; empty for a CRC-32, which is what cards have.
     """
 
     def __init__(
@@ -102,7 +103,9 @@ class Endpoint:
         successor: Neighbour | None = None,
         timing: LinkTiming | None = None,
         session: int | None = None,
+        key: bytes = b"",
     ) -> None:
+        self._key = key
         self.handler = handler
         self.failed = False
         self.dropped = 0
@@ -151,11 +154,11 @@ class Endpoint:
         if self.failed:
             return
         try:
-            datagram = Datagram.decode(data)
+            datagram = Datagram.decode(data, self._key)
         except ProtocolError:
             self.dropped += 1
             return
-        # Decoding has checked the CRC; what is left are datagrams of other rings or nodes.
+        # Decoding has checked the tag; what is left are datagrams of other rings or nodes.
         if datagram.receiver != self.handler.number or not self._belongs(datagram):
             self.dropped += 1
             return
@@ -271,11 +274,11 @@ class Endpoint:
                 acknowledge=expected,
                 selective=selective,
             )
-            out.append((self.predecessor, answer.encode()))
+            out.append((self.predecessor, answer.encode(self._key)))
         if not self.failed:
-            out += [(self.successor, d.encode()) for d in self._sender.due(now)]
+            out += [(self.successor, d.encode(self._key)) for d in self._sender.due(now)]
         # A report goes to the coordinator directly: the ring may be broken where it would pass.
-        out += [(HOME, d.encode()) for d in self._urgent] * _REPORTS
+        out += [(HOME, d.encode(self._key)) for d in self._urgent] * _REPORTS
         self._urgent.clear()
         return out
 

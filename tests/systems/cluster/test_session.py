@@ -49,6 +49,7 @@ class LoopbackRing:
         self.stopped = set()
         numbers = range(placement.nodes + 1)
         socks = {n: open_socket("127.0.0.1") for n in numbers}
+        self.key = b"a key"
         self.addresses = {n: sock.getsockname() for n, sock in socks.items()}
         self.faults = FaultInjection(loss, 1)
         self.threads = []
@@ -58,7 +59,11 @@ class LoopbackRing:
             near = neighbours(n, placement.nodes, self.addresses)
             wire = UdpEndpoint(socks[n], near, FaultInjection(loss, n + 2))
             station = Endpoint(
-                node, placement.nodes, timing=self.timing, successor=talk(n, placement.nodes, ())
+                node,
+                placement.nodes,
+                timing=self.timing,
+                successor=talk(n, placement.nodes, ()),
+                key=self.key,
             )
             thread = threading.Thread(
                 target=run_endpoint,
@@ -76,9 +81,13 @@ class LoopbackRing:
         self.threads[node - 1].join(60)
         assert not self.threads[node - 1].is_alive()
 
-    def session(self, tile_bytes=0):
+    def session(self, tile_bytes=0, key=None):
         link = RingLink(
-            self.addresses, timing=self.timing, faults=self.faults, tile_bytes=tile_bytes
+            self.addresses,
+            timing=self.timing,
+            faults=self.faults,
+            tile_bytes=tile_bytes,
+            key=key or self.key,
         )
         return Session(self.model, self.placement, link, self.sock)
 
@@ -173,6 +182,12 @@ def test_a_ring_with_a_node_that_never_ran_does_not_start():
     ring.stop(1)
     with pytest.raises(ClusterError, match="node 1 is dead or cut off"):
         ring.session()
+
+
+def test_a_coordinator_with_another_key_is_not_answered():
+    ring = LoopbackRing(MODEL, even_placement(MODEL, 2), timing=LinkTiming(limit=0.3))
+    with pytest.raises(ClusterError, match="node 1 is dead or cut off"):
+        ring.session(key=b"another")
 
 
 def test_nodes_of_another_plan_are_refused():
