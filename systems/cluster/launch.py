@@ -61,6 +61,7 @@ class RingOptions:
             named takes any free port. The neighbours of a card need fixed addresses.
         timing: timing of all links.
         faults: faults that every node injects.
+        replacements: nodes of a model's ring that may be lost and are replaced.
     """
 
     dask: str | None = None
@@ -68,6 +69,7 @@ class RingOptions:
     addresses: Mapping[int, Address] = field(default_factory=dict)
     timing: LinkTiming = field(default_factory=LinkTiming)
     faults: FaultInjection = field(default_factory=FaultInjection)
+    replacements: int = 0
 
 
 class RingWork(ABC):
@@ -279,31 +281,6 @@ class Ring(Generic[AnySession]):
     def process_ids(self) -> dict[int, int]:
         """Return the process id of each node that was started here."""
         return {number: actor.process().result() for number, actor in self.processes.items()}
-
-
-@contextmanager
-def ring(
-    model: BinaryModel, placement: ModelPlacement, options: RingOptions | None = None
-) -> Iterator[Ring[Session]]:
-    """Start a ring for a binary model; it stops at the end of the block.
-
-    Args:
-        model: the model.
-        placement: placement of the model.
-        options: how to start the ring.
-
-    Raises:
-        ClusterError: A node does not start, does not answer, or holds something else.
-        MissingDependencyError: distributed is not installed.
-    """
-    ring_options = options or RingOptions()
-    work = ModelWork(model, placement)
-    with (
-        workers(placement.nodes - len(ring_options.cards), ring_options.dask) as client,
-        ring_on(client, work, ring_options) as running,
-    ):
-        assert isinstance(running.session, Session)  # noqa: S101 - of ModelWork
-        yield Ring(running.session, running.processes)
 
 
 @contextmanager

@@ -319,7 +319,7 @@ class RowSession(CoordinatorSession, Generic[Row]):
         """Fail the futures of all pending rows."""
         # One error per batch: several rows share a future, which may fail only once.
         missing = sum(batch.missing for batch in self._batches)
-        failure = ClusterError(f"{error}; {missing:,} rows have no scores")
+        failure = type(error)(f"{error}; {missing:,} rows have no scores")
         for batch in self._batches:
             batch.future.set_exception(failure)
         self._batches.clear()
