@@ -231,6 +231,7 @@ class NodeProcess:
             successor=talk(number, self._nodes, cards),
             timing=timing,
             key=key,
+            inner=not cards,
         )
         threading.Thread(
             target=run_endpoint,

@@ -68,6 +68,7 @@ class LoopbackRing:
                 timing=self.timing,
                 successor=talk(n, placement.nodes, ()),
                 key=self.key,
+                inner=True,
             )
             thread = threading.Thread(
                 target=run_endpoint,
