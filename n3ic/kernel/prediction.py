@@ -33,6 +33,7 @@ __all__ = [
     "available",
     "csv_lines",
     "encode",
+    "load_anew",
     "load_into_kernel",
     "open_kernel",
     "predict",
@@ -108,6 +109,11 @@ def csv_lines(
 def load_into_kernel(model: Classifier) -> KernelNetwork | None:
     """A model loaded into its compiled kernel; None if no kernel computes it."""
     return _network(model) if os.environ.get("N3IC_NATIVE", "1") != "0" else None
+
+
+def load_anew(model: Classifier) -> KernelNetwork | None:
+    """As :func:`load_into_kernel`, in memory of its own, which no earlier fault has changed."""
+    return _loaded(model) if os.environ.get("N3IC_NATIVE", "1") != "0" else None
 
 
 def _lines_of(
@@ -188,6 +194,10 @@ def _check(library: KernelLibrary) -> None:
 
 @lru_cache(maxsize=8)  # a small prediction takes less time than loading its weights
 def _network(model: Classifier) -> KernelNetwork | None:
+    return _loaded(model)
+
+
+def _loaded(model: Classifier) -> KernelNetwork | None:
     if not isinstance(model, BinaryModel):
         return cast("KernelNetwork | None", family(model.family).compiled(model))
     library = _library() if len(model.layers) <= blob.MAX_LAYERS else None

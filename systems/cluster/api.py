@@ -85,6 +85,7 @@ def run_cluster(
     seed: int = 0,
     loss: float = 0.0,
     limit: float = 5.0,
+    replacements: int = 0,
     dask: str | None = None,
     cards: Mapping[int, Address] | None = None,
     addresses: Mapping[int, Address] | None = None,
@@ -106,6 +107,7 @@ def run_cluster(
         seed: seed of random rows and of losses.
         loss: share of datagrams to drop on purpose, 0 to 0.9.
         limit: seconds of silence after which a node counts as dead.
+        replacements: nodes that may be lost and are replaced.
         dask: scheduler of a Dask cluster to run on, such as ``tcp://host:8786``; None for processes
             here.
         cards: nodes that are running cards: host and UDP port, by node.
@@ -139,6 +141,7 @@ def run_cluster(
         addresses=addresses or {},
         timing=LinkTiming(limit=limit),
         faults=FaultInjection(loss, seed),
+        replacements=replacements,
     )
     return run_model(
         network,

@@ -184,7 +184,7 @@ def _counting(connections: Connections) -> _Weights:
     if connections.n_outputs >= 2:  # the compiled kernel needs at least two classes
         bias = np.zeros(connections.n_outputs, dtype=np.int32)
         model = _network((), OutputLayer(connections.weights, mask=connections.mask, bias=bias))
-        network = prediction.load_into_kernel(model)
+        network = prediction.load_anew(model)
         if network is not None:
             return _Weights(network.scores, network.digest)  # called for each packet: unchecked
     return _Weights(connections.popcounts, lambda: _array_digest(connections))
@@ -201,7 +201,7 @@ def _firing_weights(connections: Connections, firing: Activation) -> _Weights:
         layer = HiddenLayer(connections.weights, mask=connections.mask, thresholds=firing.limits)
         # The kernel needs two classes; nobody reads their scores.
         unread = OutputLayer(np.zeros((2, layer.n_outputs), np.bool_), bias=np.zeros(2, np.int32))
-        network = prediction.load_into_kernel(_network((layer,), unread))
+        network = prediction.load_anew(_network((layer,), unread))
         if network is not None:
             return _Weights(network.hidden, network.digest)
     counting = _counting(connections)

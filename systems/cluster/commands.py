@@ -123,6 +123,9 @@ def run(
     limit: Annotated[
         float, typer.Option(help="Seconds of silence after which a node counts as dead.", min=0.1)
     ] = 5.0,
+    replacements: Annotated[
+        int, typer.Option(help="Nodes that may be lost and are replaced.", min=0, max=254)
+    ] = 0,
     dask: Annotated[
         str | None,
         typer.Option(help="Scheduler of a Dask cluster to run on, such as tcp://host:8786."),
@@ -156,6 +159,7 @@ def run(
         addresses=_addresses(address or [], "--address"),
         timing=LinkTiming(limit=limit),
         faults=FaultInjection(loss, seed),
+        replacements=replacements,
     )
     targets = _targets(simulate or [])
     with spinner("starting the nodes") as progress:
@@ -195,6 +199,8 @@ def run(
         f"{one / ring_rate:,.1f} times as fast" if one > ring_rate else "slower than the ring"
     )
     print_result(f"one process without a ring, same rows, measured: {one:,.0f} rows/s, {compared}")
+    for loss_text in ring_run.lost_nodes:
+        print_result(f"replaced: {loss_text}")
     print_result(
         f"nodes discarded {ring_run.lost:,} datagrams on purpose; {ring_run.resent:,} were resent"
     )

@@ -35,6 +35,10 @@ from n3ic.systems.cluster.protocol import (
 )
 
 
+class NodeLostError(ClusterError):
+    """A node is dead or cut off."""
+
+
 @dataclass(frozen=True)
 class NodeShare:
     """A share that a node reports in ``STATUS``; the fields are those of the packet."""
@@ -166,7 +170,8 @@ class Coordinator:
             code, node = (int.from_bytes(packet.body[at : at + 4], "big") for at in (0, 4))
             text = packet.body[8:].rstrip(b"\0").decode("ascii", "replace")
             if code == SILENT:
-                self.fail(f"node {node} is dead or cut off ({text}), says node {packet.row}")
+                why = f"node {node} is dead or cut off ({text}), says node {packet.row}"
+                self.error = self.error or NodeLostError(why)
             else:
                 self.fail(f"node {packet.row} failed: {text}")
 

@@ -8,7 +8,7 @@ run in a thread of its own; two queues lead to it and back, and everything else 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Protocol
 
@@ -92,6 +92,8 @@ class Endpoint:
         successor: how to send to the successor.
         timing: times of retransmission, and the limit after which a neighbour counts as dead.
         session: session that the coordinator begins; None for a node, whose predecessor begins it.
+        key: key of the datagrams' tags; empty for a CRC-32, which is what cards have.
+        inner: whether the last node sends the nodes' tasks to the first, past the coordinator.
     """
 
     def __init__(
@@ -102,16 +104,25 @@ class Endpoint:
         successor: Neighbour | None = None,
         timing: LinkTiming | None = None,
         session: int | None = None,
+        key: bytes = b"",
+        inner: bool = False,
     ) -> None:
+        self._key = key
         self.handler = handler
         self.failed = False
         self.dropped = 0
         number = handler.number
         self.predecessor = (number - 1) % (nodes + 1)
         self.successor = (number + 1) % (nodes + 1)
+        self._sources, self._sinks = [self.predecessor], [self.successor]
+        # A single node has nobody else to send tasks to.
+        if inner and nodes > 1 and number == 1:
+            self._sources.append(nodes)
+        if inner and nodes > 1 and number == nodes:
+            self._sinks.append(1)
         self._talk = successor or Neighbour()
         self._timing = timing or LinkTiming()
-        self._acknowledge = False
+        self._acknowledge: set[int] = set()
         # Both queues name the session of their packets. None asks the handler to forget everything.
         self._inbox: SimpleQueue[tuple[int, TaskPacket | None] | None] = SimpleQueue()
         self._answers: SimpleQueue[tuple[int, list[TaskPacket] | Exception]] = SimpleQueue()
@@ -122,45 +133,65 @@ class Endpoint:
         self._begin_links()
 
     def _begin_links(self) -> None:
-        self._receiver = Receiver()
-        self._sender = Sender(
-            max(self._session, 0),
-            self.handler.number,
-            self.successor,
-            per_datagram=self._talk.per_datagram,
-            window=self._talk.window,
-            timing=self._timing,
-        )
+        self._receivers = {source: Receiver() for source in self._sources}
+        self._senders = {
+            sink: Sender(
+                max(self._session, 0),
+                self.handler.number,
+                sink,
+                per_datagram=self._talk.per_datagram,
+                window=self._talk.window,
+                timing=self._timing,
+            )
+            for sink in self._sinks
+        }
 
     @property
     def resent(self) -> int:
         """Number of retransmitted datagrams."""
-        return self._sender.resent
+        return sum(sender.resent for sender in self._senders.values())
 
     @property
     def finished(self) -> bool:
         """Whether the handler has ended and its successor knows."""
-        return self.failed or (not self._unanswered and self.handler.ended and self._sender.idle)
+        return self.failed or (
+            not self._unanswered
+            and self.handler.ended
+            and all(sender.idle for sender in self._senders.values())
+        )
 
     def send(self, packets: Iterable[TaskPacket]) -> None:
-        """Queue packets for the successor."""
-        self._sender.push(packets)
+        """Queue packets for the successor, or for the first node past the coordinator."""
+        for packet in packets:
+            task = packet.type is not PacketType.CONTROL and packet.destination != HOME
+            if len(self._sinks) == 1:
+                self._senders[self.successor].push([packet])
+            elif packet.identifier is ControlId.START and packet.type is PacketType.CONTROL:
+                # Each link begins with it; the first node has had its own and ignores this one.
+                for sender in self._senders.values():
+                    sender.push([packet])
+            elif task and not packet.lap:
+                self._senders[1].push([replace(packet, lap=True)])
+            else:  # a task that has been round goes home, where it is an error
+                self._senders[self.successor].push([packet])
 
     def receive(self, data: bytes, now: float) -> None:
         """Process a received datagram; damaged and foreign ones are dropped."""
         if self.failed:
             return
         try:
-            datagram = Datagram.decode(data)
+            datagram = Datagram.decode(data, self._key)
         except ProtocolError:
             self.dropped += 1
             return
-        # Decoding has checked the CRC; what is left are datagrams of other rings or nodes.
+        # Decoding has checked the tag; what is left are datagrams of other rings or nodes.
         if datagram.receiver != self.handler.number or not self._belongs(datagram):
             self.dropped += 1
             return
-        if datagram.sender == self.successor and datagram.acknowledge is not None:
-            self._sender.acknowledged(datagram.acknowledge, datagram.selective, now)
+        if datagram.sender in self._senders and datagram.acknowledge is not None:
+            self._senders[datagram.sender].acknowledged(
+                datagram.acknowledge, datagram.selective, now
+            )
         if datagram.packets:
             self._take(datagram)
 
@@ -183,12 +214,14 @@ class Endpoint:
         # Reports come from any node, outside the order of the link, and are not acknowledged.
         if _is_report(datagram) and self.handler.number == HOME:
             self._put(datagram.packets)
-        elif datagram.sender != self.predecessor:
+        elif datagram.sender not in self._receivers:
             self.dropped += 1
         # Otherwise it is not acknowledged, and will be retransmitted.
         elif self._unanswered < (TILE_ROOM if isinstance(datagram.packets[0], Tile) else ROOM):
-            self._acknowledge = True
-            self._put(self._receiver.accept(datagram))
+            self._acknowledge.add(datagram.sender)
+            packets = self._receivers[datagram.sender].accept(datagram)
+            begins = datagram.begin and datagram.sender != self.predecessor
+            self._put(packets[1:] if begins else packets)
 
     def _put(self, packets: Iterable[TaskPacket | None]) -> None:
         for packet in packets:
@@ -242,7 +275,7 @@ class Endpoint:
                 kind = "" if isinstance(answer, ClusterError) else f"{type(answer).__name__}: "
                 self._report(FAILED, self.handler.number, f"{kind}{answer}")
             else:
-                self._sender.push(answer)
+                self.send(answer)
 
     def _report(self, code: int, node: int, text: str) -> None:
         """Report an error directly to the coordinator, and stop."""
@@ -259,30 +292,33 @@ class Endpoint:
         """Return the datagrams to send now, as pairs of node number and bytes."""
         out: list[tuple[int, bytes]] = []
         self._take_answers()
-        if not self.failed and self._sender.silent(now):
-            self._report(SILENT, self.successor, f"no acknowledgement for {self._timing.limit:g} s")
-        if self._acknowledge:
-            self._acknowledge = False
-            expected, selective = self._receiver.acknowledgement
+        silent = [sink for sink, sender in self._senders.items() if sender.silent(now)]
+        if silent and not self.failed:
+            self._report(SILENT, silent[0], f"no acknowledgement for {self._timing.limit:g} s")
+        for source in self._acknowledge:
+            expected, selective = self._receivers[source].acknowledgement
             answer = Datagram(
                 self._session,
                 self.handler.number,
-                self.predecessor,
+                source,
                 acknowledge=expected,
                 selective=selective,
             )
-            out.append((self.predecessor, answer.encode()))
+            out.append((source, answer.encode(self._key)))
+        self._acknowledge.clear()
         if not self.failed:
-            out += [(self.successor, d.encode()) for d in self._sender.due(now)]
+            for sink, sender in self._senders.items():
+                out += [(sink, d.encode(self._key)) for d in sender.due(now)]
         # A report goes to the coordinator directly: the ring may be broken where it would pass.
-        out += [(HOME, d.encode()) for d in self._urgent] * _REPORTS
+        out += [(HOME, d.encode(self._key)) for d in self._urgent] * _REPORTS
         self._urgent.clear()
         return out
 
     @property
     def wake(self) -> float | None:
         """Time at which :meth:`outgoing` next has a datagram if nothing arrives; None if never."""
-        return None if self.failed else self._sender.wake
+        wakes = [sender.wake for sender in self._senders.values() if sender.wake is not None]
+        return None if self.failed else min(wakes, default=None)
 
 
 def _is_report(datagram: Datagram) -> bool:

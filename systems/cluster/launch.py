@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 import threading
 from abc import ABC, abstractmethod
@@ -42,6 +43,7 @@ from n3ic.util.signals import held
 
 LOOPBACK = "127.0.0.1"
 _STOP_S = 2
+_KEY_BYTES = 32
 _LOOPBACK_TILE, _ETHERNET_TILE = 1 << 15, 1400  # bytes of numbers
 AnySession = TypeVar("AnySession", bound=CoordinatorSession)
 _SEED_STEP = 1_000_003  # makes each node lose different datagrams
@@ -59,6 +61,7 @@ class RingOptions:
             named takes any free port. The neighbours of a card need fixed addresses.
         timing: timing of all links.
         faults: faults that every node injects.
+        replacements: nodes of a model's ring that may be lost and are replaced.
     """
 
     dask: str | None = None
@@ -66,6 +69,7 @@ class RingOptions:
     addresses: Mapping[int, Address] = field(default_factory=dict)
     timing: LinkTiming = field(default_factory=LinkTiming)
     faults: FaultInjection = field(default_factory=FaultInjection)
+    replacements: int = 0
 
 
 class RingWork(ABC):
@@ -215,13 +219,19 @@ class NodeProcess:
         cards: list[int],
         timing: LinkTiming,
         faults: FaultInjection,
+        key: bytes,
     ) -> None:
         """Run the node in its own thread."""
         number, part = self._number, self._part
         node = Node(number, part.arrays(number, self._memory), part.digest)
         self._wire = UdpEndpoint(self._sock, neighbours(number, self._nodes, ring), faults)
         self._station = Endpoint(
-            node, self._nodes, successor=talk(number, self._nodes, cards), timing=timing
+            node,
+            self._nodes,
+            successor=talk(number, self._nodes, cards),
+            timing=timing,
+            key=key,
+            inner=not cards,
         )
         threading.Thread(
             target=run_endpoint,
@@ -275,31 +285,6 @@ class Ring(Generic[AnySession]):
 
 
 @contextmanager
-def ring(
-    model: BinaryModel, placement: ModelPlacement, options: RingOptions | None = None
-) -> Iterator[Ring[Session]]:
-    """Start a ring for a binary model; it stops at the end of the block.
-
-    Args:
-        model: the model.
-        placement: placement of the model.
-        options: how to start the ring.
-
-    Raises:
-        ClusterError: A node does not start, does not answer, or holds something else.
-        MissingDependencyError: distributed is not installed.
-    """
-    ring_options = options or RingOptions()
-    work = ModelWork(model, placement)
-    with (
-        workers(placement.nodes - len(ring_options.cards), ring_options.dask) as client,
-        ring_on(client, work, ring_options) as running,
-    ):
-        assert isinstance(running.session, Session)  # noqa: S101 - of ModelWork
-        yield Ring(running.session, running.processes)
-
-
-@contextmanager
 def ring_on(
     client: Any, work: RingWork, options: RingOptions
 ) -> Iterator[Ring[CoordinatorSession]]:
@@ -328,11 +313,13 @@ def ring_on(
     # The coordinator's port is known only now, so nodes serve after every socket is bound.
     addresses[HOME] = sock.getsockname()
     memory = _memory_of(work, processes, options)
+    # It reaches the nodes through Dask, not through the ring. Cards know no keys.
+    key = b"" if options.cards else secrets.token_bytes(_KEY_BYTES)
     for number, actor in processes.items():
         faults = FaultInjection(options.faults.loss, options.faults.seed + _SEED_STEP * number)
-        actor.serve(addresses, list(options.cards), options.timing, faults).result()
+        actor.serve(addresses, list(options.cards), options.timing, faults, key).result()
     size = tile_bytes([host for host, _ in addresses.values()], options.cards)
-    link = RingLink(addresses, options.cards, options.timing, options.faults, size, memory)
+    link = RingLink(addresses, options.cards, options.timing, options.faults, size, memory, key)
     try:
         with work.session(link, sock) as session:
             yield Ring(session, processes)

@@ -15,6 +15,7 @@ from n3ic.kernel import prediction
 from n3ic.model.bits import Words, pack
 from n3ic.model.network import BinaryModel
 from n3ic.model.verification_vectors import verification_vectors
+from n3ic.systems.cluster.replacement import LastingRing
 from n3ic.systems.cluster.session import Session
 
 BATCH_ROWS = 64
@@ -54,7 +55,7 @@ def rows_to_compare(model: BinaryModel, rows: int, seed: int) -> Words:
     return np.concatenate([part, pack(bits)])
 
 
-def compare(session: Session, model: BinaryModel, words: Words) -> RingMeasurement:
+def compare(session: Session | LastingRing, model: BinaryModel, words: Words) -> RingMeasurement:
     """Compute rows on a ring and compare each score with the single model's.
 
     Raises:

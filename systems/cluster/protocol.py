@@ -7,11 +7,13 @@ docs/reference/cluster-protocol.md describes layout, units and rules.
 
 from __future__ import annotations
 
+import hmac
 import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from hashlib import blake2s
 from typing import Any
 
 import numpy as np
@@ -52,7 +54,9 @@ TILE_ROWS = 64
 """Maximum rows of a tile that carries its numbers."""
 SHARED_ROWS = 4096
 """Maximum rows of a tile whose numbers lie in shared memory."""
-MAX_TILE_BYTES = 65_507 - HEADER_BYTES - _TILE_HEADER.size - 4
+TAG_BYTES = 16
+"""Bytes of a keyed tag, which takes the place of the CRC-32."""
+MAX_TILE_BYTES = 65_507 - HEADER_BYTES - _TILE_HEADER.size - TAG_BYTES
 """Maximum bytes of a tile's numbers: as many as fit a UDP datagram."""
 WINDOW = 32
 """Maximum datagrams in flight on a link: as many as a selective acknowledgement can name."""
@@ -666,6 +670,12 @@ def activation_tiles(
         yield tile_of(part, tile_bytes, packet)
 
 
+def _tail(data: bytes, key: bytes) -> bytes:
+    if key:
+        return blake2s(data, key=key, digest_size=TAG_BYTES).digest()
+    return zlib.crc32(data).to_bytes(4, "big")
+
+
 @dataclass(frozen=True)
 class Datagram:
     """The payload of one UDP datagram from a node to a neighbour.
@@ -691,8 +701,8 @@ class Datagram:
     begin: bool = False
     packets: tuple[TaskPacket, ...] = field(default=())
 
-    def encode(self) -> bytes:
-        """Serialise the datagram: header, packets, CRC-32."""
+    def encode(self, key: bytes = b"") -> bytes:
+        """Serialise the datagram: header, packets, and their tag, or the CRC-32 without a key."""
         if len(self.packets) > MAX_PACKETS:
             raise ValueError(f"expected at most {MAX_PACKETS} packets, got {len(self.packets)}")
         acknowledges = self.acknowledge is not None
@@ -712,27 +722,34 @@ class Datagram:
             self.selective,
         )
         data = head + b"".join(packet.encode() for packet in self.packets)
-        return data + zlib.crc32(data).to_bytes(4, "big")
+        return data + _tail(data, key)
 
     @classmethod
-    def decode(cls, data: bytes) -> Datagram:
+    def decode(cls, data: bytes, key: bytes = b"") -> Datagram:
         """Parse a datagram.
 
+        Args:
+            data: the datagram.
+            key: key of the ring's tags; empty for a CRC-32.
+
         Raises:
-            ProtocolError: The datagram is damaged or of another protocol; the error says why.
+            ProtocolError: The datagram is damaged, forged or of another protocol; the error says
+                why.
         """
-        if len(data) < HEADER_BYTES + 4:
+        end = len(data) - (TAG_BYTES if key else 4)
+        if end < HEADER_BYTES:
             raise ProtocolError(f"a datagram of {len(data)} bytes is cut short")
-        # The CRC goes first: fields of a damaged datagram would give misleading errors.
-        if zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "big"):
-            raise ProtocolError("the datagram is damaged (CRC-32)")
+        # This goes first: fields of a damaged datagram would give misleading errors.
+        if not hmac.compare_digest(_tail(data[:end], key), data[end:]):
+            what = "damaged or forged (BLAKE2s)" if key else "damaged (CRC-32)"
+            raise ProtocolError(f"the datagram is {what}")
         magic, version, flags, session, sender, receiver, sequence, acknowledge, selective = (
             _HEADER.unpack_from(data)
         )
         if magic != MAGIC or version != VERSION:
             raise ProtocolError(f"magic {magic:#06x}, version {version}: not a datagram of n3ic")
         count, has_tile = flags & _COUNT, bool(flags & _TILE)
-        fits = count == 1 if has_tile else len(data) == HEADER_BYTES + PACKET_BYTES * count + 4
+        fits = count == 1 if has_tile else end == HEADER_BYTES + PACKET_BYTES * count
         if count > MAX_PACKETS or not fits:
             raise ProtocolError(f"a datagram of {count} packets cannot have {len(data)} bytes")
         acknowledges = bool(flags & _ACK)
@@ -746,9 +763,9 @@ class Datagram:
             raise ProtocolError("a session begins with packets at sequence 0")
         packets: tuple[TaskPacket, ...]
         if has_tile:
-            packets = (Tile.decode(data[HEADER_BYTES:-4]),)
+            packets = (Tile.decode(data[HEADER_BYTES:end]),)
         else:
-            starts = range(HEADER_BYTES, len(data) - 4, PACKET_BYTES)
+            starts = range(HEADER_BYTES, end, PACKET_BYTES)
             packets = tuple(TaskPacket.decode(data[at : at + PACKET_BYTES]) for at in starts)
         return cls(
             session=session,

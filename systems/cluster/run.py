@@ -15,12 +15,13 @@ from n3ic.model.bits import Words
 from n3ic.model.load import load_model
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import models_of
-from n3ic.systems.cluster.launch import RingOptions, ring
+from n3ic.systems.cluster.launch import RingOptions
 from n3ic.systems.cluster.layered import layered
 from n3ic.systems.cluster.measurement import RingMeasurement, compare, rows_to_compare
 from n3ic.systems.cluster.merged_model import merge_models
 from n3ic.systems.cluster.placement import ModelPlacement, even_placement, splits_of
 from n3ic.systems.cluster.plan import read_placement
+from n3ic.systems.cluster.replacement import lasting_ring
 from n3ic.systems.cluster.simulated_cards import simulated_cards
 
 
@@ -35,6 +36,7 @@ class ClusterRun:
         loss: share of datagrams that nodes dropped on purpose.
         lost: number of these datagrams.
         resent: number of datagrams that were sent again.
+        lost_nodes: why nodes were replaced, in order.
     """
 
     model: BinaryModel
@@ -43,10 +45,16 @@ class ClusterRun:
     loss: float
     lost: int
     resent: int
+    lost_nodes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        traffic = {"loss": self.loss, "lost": self.lost, "resent": self.resent}
+        traffic = {
+            "loss": self.loss,
+            "lost": self.lost,
+            "resent": self.resent,
+            "lost_nodes": list(self.lost_nodes),
+        }
         return self.measurement.to_dict() | traffic | {"placement": self.placement.to_dict()}
 
 
@@ -135,13 +143,13 @@ def _run(
             cards=dict(options.cards) | simulators.addresses,
             addresses=dict(options.addresses) | simulators.neighbours,
         )
-        with ring(model, placement, started) as running:
+        with lasting_ring(model, placement, started) as ring:
             # Counters are read within the block, because stopped processes no longer answer.
             report_progress("computing")
-            measurement = compare(running.session, model, words)
-            counters = running.counters()
-            resent = running.session.station.resent
+            measurement = compare(ring, model, words)
+            counters = ring.running.counters()
+            resent = ring.running.session.station.resent
     counters |= simulators.counters
     lost = sum(c["lost"] for c in counters.values())
     again = resent + sum(c["resent"] for c in counters.values())
-    return ClusterRun(model, placement, measurement, faults.loss, lost, again)
+    return ClusterRun(model, placement, measurement, faults.loss, lost, again, tuple(ring.lost))

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -55,6 +55,7 @@ class RingLink:
         faults: faults that the coordinator injects.
         tile_bytes: maximum bytes of numbers in a tile; 0 if cards need packets of 512 bits.
         memory: memory that all nodes share; None if packets carry the numbers.
+        key: key of the datagrams' tags; empty for a CRC-32, which is what cards have.
     """
 
     addresses: Mapping[int, Address]
@@ -63,6 +64,7 @@ class RingLink:
     faults: FaultInjection = FaultInjection()  # noqa: RUF009 - frozen
     tile_bytes: int = 0
     memory: TileMemory | None = None
+    key: bytes = field(default=b"", repr=False)
 
 
 def talk(number: int, nodes: int, cards: Collection[int]) -> Neighbour:
@@ -206,6 +208,7 @@ class CoordinatorSession(ABC):
             successor=talk(HOME, nodes, ring.cards),
             timing=ring.timing,
             session=session_number(),
+            key=ring.key,
         )
         wire = UdpEndpoint(sock, neighbours(HOME, nodes, ring.addresses), ring.faults)
         self._loop = CoordinatorLoop(
@@ -316,7 +319,7 @@ class RowSession(CoordinatorSession, Generic[Row]):
         """Fail the futures of all pending rows."""
         # One error per batch: several rows share a future, which may fail only once.
         missing = sum(batch.missing for batch in self._batches)
-        failure = ClusterError(f"{error}; {missing:,} rows have no scores")
+        failure = type(error)(f"{error}; {missing:,} rows have no scores")
         for batch in self._batches:
             batch.future.set_exception(failure)
         self._batches.clear()

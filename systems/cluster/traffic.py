@@ -56,9 +56,13 @@ class Traffic:
 
 @dataclass
 class _Ring:
-    """Packet counts of a ring of ``nodes`` nodes and its coordinator."""
+    """Packet counts of a ring of ``nodes`` nodes and its coordinator.
+
+    In an ``inner`` ring the last node sends tasks to the first, past the coordinator.
+    """
 
     nodes: int
+    inner: bool = False
     links: list[int] = field(init=False)
     consumed: list[int] = field(init=False)
     origins: list[int] = field(init=False)
@@ -86,16 +90,21 @@ class _Ring:
                 fragments = remaining
             if fragments:
                 self.links[node] += times * len(fragments)
-                node = (node + 1) % (self.nodes + 1)
+                node = self._next(node)
                 hops += 1
         return hops
+
+    def _next(self, node: int) -> int:
+        return 1 if self.inner and node == self.nodes else (node + 1) % (self.nodes + 1)
 
     def send_to(self, origin: int, node: int, times: int) -> int:
         """Send packets to one node; return the hops."""
         self.origins[origin] += times
-        hops = (node - origin) % (self.nodes + 1)
-        for i in range(hops):
-            self.links[(origin + i) % (self.nodes + 1)] += times
+        hops, at = 0, origin
+        while at != node:
+            self.links[at] += times
+            at = (at + 1) % (self.nodes + 1) if node == HOME else self._next(at)
+            hops += 1
         self.consumed[node] += times
         return hops
 
@@ -234,7 +243,7 @@ def _layer(
     neurons: int,
     tiled: bool,
 ) -> LayerTraffic:
-    ring, back = _Ring(nodes), _Ring(nodes)
+    ring, back = _Ring(nodes, inner=tiled), _Ring(nodes, inner=tiled)
     hops = hops_back = 0
     for source in sources:
         size = source.end - source.start

@@ -181,6 +181,10 @@ def _run(
 
 
 def neighbours(number: int, nodes: int, ring: Mapping[int, Address]) -> dict[int, Address]:
-    """Return where an endpoint sends: predecessor, successor and, for errors, the coordinator."""
+    """Return where an endpoint sends: predecessor, successor and, for errors, the coordinator.
+
+    The last node and the first are neighbours, too.
+    """
     numbers = {(number - 1) % (nodes + 1), (number + 1) % (nodes + 1), HOME}
+    numbers |= {1: {nodes}, nodes: {1}}.get(number, set())
     return {node: ring[node] for node in numbers}

@@ -9,7 +9,7 @@ import numpy as np
 from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.coordinator import Coordinator, RowFlow
 from n3ic.systems.cluster.dense import GemmFlow
-from n3ic.systems.cluster.endpoint import Endpoint
+from n3ic.systems.cluster.endpoint import CARD, Endpoint
 from n3ic.systems.cluster.kernels import GemmKernel, JobFlow
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.memory import TileMemory, bytes_of
@@ -104,7 +104,9 @@ class BinaryRing:
             for n in range(1, placement.nodes + 1)
         }
         stations = {
-            n: Endpoint(handler, placement.nodes, timing=timing, successor=talk)
+            n: Endpoint(
+                handler, placement.nodes, timing=timing, successor=talk, inner=talk is not CARD
+            )
             for n, handler in self.nodes.items()
         }
         self.station = Endpoint(
@@ -146,7 +148,7 @@ class KernelRing:
             self.flow = self.products
         self.home = Coordinator(nodes, kernel.digest, self.flow.accept_data)
         stations = {
-            n: Endpoint(Node(n, kernel.arrays_of(n, nodes), kernel.digest), nodes)
+            n: Endpoint(Node(n, kernel.arrays_of(n, nodes), kernel.digest), nodes, inner=True)
             for n in range(1, nodes + 1)
         }
         self.station = Endpoint(self.home, nodes, session=7)

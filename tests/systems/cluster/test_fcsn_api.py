@@ -18,6 +18,7 @@ from n3ic.systems.cluster.launch import RingOptions
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.measurement import rows_to_compare
 from n3ic.systems.cluster.placement import LayerSplit, even_placement
+from n3ic.systems.cluster.replacement import lasting_ring
 from n3ic.systems.cluster.udp import FaultInjection
 
 pytest.importorskip("distributed")
@@ -103,6 +104,19 @@ def test_one_call_takes_a_model_there_and_a_killed_node_is_named():
             module(bits)
         with pytest.raises(ClusterError, match="node 2 is dead or cut off"):
             module._cluster.check_kernel("model")
+
+
+def test_a_killed_process_is_replaced_while_rows_are_on_their_way():
+    words = rows_to_compare(MODEL, 3000, seed=0)
+    options = RingOptions(timing=LinkTiming(limit=2.0), replacements=1)
+    with lasting_ring(MODEL, even_placement(MODEL, 3), options) as ring:
+        batches = [ring.submit(words[at : at + 50]) for at in range(0, 1500, 50)]
+        os.kill(ring.running.process_ids()[2], signal.SIGKILL)
+        batches += [ring.submit(words[at : at + 50]) for at in range(1500, 3000, 50)]
+        scores = np.concatenate([batch.result(240) for batch in batches])
+        assert len(ring.lost) == 1
+        assert "node 2 is dead or cut off" in ring.lost[0]
+    assert np.array_equal(scores, MODEL.scores(words))
 
 
 def test_a_ring_needs_no_pytorch():

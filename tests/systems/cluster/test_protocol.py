@@ -319,3 +319,16 @@ def test_the_reference_names_every_identifier():
     for kind in (TaskId, DataId, ControlId):
         for named in kind:
             assert f"`{named.name}`" in text, named
+
+
+def test_a_tag_is_of_its_key_and_of_every_byte():
+    datagram = Datagram(5, 1, 2, sequence=3, packets=(tile(),))
+    data = datagram.encode(b"key")
+    assert Datagram.decode(data, b"key") == datagram
+    forged = datagram.encode(b"other"), datagram.encode(), data[:-1], data[:-12]
+    flipped = (data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :] for i in range(len(data)))
+    for wrong in (*forged, *flipped):
+        with pytest.raises(ProtocolError, match="forged"):
+            Datagram.decode(wrong, b"key")
+    with pytest.raises(ProtocolError, match="cut short"):
+        Datagram.decode(data[:30], b"key")

@@ -79,6 +79,17 @@ def test_faults_of_the_network_change_no_score(
         assert ring.station.resent + sum(s.resent for s in ring.network.stations.values()) > 0
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_coordinator_of_processes_feeds_and_collects_alone(shared):
+    ring = BinaryRing(PLAIN, even_placement(PLAIN, 3), tile_bytes=2000, shared=shared)
+    ring.start()
+    handle, kinds = ring.home.handle, set()
+    ring.home.handle = lambda packet: kinds.add(packet.type) or handle(packet)
+    words = pack(RNG.random((100, 500)) < 0.5)
+    assert np.array_equal(ring.run(words), PLAIN.scores(words))
+    assert kinds == {PacketType.DATA}
+
+
 def test_a_receiver_that_keeps_nothing_early_gets_everything(monkeypatch):
     """As a card does: what is not expected next is dropped, and acknowledged all the same."""
     accept = Receiver.accept

@@ -2,6 +2,7 @@
 """Rings on loopback sockets: nodes on threads, the coordinator's session, losses, a dead node."""
 
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,9 @@ from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.binary import parts_of
+from n3ic.systems.cluster.coordinator import NodeLostError
 from n3ic.systems.cluster.endpoint import Endpoint
+from n3ic.systems.cluster.launch import Ring
 from n3ic.systems.cluster.link import LinkTiming, Sender
 from n3ic.systems.cluster.measurement import compare, rows_to_compare
 from n3ic.systems.cluster.merged_model import merge_models
@@ -27,6 +30,7 @@ from n3ic.systems.cluster.protocol import (
     TaskId,
     TaskPacket,
 )
+from n3ic.systems.cluster.replacement import LastingRing
 from n3ic.systems.cluster.session import RingLink, Session, talk
 from n3ic.systems.cluster.udp import (
     FaultInjection,
@@ -49,6 +53,7 @@ class LoopbackRing:
         self.stopped = set()
         numbers = range(placement.nodes + 1)
         socks = {n: open_socket("127.0.0.1") for n in numbers}
+        self.key = b"a key"
         self.addresses = {n: sock.getsockname() for n, sock in socks.items()}
         self.faults = FaultInjection(loss, 1)
         self.threads = []
@@ -58,7 +63,12 @@ class LoopbackRing:
             near = neighbours(n, placement.nodes, self.addresses)
             wire = UdpEndpoint(socks[n], near, FaultInjection(loss, n + 2))
             station = Endpoint(
-                node, placement.nodes, timing=self.timing, successor=talk(n, placement.nodes, ())
+                node,
+                placement.nodes,
+                timing=self.timing,
+                successor=talk(n, placement.nodes, ()),
+                key=self.key,
+                inner=True,
             )
             thread = threading.Thread(
                 target=run_endpoint,
@@ -76,9 +86,13 @@ class LoopbackRing:
         self.threads[node - 1].join(60)
         assert not self.threads[node - 1].is_alive()
 
-    def session(self, tile_bytes=0):
+    def session(self, tile_bytes=0, key=None):
         link = RingLink(
-            self.addresses, timing=self.timing, faults=self.faults, tile_bytes=tile_bytes
+            self.addresses,
+            timing=self.timing,
+            faults=self.faults,
+            tile_bytes=tile_bytes,
+            key=key or self.key,
         )
         return Session(self.model, self.placement, link, self.sock)
 
@@ -168,11 +182,44 @@ def test_a_node_that_dies_is_an_error_that_names_it_and_the_rows():
             session.submit(words)
 
 
+def test_a_lost_node_is_replaced_and_every_row_has_the_models_scores():
+    rings = []
+
+    @contextmanager
+    def start():
+        ring = LoopbackRing(MODEL, even_placement(MODEL, 3), timing=LinkTiming(limit=2))
+        rings.append(ring)
+        with ring.session(1 << 15) as session:
+            yield Ring(session, {})
+
+    words = pack(np.random.default_rng(0).random((300, 500)) < 0.5)
+    want = MODEL.scores(words)
+    with LastingRing(start, replacements=1) as ring:
+        assert np.array_equal(ring.scores(words[:5]), want[:5])
+        rings[0].stop(2)
+        batches = [ring.submit(words[at : at + 100]) for at in (0, 100, 200)]
+        assert np.array_equal(np.concatenate([b.result(120) for b in batches]), want)
+        assert ["node 2 is dead" in text for text in ring.lost] == [True]
+        rings[1].stop(3)
+        for _ in range(2):
+            with pytest.raises(NodeLostError, match="node 3 is dead or cut off"):
+                ring.submit(words).result(120)
+        with pytest.raises(ModelError):
+            ring.submit(words[:, :3])
+    assert len(rings) == 2
+
+
 def test_a_ring_with_a_node_that_never_ran_does_not_start():
     ring = LoopbackRing(MODEL, even_placement(MODEL, 2), timing=LinkTiming(limit=0.3))
     ring.stop(1)
     with pytest.raises(ClusterError, match="node 1 is dead or cut off"):
         ring.session()
+
+
+def test_a_coordinator_with_another_key_is_not_answered():
+    ring = LoopbackRing(MODEL, even_placement(MODEL, 2), timing=LinkTiming(limit=0.3))
+    with pytest.raises(ClusterError, match="node 1 is dead or cut off"):
+        ring.session(key=b"another")
 
 
 def test_nodes_of_another_plan_are_refused():

@@ -42,7 +42,8 @@ def counted_by_nodes(model, placed, row_words, *, shared):
     while waiting:
         sender, packet = waiting.popleft()
         links[sender] += 1
-        to = (sender + 1) % (placed.nodes + 1)
+        past_home = shared and sender == placed.nodes and packet.destination != 0
+        to = 1 if past_home else (sender + 1) % (placed.nodes + 1)
         waiting.extend((to, p) for p in (nodes[to] if to else home).handle(packet))
     assert home.error is None
     return links, found[0]

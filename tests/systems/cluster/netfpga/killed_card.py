@@ -10,12 +10,13 @@ import numpy as np
 
 from n3ic.errors import ClusterError
 from n3ic.model.network import BinaryModel
-from n3ic.systems.cluster.launch import RingOptions, ring
+from n3ic.systems.cluster.launch import RingOptions
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.measurement import rows_to_compare
 from n3ic.systems.cluster.netfpga.image import node_image
 from n3ic.systems.cluster.netfpga.tap import VirtualCard, card_endpoint, host_endpoint
 from n3ic.systems.cluster.placement import even_placement
+from n3ic.systems.cluster.replacement import lasting_ring
 
 CARD = 2
 
@@ -32,9 +33,9 @@ def main(path: str) -> None:
             addresses={1: (before.ip, before.port), 3: (behind.ip, behind.port)},
             timing=LinkTiming(limit=30),  # a busy machine simulates slowly
         )
-        with ring(model, placement, options) as running:
-            assert np.array_equal(running.session.scores(words[:8]), model.scores(words[:8]))
-            batch = running.session.submit(words)
+        with lasting_ring(model, placement, options) as running:
+            assert np.array_equal(running.scores(words[:8]), model.scores(words[:8]))
+            batch = running.submit(words)
             card.kill()
             try:
                 batch.result()
