@@ -8,8 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from n3ic import plugins
 from n3ic.errors import UsageError
 from n3ic.systems.card.demand import demand_of, of_every_packet
+from n3ic.systems.card.export import GROUP, card_target
 from n3ic.systems.card.plan import CardPlan, GraphPlan
 from n3ic.systems.card.planner import time_weights
 from n3ic.systems.card.resources import Budget
@@ -53,10 +55,14 @@ def scenario_of(planned: CardPlan, budget: Budget, seconds: float) -> Scenario:
         for g, w in zip(planned.graphs, weights, strict=True)
     )
     ingress = next((r.capacity for r in planned.resources if r.name == "ingress"), None)
+    # A target without queues is simulated with those of SuperNIC.
+    queue = card_target(target).queue if target in plugins.names(GROUP) else 0
+    waits = {"ingress_queue": 1, "store": queue - 1} if queue else {}
     board = Board(
         clock_hz=hz,
         schedule=max(1, round(budget.scheduling_ns * hz / 1e9)) if budget.scheduling_ns else 16,
         link_gbps=ingress or Board.link_gbps,
+        **waits,
     )
     return Scenario(
         board,
