@@ -55,15 +55,14 @@ def scenario_of(planned: CardPlan, budget: Budget, seconds: float) -> Scenario:
         for g, w in zip(planned.graphs, weights, strict=True)
     )
     ingress = next((r.capacity for r in planned.resources if r.name == "ingress"), None)
-    # A target without queues is simulated with those of SuperNIC.
-    queue = card_target(target).queue if target in plugins.names(GROUP) else 0
-    waits = {"ingress_queue": 1, "store": queue - 1} if queue else {}
     board = Board(
         clock_hz=hz,
         schedule=max(1, round(budget.scheduling_ns * hz / 1e9)) if budget.scheduling_ns else 16,
         link_gbps=ingress or Board.link_gbps,
-        **waits,
     )
+    # A target without queues is simulated with those of SuperNIC.
+    if queue := card_target(target).queue if target in plugins.names(GROUP) else 0:
+        board = replace(board, ingress_queue=1, store=queue - 1)
     return Scenario(
         board,
         {name: _task(planned, name, hz) for name in planned.card.tasks},
