@@ -66,6 +66,7 @@ class CardTarget(ABC):
         products: path patterns of files that building a card creates, in addition to those of the
             target.
         beyond: what becomes of packets beyond their tenant's guarantee, a sentence for the report.
+        queue: packets of a tenant that the card holds; 0 for a target without queues.
     """
 
     name: ClassVar[str]
@@ -75,6 +76,8 @@ class CardTarget(ABC):
     beyond: ClassVar[str] = (
         "Packets beyond their tenant's guarantee are dropped: the target has no queue for them."
     )
+
+    queue: ClassVar[int] = 0
 
     @property
     def exporter(self) -> Exporter:

@@ -15,7 +15,7 @@ from n3ic.systems.card.export import IDLE_GIVEN_AWAY, CardCheck, CardTarget
 from n3ic.systems.card.host.changes import change_running
 from n3ic.systems.card.host.embedded_model import CYCLES_A_STEP, bytes_of, is_compiled_in, steps_of
 from n3ic.systems.card.host.verify import verify_card
-from n3ic.systems.card.host.write import write_card
+from n3ic.systems.card.host.write import QUEUE, write_card
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.resources import Amount
 
@@ -25,6 +25,7 @@ class HostCards(CardTarget):
 
     name: ClassVar[str] = "host"
     beyond: ClassVar[str] = IDLE_GIVEN_AWAY
+    queue: ClassVar[int] = QUEUE
     products: ClassVar[tuple[str, ...]] = (
         "card-exec",
         "libn3ic_card.a",

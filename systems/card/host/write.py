@@ -26,6 +26,7 @@ NETWORKS = "network_*.c"  # those that are compiled in
 SOURCES = ("n3ic_card.c", "card_plan.c", "bnn.c")
 EXAMPLE = "frames.pcap"
 ACTIONS = ("forward", "drop", "mark", "mirror")
+QUEUE = 1024  # frames of a tenant that wait or are computed
 _CARRIERS = ("header", "vlan", "udp-port")
 _JOINS = {"both": 0, "vote": 1, "most-certain": 2}
 _CARRIED = {
@@ -83,6 +84,7 @@ def _values(card: SoftwareCard, plan: CardPlan) -> dict[str, Any]:
             f" {Path(name).stem}.o" for name in sources if fnmatchcase(name, NETWORKS)
         ),
         "title": comment(card.name),
+        "queue": QUEUE,
         "carrier": _CARRIERS.index(card.carrier),
         "carried": _CARRIED[card.carrier],
         "result_at": card.result_at,

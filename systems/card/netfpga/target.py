@@ -26,6 +26,7 @@ class NetfpgaCards(CardTarget):
 
     name: ClassVar[str] = "netfpga"
     beyond: ClassVar[str] = IDLE_GIVEN_AWAY
+    queue: ClassVar[int] = 1 << NetfpgaCardImage.seq_w
     families: ClassVar[tuple[str, ...]] = (BinaryModel.family,)
 
     def card_image(self, plan: CardPlan) -> NetfpgaCardImage:

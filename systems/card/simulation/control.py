@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control of a simulated card under load: rates at ingress, and chains in regions."""
+"""Control of a simulated card under load: chains in regions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from n3ic.systems.card.simulation.baselines import SharingPolicy, placement, split
-from n3ic.systems.card.simulation.ingress import TokenBucket
 from n3ic.systems.card.simulation.regions import Chain, Launch, SimRegion, SimRegions
 from n3ic.systems.card.simulation.scaling import Scaling, scaled
 from n3ic.systems.card.simulation.scenario import Failure, Scenario, SimGraph
 from n3ic.systems.card.simulation.scheduler import ChainInstance, IssueSlots, Scheduler, Server
-from n3ic.systems.card.simulation.throttle import OfferedLoad, ingress_rates
 from n3ic.systems.card.simulation.trace import Event, GraphCounts
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ class MonitoredGraph:
 
     Attributes:
         graph: the graph.
-        bucket: token bucket of the graph.
         counts: counts of its packets.
         window: cost of the packets that arrived since the last monitoring.
         used: whether a packet of it has arrived.
@@ -39,7 +36,6 @@ class MonitoredGraph:
     """
 
     graph: SimGraph
-    bucket: TokenBucket
     counts: GraphCounts
     window: float = 0.0
     used: bool = False
@@ -47,7 +43,7 @@ class MonitoredGraph:
 
 
 class ControlPlane:
-    """The control plane: it sets rates, and launches, de-schedules and restarts chains.
+    """The control plane: it launches, de-schedules and restarts chains.
 
     Args:
         env: the simulation.
@@ -58,7 +54,6 @@ class ControlPlane:
 
     Attributes:
         events: actions and failures, in the order of time.
-        rates: changes of each graph's bucket, as pairs of cycle and packets per second.
     """
 
     def __init__(
@@ -70,7 +65,6 @@ class ControlPlane:
         watched: Mapping[str, MonitoredGraph],
     ) -> None:
         self.events: list[Event] = []
-        self.rates: dict[str, list[tuple[int, float]]] = {name: [] for name in watched}
         self._env = env
         self._scenario = scenario
         self._policy = policy
@@ -125,14 +119,13 @@ class ControlPlane:
     # -- the load ----------------------------------------------------------------------------
 
     def _monitor(self) -> Steps:
-        """Set rates and instances by the offered load of tasks, not by the admitted load.
+        """Set instances by the offered load of tasks.
 
-        The admitted load never exceeds what the rates allow, so it cannot show that more is wanted.
+        The admitted load never exceeds what the instances serve, so it cannot show that more is
+        wanted.
         """
         board = self._scenario.board
         while True:
-            # The first rates rest on entitlements; later ones on the loads of the window before.
-            self._set_rates(self._loads)
             yield self._env.timeout(self._cycles(board.monitor))
             for name, watched in self._watched.items():
                 self._loads[name] = watched.window / board.monitor
@@ -140,21 +133,6 @@ class ControlPlane:
                 if watched.counts.inside:  # packets may wait for a chain that was stopped
                     self.ensure(name)
             self._scale()
-
-    def _set_rates(self, loads: Mapping[str, float]) -> None:
-        instances = {name: float(count) for name, count in self._scheduler.running.items()}
-        demands = {}
-        for name, watched in self._watched.items():
-            graph = watched.graph
-            times = self._scenario.times(graph)
-            if self._present(graph.tenant) and all(t in instances for t in times):
-                demands[name] = OfferedLoad(loads[name], graph.entitled, graph.weight, times)
-        for name, fair in ingress_rates(demands, instances).items():
-            watched = self._watched[name]
-            # Never below the entitlement, so a returning tenant need not wait for the monitoring.
-            rate = max(fair, watched.graph.entitled)
-            watched.bucket.change(rate / self._hz, int(self._env.now))
-            self.rates[name].append((int(self._env.now), rate))
 
     def _scale(self) -> None:
         """Add or remove at most one instance per chain, by its load and its users' entitlement."""
@@ -279,7 +257,6 @@ class ControlPlane:
         current = self._regions.regions[region]
         if current.chain == chain and current.scheduled and not self._instances(region):
             self._open(region, chain)
-            self._set_rates({n: w.graph.entitled for n, w in self._watched.items()})
 
     def _reload(self, region: int, chain: Chain, owner: str) -> Steps:
         yield self._env.timeout(self._cycles(self._scenario.board.costs.reconfiguration))

@@ -14,8 +14,8 @@ import numpy as np
 from n3ic.systems.card.description import Parallel, Series
 from n3ic.systems.card.drfq import VirtualClock
 from n3ic.systems.card.simulation.baselines import SharingPolicy
+from n3ic.systems.card.simulation.colours import Colour, TokenBucket
 from n3ic.systems.card.simulation.control import ControlPlane, MonitoredGraph
-from n3ic.systems.card.simulation.ingress import TokenBucket
 from n3ic.systems.card.simulation.loads import OVERHEAD_BYTES
 from n3ic.systems.card.simulation.loads import SimPacket as Arrival
 from n3ic.systems.card.simulation.regions import Chain
@@ -42,6 +42,7 @@ class _Packet:
     arrival: Arrival
     arrived: int
     tag: tuple[float, int] = (0.0, 0)
+    colour: Colour | None = None
     admitted: int = 0
     decides: bool = True
     passes: int = 0
@@ -53,6 +54,7 @@ class _Lane:
 
     graph: SimGraph
     watched: MonitoredGraph
+    bucket: TokenBucket
     queue: deque[_Packet] = field(default_factory=deque)
     wake: simpy.Event | None = None
     next_out: int = 0
@@ -88,14 +90,12 @@ class _Simulation:
         self.scheduler = Scheduler(self.env, board.schedule_interval, board.head_interval)
         self.served = {g.name: DepartedPackets() for g in scenario.graphs}
         self.counts = {g.name: GraphCounts() for g in scenario.graphs}
-        watched = {
-            g.name: MonitoredGraph(
-                g, TokenBucket(g.entitled / self.hz, g.burst), self.counts[g.name]
-            )
-            for g in scenario.graphs
-        }
+        watched = {g.name: MonitoredGraph(g, self.counts[g.name]) for g in scenario.graphs}
         self.control = ControlPlane(self.env, scenario, policy, self.scheduler, watched)
-        self.lanes = {name: _Lane(w.graph, w) for name, w in watched.items()}
+        self.lanes = {
+            name: _Lane(w.graph, w, TokenBucket(w.graph.entitled / self.hz, w.graph.burst))
+            for name, w in watched.items()
+        }
         self.clock = VirtualClock()
         self.tie = 0
         self.egress_free = 0.0
@@ -148,27 +148,16 @@ class _Simulation:
             event.succeed()
 
     def _gate(self, lane: _Lane) -> Steps:
-        """Let a graph's packets in, as its bucket and its part of the packet store allow."""
+        """Let a graph's packets in, as its part of the packet store allows."""
         counts, board = self.counts[lane.graph.name], self.scenario.board
-        mean = lane.graph.load.mean_bytes
         while True:
             while not lane.queue or counts.inside >= board.store:
                 lane.wake = self.env.event()
                 yield lane.wake
-            packet = lane.queue[0]
-            cost = max(1.0, packet.arrival.bytes / mean)
-            if self.policy.adapts:
-                wait = lane.watched.bucket.wait(cost, int(self.env.now))
-                if wait:
-                    # At most until the next monitoring, which may change the rate.
-                    yield self.env.timeout(min(wait, self._cycles(board.monitor)))
-                    continue
-                lane.watched.bucket.spend(cost, int(self.env.now))
-            lane.queue.popleft()
+            packet = lane.queue.popleft()
             counts.queued -= 1
             counts.inside += 1
             counts.most_inside = max(counts.most_inside, counts.inside)
-            counts.admitted.append((int(self.env.now), cost))
             packet.admitted = int(self.env.now)
             self.env.process(self._pass(lane, packet))
 
@@ -177,7 +166,7 @@ class _Simulation:
         if before:
             yield self.env.timeout(before)
         self.control.ensure(lane.graph.name)
-        self._tag(packet)
+        self._tag(lane, packet)
         finished: _Packet | None = packet
         try:
             yield from self._series(packet, packet.graph.flow)
@@ -190,8 +179,8 @@ class _Simulation:
         lane.finished[packet.number] = finished
         self._release(lane)
 
-    def _tag(self, packet: _Packet) -> None:
-        """Set a packet's virtual start time: by DRFQ, or by fair queueing over bytes."""
+    def _tag(self, lane: _Lane, packet: _Packet) -> None:
+        """Set a packet's virtual start time (DRFQ, or fair queueing over bytes) and its colour."""
         graph = packet.graph
         if self.policy.name == "per-task":
             cost = packet.arrival.bytes * self.scenario.board.wire
@@ -205,6 +194,9 @@ class _Simulation:
         # Packets with equal start times are served in the order of their arrival.
         self.tie += 1
         packet.tag = (self.clock.start(graph.name, cost, graph.weight), self.tie)
+        if self.policy.adapts:
+            tokens = max(1.0, packet.arrival.bytes / graph.load.mean_bytes)
+            packet.colour = Colour(lane.bucket, tokens, cost / graph.weight)
 
     def _series(self, packet: _Packet, series: Series) -> Steps:
         run: list[str] = []
@@ -236,8 +228,16 @@ class _Simulation:
         """Run a series of tasks, in as many passes of the scheduler as necessary."""
         while tasks:
             graph = packet.graph
-            grant: Grant = yield self.scheduler.request(graph.name, graph.tenant, packet.tag, tasks)
+            colour, counts = packet.colour, self.counts[graph.name]
+            was_paid = colour is not None and colour.paid
+            grant: Grant = yield self.scheduler.request(
+                graph.name, graph.tenant, packet.tag, tasks, colour
+            )
             self.clock.served(packet.tag[0])
+            if colour is not None and colour.paid and not was_paid:
+                counts.within.append((int(self.env.now), colour.cost))
+            if colour is not None and not colour.paid and not packet.passes:
+                counts.beyond += 1
             packet.passes += 1
             yield self.env.timeout(grant.wait + self.scenario.board.schedule)
             finished = yield from self._chain(packet, grant, tasks)
@@ -355,5 +355,4 @@ class _Simulation:
             busy / cycles,
             work / (cycles * scenario.regions),
             tuple(self.control.events),
-            {name: tuple(rates) for name, rates in self.control.rates.items()},
         )

@@ -138,7 +138,7 @@ def _tenant(trace: CardTrace, name: str, edges: np.ndarray[Any, Any]) -> TenantF
         share=served_share(gbps, offered, entitled),
         latency_ns=percentiles(latency),
         core_ns=percentiles((departed - admitted) / hz * 1e9),
-        # Only the adapting policy limits everyone at ingress, and the bound rests on that.
+        # Only the adapting policy knows guarantees, and the bound rests on them.
         bound_ns=_bound(trace, name) if trace.policy.adapts else None,
         mean_ns=float(latency.mean()) if len(latency) else 0.0,
         most_queued=(max(c.most_queued for c in counts), max(c.most_inside for c in counts)),

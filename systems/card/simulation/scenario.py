@@ -74,7 +74,7 @@ class Board:
         fixed: further cycles that each packet takes once, two thirds before its tasks and a third
             after.
         link_gbps: bandwidth of the port, in and out.
-        ingress_queue: maximum number of a graph's packets that wait for its bucket.
+        ingress_queue: maximum number of a graph's packets that wait for room in the card.
         store: maximum number of a graph's packets in the card.
         monitor: seconds between two measurements of the load.
         watchdog: cycles after which a task without a result is cut off.

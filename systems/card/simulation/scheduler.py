@@ -5,7 +5,8 @@ SuperNIC, section IV-D: a credit is the right to a place in a task, so that no q
 overflow. If all tasks of a chain that a packet needs have a credit, one of each is reserved, and
 the packet runs through the chain without the scheduler. Otherwise it goes to its first task alone,
 continues to the next tasks while they have credits, and returns to the scheduler at the first
-without. Virtual start times (DRFQ) decide which tenant's packet is next.
+without. Packets within their guarantees come first, in the order of virtual start times (DRFQ).
+Packets beyond take turns of their own by the same times, as in the card's Verilog.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from n3ic.systems.card.simulation.colours import Colour
 from n3ic.systems.card.simulation.regions import Chain, part_of
 from n3ic.systems.card.simulation.scenario import SimTask
 
@@ -95,6 +97,7 @@ class _Waiting:
     tag: tuple[float, int]
     tenant: str = field(compare=False)
     tasks: Chain = field(compare=False)
+    colour: Colour | None = field(compare=False)
     granted: simpy.Event = field(compare=False)
 
 
@@ -117,6 +120,10 @@ class Scheduler:
         self._instances: list[ChainInstance] = []
         self._candidates: dict[tuple[str, Chain], list[tuple[int, ChainInstance]]] = {}
         self._counted: Mapping[str, int] = {}
+        # How far each queue's turn beyond its guarantee is ahead of the turn that was taken last,
+        # and the tasks that it wanted last.
+        self._lead: dict[str, float] = {}
+        self._wanted: dict[str, Chain] = {}
 
     def add(self, instance: ChainInstance) -> None:
         """Allow packets to an instance."""
@@ -152,7 +159,14 @@ class Scheduler:
             self._candidates[key] = sorted(matches, key=lambda c: (-c[0], c[1].region))
         return self._candidates[key]
 
-    def request(self, queue: str, tenant: str, tag: tuple[float, int], tasks: Chain) -> simpy.Event:
+    def request(
+        self,
+        queue: str,
+        tenant: str,
+        tag: tuple[float, int],
+        tasks: Chain,
+        colour: Colour | None = None,
+    ) -> simpy.Event:
         """Request credits; the event's value is a :class:`Grant`.
 
         Args:
@@ -161,39 +175,80 @@ class Scheduler:
             tenant: owner of the packet.
             tag: virtual start time, and a number that breaks ties.
             tasks: tasks that the packet needs.
+            colour: what tells whether the packet is within its guarantee; None if all are.
         """
-        waiting = _Waiting(tag, tenant, tasks, self._env.event())
+        waiting = _Waiting(tag, tenant, tasks, colour, self._env.event())
+        self._wanted[queue] = tasks
         heapq.heappush(self._queues.setdefault(queue, []), waiting)
         self.dispatch()
         return waiting.granted
 
     def dispatch(self) -> None:
-        """Grant credits to waiting packets, the lowest virtual start time first."""
+        """Grant credits to waiting packets, until no head can go."""
         now = int(self._env.now)
         # Only heads compete: packets of one queue must not overtake each other.
-        heads = [
-            (line[0].tag, queue)
+        heads = {
+            queue
             for queue, line in self._queues.items()
             if line and self._head_ready.get(queue, 0) <= now
-        ]
-        heapq.heapify(heads)
+        }
         while heads:
-            _, queue = heapq.heappop(heads)
+            (beyond, *_), queue = min((self._order(q, now), q) for q in heads)
             line = self._queues[queue]
-            grant = self._grant(line[0])
             # A blocked head does not block other queues; a later release calls dispatch again.
-            if grant is None:
+            if beyond and self._is_behind(queue, now):
+                heads.remove(queue)
                 continue
-            heapq.heappop(line).granted.succeed(grant)
+            grant = self._grant(line[0])
+            if grant is None:
+                heads.remove(queue)
+                continue
+            waiting = heapq.heappop(line)
+            if waiting.colour is not None:
+                self._take_turn(queue, waiting.colour, grant, now)
+            waiting.granted.succeed(grant)
             if self._head_interval > 1:
-                self._fetch(queue, now)
-            elif line:
-                heapq.heappush(heads, (line[0].tag, queue))
+                heads.remove(queue)
+                self._fetch(queue, now, beyond)
+            elif not line:
+                heads.remove(queue)
 
-    def _fetch(self, queue: str, now: int) -> None:
+    def _order(self, queue: str, now: int) -> tuple[bool, float, tuple[float, int]]:
+        """Return the key of a queue's head: within its guarantee first, then by turn."""
+        head = self._queues[queue][0]
+        beyond = head.colour is not None and not head.colour.is_within(now)
+        return beyond, self._lead.get(queue, 0.0) if beyond else 0.0, head.tag
+
+    def _is_behind(self, queue: str, now: int) -> bool:
+        """Whether a queue whose turn comes before wants the same tasks, and has no head yet."""
+        lead, tasks = self._lead.get(queue, 0.0), set(self._wanted[queue])
+        return any(
+            line and self._head_ready.get(q, 0) > now and self._lead.get(q, 0.0) < lead
+            and tasks & set(self._wanted[q])
+            for q, line in self._queues.items()
+        )  # fmt: skip
+
+    def _take_turn(self, queue: str, colour: Colour, grant: Grant, now: int) -> None:
+        """Let the bucket pay for a packet, or put the turn of its queue off."""
+        if not colour.paid and colour.is_within(now):
+            colour.bucket.spend(colour.cost, now)
+            colour.paid = True
+        if not colour.paid:
+            lead = self._lead.get(queue, 0.0)
+            # Only who wants the same instance is behind in its turn; nobody saves up turns.
+            for other, wanted in self._wanted.items():
+                if not grant.instance.servers.keys().isdisjoint(wanted):
+                    self._lead[other] = max(0.0, self._lead.get(other, 0.0) - lead)
+            self._lead[queue] = 0.0 if colour.begun else colour.step
+        colour.begun = True
+
+    def _fetch(self, queue: str, now: int, beyond: bool) -> None:
         """Fetch the next head of a queue, some cycles later."""
-        self._head_ready[queue] = now + self._head_interval
-        ready = self._env.timeout(self._head_interval)
+        # Beside others, choosing the first of those beyond takes a cycle more.
+        others = any(line for name, line in self._queues.items() if name != queue)
+        interval = self._head_interval + (beyond and others)
+        self._head_ready[queue] = now + interval
+        ready = self._env.timeout(interval)
         ready.callbacks.append(lambda _: self.dispatch())
 
     def _grant(self, waiting: _Waiting) -> Grant | None:

@@ -20,7 +20,7 @@ class DepartedPackets:
 
     Attributes:
         arrived: clock cycle of each packet's arrival.
-        admitted: clock cycle at which its bucket admitted it.
+        admitted: clock cycle at which it came into the packet store.
         departures: clock cycle of its departure.
         bytes: length of its frame in bytes.
         number: its number within the graph, in the order of arrival.
@@ -44,7 +44,8 @@ class GraphCounts:
         inside: number of packets in the card.
         most_queued: maximum of ``queued`` so far.
         most_inside: maximum of ``inside`` so far.
-        admitted: cycle and cost of each packet that the bucket admitted.
+        within: cycle and cost of each packet that its bucket paid for.
+        beyond: number of packets whose first pass was beyond the guarantee.
         arrivals: cycle and length in bytes of each packet.
     """
 
@@ -54,7 +55,8 @@ class GraphCounts:
     inside: int = 0
     most_queued: int = 0
     most_inside: int = 0
-    admitted: list[tuple[int, float]] = field(default_factory=list)
+    within: list[tuple[int, float]] = field(default_factory=list)
+    beyond: int = 0
     arrivals: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -89,7 +91,6 @@ class CardTrace:
             regions).
         work: area that each tenant's packets kept busy, over the whole area; shape (bins, tenants).
         events: events in the order of time.
-        rates: changes of each graph's bucket, as pairs of cycle and packets per second.
     """
 
     scenario: Scenario
@@ -100,4 +101,3 @@ class CardTrace:
     utilisation: np.ndarray[Any, np.dtype[np.float64]]
     work: np.ndarray[Any, np.dtype[np.float64]]
     events: tuple[Event, ...]
-    rates: Mapping[str, tuple[tuple[int, float], ...]]

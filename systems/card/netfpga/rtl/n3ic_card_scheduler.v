@@ -241,7 +241,10 @@ module n3ic_card_scheduler #(
     end
     // Leads change with a turn, so the next one is chosen a clock later.
     always @(posedge clk) first_beyond <= |(turn & ~covered) ? {TENANTS {1'b0}} : next_beyond;
-    assign turn = |ready_within ? turn_within : first_beyond & ready_beyond;
+    // A tenant that is alone need not wait for it.
+    wire [TENANTS-1:0] active = has_head | has_back | has_fresh | fetching;
+    wire               alone  = (active & (active - 1'b1)) == {TENANTS {1'b0}};
+    assign turn = |ready_within ? turn_within : ready_beyond & (alone ? active : first_beyond);
     wire go = |turn;
     // Instances of a chain take turns; those that are free as a whole come before others.
     wire               whole = |(candidates & all_free);

@@ -11,6 +11,7 @@ from n3ic.cli.main import command_line
 from n3ic.errors import CardError, UsageError, VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.model.network import BinaryModel
+from n3ic.systems.card.description import Rate
 from n3ic.systems.card.export import export_card, verify_card
 from n3ic.systems.card.netfpga.compile import image_of
 from n3ic.systems.card.netfpga.image import CoreTask, NetfpgaCardImage
@@ -105,6 +106,26 @@ def test_networks_of_one_shape_share_an_executor(tmp_path: Path) -> None:
     assert [g.sources for g in found.graphs] == [0xFF, 0x05]
     # 100,000 packets of two beats a second at 200 MHz, rounded up.
     assert [t.rate for t in found.tenants] == [66, 132]
+
+
+@pytest.mark.slow
+def test_turns_beyond_the_guarantee_are_longer_by_cost_and_shorter_by_share(
+    tmp_path: Path,
+) -> None:
+    plan = plan_card(parse_card(text(), "card.toml", folder(tmp_path)))
+
+    def steps(share: float, rate: float) -> float:
+        """Beta's turn over alpha's, for beta's share of the card and its network's rate."""
+        alpha, beta = plan.shares
+        shares = (alpha, replace(beta, granted={beta.dominant: share}))
+        fast = replace(plan.costs["beta/b"], rate=Rate(rate, "packets/s"))
+        costs = {**plan.costs, "beta/b": fast}
+        made = image_of(replace(plan, shares=shares, costs=costs), EXPORTER.options, 200e6)
+        assert max(g.step for g in made.graphs) == 4095
+        return made.graphs[1].step / made.graphs[0].step
+
+    assert steps(0.1, 1e6) == pytest.approx(3 * steps(0.3, 1e6), rel=0.01)
+    assert steps(0.1, 1e6) == pytest.approx(2 * steps(0.1, 2e6), rel=0.01)
 
 
 @pytest.mark.slow
