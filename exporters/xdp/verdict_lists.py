@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from socket import AF_INET, inet_ntop
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -335,8 +335,19 @@ def remove_verdict(maps: Mapping[str, BpfMap], where: VerdictSubject, *, allowed
     return gone
 
 
+class DumpedMap(Protocol):
+    """A map of verdicts whose entries can be read."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    def contents(self) -> tuple[bytes, bytes]:
+        """Keys and values, one after the other."""
+
+
 def list_verdicts(
-    maps: Mapping[str, BpfMap], now: int, tick_ns: int, verdicts: Mapping[int, str]
+    maps: Mapping[str, DumpedMap], now: int, tick_ns: int, verdicts: Mapping[int, str]
 ) -> dict[str, list[ListedVerdict]]:
     """Return the verdicts that hold, by list: ``allowed``, ``listed`` and ``decided``.
 
@@ -372,7 +383,7 @@ def _entries(
         targets = [flow_text(key) for key in keys]
     else:
         size = "address_bytes" if name == "hosts" else "family"
-        targets = _prefix_texts(keys["address"], keys[size], values["bits"])
+        targets = prefix_texts(keys["address"], keys[size], values["bits"])
     names_of = ("action", "argument", "by", "until", "packets", "since", "margin", "flow_packets",
                 "repeats")  # fmt: skip
     columns = (values[name].tolist() for name in names_of)
@@ -394,7 +405,7 @@ def _entries(
         )
 
 
-def _prefix_texts(
+def prefix_texts(
     addresses: NDArray[np.uint8], sizes: NDArray[np.generic], bits: NDArray[np.uint32]
 ) -> list[str]:
     """Format prefixes, or the addresses of those that hold only one.
@@ -451,7 +462,7 @@ def _forget_expired(place: BpfMap, now: int) -> None:
         place.delete(key.tobytes())
 
 
-def _rows(place: BpfMap) -> tuple[NDArray[np.void], NDArray[np.void]]:
+def _rows(place: DumpedMap) -> tuple[NDArray[np.void], NDArray[np.void]]:
     """Return the keys and values of a map of verdicts."""
     kinds = {"tuples": layout.KEY, "hosts": layout.SUBJECT}
     keys, values = place.contents()

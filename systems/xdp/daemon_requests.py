@@ -5,16 +5,23 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from n3ic.errors import UsageError
+from n3ic.exporters.xdp import layout
 from n3ic.exporters.xdp.packing import repack
+from n3ic.exporters.xdp.verdict_lists import ACTIONS, Action, DumpedMap
 from n3ic.model.classifier import Classifier
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface
 
 _PATIENCE_S = 30.0
+_AGES_S = 1e9  # seconds that count as for ever
 _SUM = 9  # bytes of the checksum and the line end at the end of a pack
 
 
@@ -45,6 +52,76 @@ def figures(interface: Interface, record: DaemonRecord) -> dict[str, Any]:
         ) from error
 
 
+def put(
+    interface: Interface,
+    record: DaemonRecord,
+    action: Action,
+    argument: int,
+    targets: Iterable[tuple[str, float]],
+) -> int:
+    """Have n3icd put verdicts into its maps: all of them, or none.
+
+    Args:
+        interface: interface of the daemon.
+        record: its record.
+        action: what happens to packets; ``allow`` and ``shared`` allow sources.
+        argument: nanoseconds between two packets for a rate limit, or the mark.
+        targets: prefixes, each once, or flows; and the seconds for which a verdict holds, infinity
+            for ever.
+
+    Returns:
+        The number of targets that had no such verdict.
+
+    Raises:
+        UsageError: n3icd is not running, or refuses.
+    """
+    lines = "".join(
+        f"{target} {'-' if seconds > _AGES_S else f'{seconds:.9f}'}\n"
+        for target, seconds in targets
+    )
+    head = f"put {ACTIONS.index(action)} {argument} {len(lines)}\n"
+    return int(_ask_running(interface, record, (head + lines).encode()))
+
+
+def remove(interface: Interface, record: DaemonRecord, target: str, *, allowed: bool) -> bool:
+    """Have n3icd remove verdicts; return False if there were none.
+
+    Raises:
+        UsageError: n3icd is not running, or refuses.
+    """
+    request = f"remove {'allowed' if allowed else 'blocked'} {target}\n"
+    return int(_ask_running(interface, record, request.encode())) > 0
+
+
+@dataclass(frozen=True)
+class _DumpedMap:
+    name: str
+    kind: np.dtype[np.void]
+    entries: bytes
+
+    def contents(self) -> tuple[bytes, bytes]:
+        rows = np.frombuffer(self.entries, [("key", self.kind), ("value", layout.VERDICT)])
+        return rows["key"].tobytes(), rows["value"].tobytes()
+
+
+def dumped_verdicts(interface: Interface, record: DaemonRecord) -> dict[str, DumpedMap]:
+    """The maps of verdicts of n3icd's program, by name.
+
+    Raises:
+        UsageError: n3icd is not running, or refuses.
+    """
+    answer = _ask_running(interface, record, b"list\n")
+    entries, _, counts = answer.removesuffix(b"\n").rpartition(b"\n")
+    words, at = counts.decode().split(), 0
+    out: dict[str, DumpedMap] = {}
+    for name, count in zip(words[::2], map(int, words[1::2]), strict=True):
+        kind = {"tuples": layout.KEY, "hosts": layout.SUBJECT}.get(name, layout.PREFIX)
+        size = count * (kind.itemsize + layout.VERDICT.itemsize)
+        out[name] = _DumpedMap(name, kind, entries[at : at + size])
+        at += size
+    return out
+
+
 def leave(record: DaemonRecord) -> None:
     """End n3icd, whose program stays in place for the next one.
 
@@ -66,8 +143,8 @@ def is_ready(control: Path) -> bool:
             return False
 
 
-def _ask_running(interface: Interface, record: DaemonRecord, request: bytes) -> str:
-    """Send a request to n3icd; return the lines of its answer, without the last."""
+def _ask_running(interface: Interface, record: DaemonRecord, request: bytes) -> bytes:
+    """Send a request to n3icd; return its answer without the last line."""
     answer = _ask(record, request)
     if answer is None:
         raise UsageError(
@@ -96,11 +173,11 @@ def runs(record: DaemonRecord) -> bool:
         return connection.connect_ex(record.control) == 0
 
 
-def _ask(record: DaemonRecord, request: bytes) -> str | None:
+def _ask(record: DaemonRecord, request: bytes) -> bytes | None:
     """Send a request and wait for its answer.
 
     Returns:
-        The lines of the answer, without the last, which is ``ok``; None if no n3icd is running.
+        The answer without its last line, which is ``ok``; None if no n3icd is running.
 
     Raises:
         UsageError: n3icd refuses the request or does not answer, or using its socket is not
@@ -115,14 +192,14 @@ def _ask(record: DaemonRecord, request: bytes) -> str | None:
             return None
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or error}: run as root") from error
-        answer = b""
+        parts = []
         with suppress(OSError):  # n3icd may answer, and close, before it has read everything
             connection.sendall(request)
         with suppress(OSError):
-            while part := connection.recv(1 << 16):
-                answer += part
-    lines, _, last = ("\n" + answer.decode(errors="replace").rstrip("\n")).rpartition("\n")
-    if last == "ok":
-        return lines
-    why = last.removeprefix("error ") if last.startswith("error ") else "ended before it answered"
-    raise UsageError(f"n3icd: {why}")
+            while part := connection.recv(1 << 20):
+                parts.append(part)
+    answer = b"".join(parts)
+    if answer.endswith(b"ok\n") and not answer.startswith(b"error "):
+        return answer.removesuffix(b"ok\n")
+    why = answer.decode(errors="replace").strip().removeprefix("error ")
+    raise UsageError(f"n3icd: {why or 'ended before it answered'}")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -630,6 +631,13 @@ def put_verdict(
     Raises:
         UsageError: No program is loaded there, or ``what`` is not a target.
     """
+    of, spec = _metered(interface)
+    if isinstance(of, DaemonRecord) and daemon_requests.runs(of):
+        text = verdict_lists.verdict_subject(what, spec).text
+        daemon_requests.put(
+            interface, of, action, argument, [(text, inf if ttl_s is None else ttl_s)]
+        )
+        return text
     with changing(interface), open_program(interface) as (record, programs, _):
         where = verdict_lists.verdict_subject(what, programs.spec)
         tick_ns = programs.spec.tick_ns
@@ -637,6 +645,14 @@ def put_verdict(
         until = None if ttl_s is None else now + int(ttl_s * SECOND_NS) // tick_ns
         verdict_lists.set_verdict(programs.maps, where, action, argument, now, until)
     return where.text
+
+
+def _metered(interface: Interface) -> tuple[ProgramRecord, MeterSpec]:
+    """The record of an interface's program, and its meter."""
+    record, compiled = attached_program(interface)
+    if compiled[0].meter is None:
+        raise UsageError(f"{interface.folder}: damaged; unload and load again")
+    return record, compiled[0].meter
 
 
 @dataclass(frozen=True)
@@ -671,10 +687,19 @@ def put_file(
             for all of them. Nothing was changed.
     """
     listed = read_prefix_file(path, bans=action not in verdict_lists.ALLOWING)
+    seconds = np.minimum(listed.seconds, inf if ttl_s is None else ttl_s)
+    of, _ = _metered(interface)
+    if isinstance(of, DaemonRecord) and daemon_requests.runs(of):
+        keys = listed.keys
+        texts = verdict_lists.prefix_texts(
+            keys["address"], keys["family"], keys["bits"] - layout.PREFIX_FAMILY
+        )
+        targets = zip(texts, seconds.tolist(), strict=True)
+        new = daemon_requests.put(interface, of, action, argument, targets)
+        return ImportedList(len(seconds), new, listed.left_out)
     with changing(interface), open_program(interface) as (record, programs, _):
         tick_ns = programs.spec.tick_ns
         now = now_of(record, tick_ns)
-        seconds = np.minimum(listed.seconds, np.inf if ttl_s is None else ttl_s)
         until = np.full(len(seconds), layout.FOR_EVER, np.uint64)
         ends = seconds < _AGES_S
         until[ends] = now + (seconds[ends] * SECOND_NS).astype(np.uint64) // tick_ns
@@ -699,6 +724,10 @@ def remove_verdicts(interface: Interface, what: str, *, allowed: bool) -> bool:
     Raises:
         UsageError: No program is loaded there, or ``what`` is not a target.
     """
+    of, spec = _metered(interface)
+    if isinstance(of, DaemonRecord) and daemon_requests.runs(of):
+        text = verdict_lists.verdict_subject(what, spec).text
+        return daemon_requests.remove(interface, of, text, allowed=allowed)
     with changing(interface), open_program(interface) as (_, programs, _):
         return verdict_lists.remove_verdict(
             programs.maps, verdict_lists.verdict_subject(what, programs.spec), allowed=allowed
@@ -707,6 +736,13 @@ def remove_verdicts(interface: Interface, what: str, *, allowed: bool) -> bool:
 
 def listed_verdicts(interface: Interface) -> dict[str, list[verdict_lists.ListedVerdict]]:
     """Verdicts that hold on an interface, by list; see :func:`~.verdict_lists.list_verdicts`."""
+    of, spec = _metered(interface)
+    if isinstance(of, DaemonRecord) and daemon_requests.runs(of):
+        maps = daemon_requests.dumped_verdicts(interface, of)
+        now = now_of(of, spec.tick_ns)
+        held = packing.residents(of.pack).get(of.otherwise)
+        named = {SHUNT: SHUNT_NAME} | dict(enumerate(held.classes if held else ()))
+        return verdict_lists.list_verdicts(maps, now, spec.tick_ns, named)
     with open_program(interface) as (record, programs, models):
         tick_ns, names = programs.spec.tick_ns, {SHUNT: SHUNT_NAME}
         if record.otherwise in models:

@@ -188,10 +188,10 @@ def status(interface: Interface) -> ProgramStatus:
     """Read the status of an interface's program.
 
     Raises:
-        UsageError: n3ic has loaded no program there, or it is n3icd's, which is not running.
+        UsageError: n3ic has loaded no program there.
     """
     record, compiled = attached_program(interface)
-    if isinstance(record, DaemonRecord):
+    if isinstance(record, DaemonRecord) and daemon_requests.runs(record):
         structure = structure_of(compiled)
         return _status(interface, record, structure, _of_daemon(interface, record))
     with open_program(interface) as (record, programs, _):

@@ -15,28 +15,46 @@
 
 void control_drop(struct control *c, int i) {
     free(c->request[i].bytes);
+    free(c->answer[i].bytes);
     c->request[i] = (struct request){0};
+    c->answer[i] = (struct answer){0};
     server_drop(&c->server, &c->server.client[i]);
 }
 
 void control_flush(struct control *c, int i) {
     struct client *client = &c->server.client[i];
+    struct answer *a = &c->answer[i];
 
-    server_flush(&c->server, client);
+    while (client->fd >= 0 && a->sent < a->size) {
+        ssize_t sent =
+            send(client->fd, a->bytes + a->sent, a->size - a->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (sent >= 0) {
+            a->sent += (size_t)sent;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return;
+        } else if (errno != EINTR) {
+            control_drop(c, i);
+        }
+    }
     /* Its unread bytes would take the answer away if this closed the connection. */
-    if (client->fd >= 0 && client->is_answered && !client->used)
+    if (client->fd >= 0 && client->is_answered)
         shutdown(client->fd, SHUT_WR);
 }
 
 void control_answer(struct control *c, int i, int done, const struct text *lines) {
     struct client *client = &c->server.client[i];
-    char line[sizeof last_message + 16];
-    int size = snprintf(line, sizeof line, done ? "ok\n" : "error %s\n", last_message);
+    size_t before = done && lines ? lines->used : 0, room = before + sizeof last_message + 16;
+    struct text t;
 
-    if (done && lines)
-        client_append(&c->server, client, lines->bytes, lines->used);
-    if (size > 0)
-        client_append(&c->server, client, line, (size_t)size);
+    free(c->answer[i].bytes);
+    c->answer[i] = (struct answer){0};
+    if (text_make(&t, room)) {
+        if (before)
+            text_bytes(&t, lines->bytes, before);
+        text_format(&t, done ? "ok\n" : "error %s\n", last_message);
+        c->answer[i] = (struct answer){.bytes = t.bytes, .size = t.used};
+    }
     client->is_answered = 1;
     control_flush(c, i);
     free(c->request[i].bytes);
@@ -56,6 +74,8 @@ void control_accept(struct control *c, uint64_t now_s) {
 
     if (i < 0)
         return;
+    free(c->answer[i].bytes);
+    c->answer[i] = (struct answer){0};
     c->request[i] = (struct request){0};
     if (getsockopt(c->server.client[i].fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) ||
         (peer.uid && peer.uid != geteuid()))
@@ -74,20 +94,54 @@ static int parse_number(const char *word, int base, uint32_t most, uint32_t *out
     return value <= most;
 }
 
+/* Actions that an operator may give. */
+#define OF_OPERATORS                                                                               \
+    (1u << ACT_DROP | 1u << ACT_LIMIT | 1u << ACT_MARK | 1u << ACT_ALLOW | 1u << ACT_SHARED)
+
+/* Reads the line of a request to put verdicts on a list; 0 if it is not one. */
+static int parse_put(struct request *r) {
+    char *action = r->head + 4, *argument = strchr(action, ' ');
+    char *size = argument ? strchr(argument + 1, ' ') : NULL;
+    uint32_t bytes;
+
+    if (!size)
+        return 0;
+    *argument++ = *size++ = 0;
+    if (!parse_number(action, 10, ACT_SHARED, &r->action) ||
+        !parse_number(argument, 10, UINT32_MAX, &r->argument) ||
+        !parse_number(size, 10, PACK_BYTES, &bytes) || !bytes || !(OF_OPERATORS >> r->action & 1))
+        return 0;
+    r->kind = REQUEST_PUT;
+    r->size = bytes;
+    return 1;
+}
+
 /* Reads the line of a request; 0 if it is not one. */
 static int parse_head(struct request *r) {
     static const struct {
         const char *word;
         enum request_kind what;
-    } words[] = {{"unload", REQUEST_UNLOAD}, {"status", REQUEST_STATUS}, {"leave", REQUEST_LEAVE}};
+    } words[] = {{"unload", REQUEST_UNLOAD},
+                 {"status", REQUEST_STATUS},
+                 {"leave", REQUEST_LEAVE},
+                 {"list", REQUEST_LIST}};
     char *sum = r->head + 7, *size = strchr(sum, ' ');
     uint32_t bytes;
 
     for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
         if (!strcmp(r->head, words[i].word)) {
-            r->what = words[i].what;
+            r->kind = words[i].what;
             return 1;
         }
+    if (!strncmp(r->head, "put ", 4))
+        return parse_put(r);
+    if (!strncmp(r->head, "remove ", 7) && size && size[1]) {
+        *size = 0;
+        r->what = size + 1;
+        r->allowed = !strcmp(sum, "allowed");
+        r->kind = REQUEST_REMOVE;
+        return r->allowed || !strcmp(sum, "blocked");
+    }
     if (strncmp(r->head, "update ", 7) || !size)
         return 0;
     *size++ = 0;
@@ -95,7 +149,7 @@ static int parse_head(struct request *r) {
     if ((!r->any && !parse_number(sum, 16, UINT32_MAX, &r->made_of)) ||
         !parse_number(size, 10, PACK_BYTES, &bytes) || !bytes)
         return 0;
-    r->what = REQUEST_UPDATE;
+    r->kind = REQUEST_UPDATE;
     r->size = bytes;
     return 1;
 }
@@ -131,10 +185,13 @@ static ssize_t read_head_bytes(struct control *c, int i, const char *bytes, size
         }
         return (ssize_t)at + 1;
     }
-    if (!r->what && r->head_used < sizeof r->head - 1 && !memchr(bytes, '\n', size) &&
+    if (!r->kind && r->head_used < sizeof r->head - 1 && !memchr(bytes, '\n', size) &&
         !memchr(bytes, 0, size))
         return (ssize_t)size;
-    refuse_request(c, i, "expected update SUM SIZE, unload, status or leave");
+    refuse_request(
+        c, i,
+        "expected update SUM SIZE, put ACTION ARGUMENT SIZE, remove LIST WHAT, list, unload, "
+        "status or leave");
     return -1;
 }
 
@@ -155,7 +212,7 @@ enum request_kind control_read(struct control *c, int i) {
         }
         if (client->is_answered) /* and answered */
             continue;
-        if (!r->what && (head = read_head_bytes(c, i, bytes, (size_t)got)) < 0)
+        if (!r->kind && (head = read_head_bytes(c, i, bytes, (size_t)got)) < 0)
             continue;
         if ((size_t)(got - head) > r->size - r->used) {
             refuse_request(c, i, "it has more bytes than its SIZE");
@@ -164,8 +221,8 @@ enum request_kind control_read(struct control *c, int i) {
         if (got > head)
             memcpy(r->bytes + r->used, bytes + head, (size_t)(got - head));
         r->used += (size_t)(got - head);
-        if (r->what && r->used == r->size)
-            return r->what;
+        if (r->kind && r->used == r->size)
+            return r->kind;
     }
     return REQUEST_NONE;
 }

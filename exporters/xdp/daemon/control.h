@@ -7,27 +7,54 @@
  *     unload              detaches the program, forgets its flows, and ends n3icd
  *     status              the figures, as a line of JSON
  *     leave               ends n3icd, and leaves its program in place for the next one
+ *     put ACTION ARGUMENT SIZE
+ *                         and SIZE bytes of lines, each a target and the seconds for which the
+ *                         verdict holds, or -: puts all of them on a list, or none; the answer has
+ *                         the number of those that had no such verdict
+ *     remove allowed WHAT, remove blocked WHAT
+ *                         removes verdicts; the answer has their number
+ *     list                the verdicts: the entries of four maps, each a key and a value as in
+ *                         state.h, then a line of each map's name and number of entries
  */
 #ifndef N3ICD_CONTROL_H
 #define N3ICD_CONTROL_H
 
 #include "server.h"
 
-enum request_kind { REQUEST_NONE, REQUEST_UPDATE, REQUEST_UNLOAD, REQUEST_STATUS, REQUEST_LEAVE };
+enum request_kind {
+    REQUEST_NONE,
+    REQUEST_UPDATE,
+    REQUEST_UNLOAD,
+    REQUEST_STATUS,
+    REQUEST_LEAVE,
+    REQUEST_PUT,
+    REQUEST_REMOVE,
+    REQUEST_LIST
+};
 
 struct request {
-    enum request_kind what;
-    char head[64]; /* its line, as far as it came */
+    enum request_kind kind;
+    char head[192]; /* its line, as far as it came */
     size_t head_used;
     int any; /* a pack that was not made of another one */
     uint32_t made_of;
-    char *bytes; /* of a pack, with a zero behind them */
+    uint32_t action, argument; /* of verdicts */
+    int allowed;               /* verdicts that allow are removed, else all others */
+    const char *what;          /* on this target; in the head */
+    char *bytes;               /* behind the line, with a zero at their end */
     size_t size, used;
+};
+
+/* What a client gets. */
+struct answer {
+    char *bytes;
+    size_t size, sent;
 };
 
 struct control {
     struct server server;
     struct request request[CLIENTS];
+    struct answer answer[CLIENTS];
 };
 
 /* Accepts a client that waits, and refuses it if it is not root. */

@@ -35,6 +35,7 @@
 #include "settings.h"
 #include "sflow.h"
 #include "store.h"
+#include "verdict_maps.h"
 
 #define EVENTS 64
 #define DRAINED_AT_ONCE 2048 /* decided flows; then the loop looks at everything else */
@@ -305,11 +306,93 @@ static void answer_status(struct daemon *d, int i) {
     control_answer(&d->control, i, done, &d->answer);
 }
 
-/* Returns 0 to end the loop. */
-static int answer_request(struct daemon *d, int i) {
+/* Reads a target and the seconds for which its verdict holds, or -; 0 with a message. */
+static int read_wish(const struct kernel *k, char *line, struct target *t, uint64_t *until) {
+    char *seconds = strchr(line, ' '), *end;
+    double left;
+
+    if (!seconds) {
+        log_message("%s: expected a target and seconds, or -", line);
+        return 0;
+    }
+    *seconds++ = 0;
+    *until = FOR_EVER;
+    if (!strcmp(seconds, "-"))
+        return target_read(t, line);
+    left = strtod(seconds, &end);
+    if (*seconds < '0' || *seconds > '9' || *end || !(left >= 0 && left <= 1e9)) {
+        log_message("%s: expected seconds up to 1e9, or -", seconds);
+        return 0;
+    }
+    *until = kernel_now(k) + (uint64_t)(left * 1e9) / METER_TICK_NS;
+    return target_read(t, line);
+}
+
+/* Puts verdicts on flows, one after the other, and on prefixes, all of them or none. */
+static int put_verdicts(struct daemon *d, struct request *r, uint32_t *fresh) {
+    uint32_t count = 0, room = 1;
+    struct wish *wish;
+    char *line, *rest = r->bytes;
     int done;
 
-    switch (control_read(&d->control, i)) {
+    for (size_t i = 0; i < r->size; i++)
+        room += r->bytes[i] == '\n';
+    wish = calloc(room, sizeof *wish);
+    done = wish != NULL;
+    if (!done)
+        log_message("no memory for the verdicts");
+    while (done && (line = strsep(&rest, "\n")) && *line) {
+        struct target t;
+        uint64_t until;
+
+        done = read_wish(&d->kernel, line, &t, &until);
+        if (done && t.flow) {
+            *fresh = 1;
+            done = verdict_put(&d->kernel, &t, r->action, r->argument, until);
+        } else if (done) {
+            wish[count++] = (struct wish){t.prefix, until};
+        }
+    }
+    if (done && count)
+        done = verdict_put_many(&d->kernel, r->action, r->argument, wish, count, fresh);
+    free(wish);
+    return done;
+}
+
+static void answer_verdicts(struct daemon *d, int i, enum request_kind kind) {
+    struct request *r = &d->control.request[i];
+    struct text out;
+    uint32_t fresh = 0;
+    struct target t;
+    int done = 0, gone;
+
+    if (!text_make(&out, 1 << 16)) {
+        log_message("no memory");
+    } else if (kind == REQUEST_LIST) {
+        done = verdict_dump(&d->kernel, &out);
+    } else if (kind == REQUEST_PUT) {
+        done = put_verdicts(d, r, &fresh);
+        text_format(&out, "%" PRIu32 "\n", fresh);
+    } else if (target_read(&t, r->what)) {
+        gone = verdict_remove(&d->kernel, &t, r->allowed);
+        done = gone >= 0;
+        text_format(&out, "%d\n", gone);
+    }
+    control_answer(&d->control, i, done, &out);
+    free(out.bytes);
+}
+
+/* Returns 0 to end the loop. */
+static int answer_request(struct daemon *d, int i) {
+    enum request_kind kind = control_read(&d->control, i);
+    int done;
+
+    switch (kind) {
+    case REQUEST_PUT:
+    case REQUEST_REMOVE:
+    case REQUEST_LIST:
+        answer_verdicts(d, i, kind);
+        return 1;
     case REQUEST_UPDATE:
         done = update_pack(d, &d->control.request[i]);
         control_answer(&d->control, i, done, NULL);
@@ -428,7 +511,7 @@ static int open_all(struct daemon *d) {
     if (!server_open(&d->readers, s->socket, d->epoll, TAG_READERS, s->queue) ||
         !server_open(&d->figures, s->prometheus, d->epoll, TAG_FIGURES, METRICS_ROOM + 4096) ||
         !make_folder_of(s->control) ||
-        !server_open(&d->control.server, s->control, d->epoll, TAG_CONTROL, METRICS_ROOM + 1024))
+        !server_open(&d->control.server, s->control, d->epoll, TAG_CONTROL, 1024))
         return 0;
     if ((*s->json && !file_open(&d->file, s->json, s->json_mib, s->json_old)) ||
         (*s->syslog && !syslog_open(&d->syslog, s->syslog, s->enterprise)) ||

@@ -329,6 +329,80 @@ int verdict_put(const struct kernel *k, const struct target *t, uint32_t action,
     return write_uses(k);
 }
 
+/* --- many verdicts ------------------------------------------------------------------------------
+ */
+
+static int compare_wishes(const void *a, const void *b) {
+    return memcmp(&((const struct wish *)a)->prefix, &((const struct wish *)b)->prefix,
+                  sizeof(struct prefix));
+}
+
+/* A list of the program beside verdicts that the operator wants there. */
+struct wishing {
+    struct wish *wish;
+    struct verdict *held; /* of each of them; action ACT_PASS: there is no such verdict */
+    uint64_t now;
+    uint32_t count, action, argument, others;
+};
+
+static void compare_wish(void *context, enum map m, const union any_key *key,
+                         const struct verdict *v) {
+    struct wishing *w = context;
+    struct wish wanted = {.prefix = key->prefix}, *same;
+
+    (void)m;
+    same = bsearch(&wanted, w->wish, w->count, sizeof wanted, compare_wishes);
+    if (!same)
+        w->others += v->until > w->now;
+    else if (v->until > w->now && v->action == w->action && v->argument == w->argument &&
+             v->by == BY_OPERATOR)
+        w->held[same - w->wish] = *v;
+}
+
+/* Stores what differs; 0, or the number of the error. */
+static int grant_wishes(const struct kernel *k, enum map m, const struct wishing *w,
+                        uint32_t *fresh) {
+    for (uint32_t i = 0; i < w->count; i++) {
+        struct verdict v = w->held[i];
+        int error, is_held = v.action != ACT_PASS;
+
+        if (is_held && v.until == w->wish[i].until)
+            continue;
+        if (!is_held)
+            v = (struct verdict){.since = w->now,
+                                 .action = w->action,
+                                 .argument = w->argument,
+                                 .by = BY_OPERATOR,
+                                 .bits = w->wish[i].prefix.bits - PREFIX_FAMILY};
+        v.until = w->wish[i].until;
+        error = store_entry(k, m, &w->wish[i].prefix, &v);
+        if (error)
+            return error;
+        *fresh += !is_held;
+    }
+    return 0;
+}
+
+int verdict_put_many(const struct kernel *k, uint32_t action, uint32_t argument, struct wish *wish,
+                     uint32_t count, uint32_t *fresh) {
+    enum map m = action == ACT_ALLOW || action == ACT_SHARED ? MAP_ALLOWED : MAP_LISTED;
+    struct wishing w = {wish, NULL, kernel_now(k), count, action, argument, 0};
+    int error = ENOMEM;
+
+    *fresh = 0;
+    w.held = calloc(count + 1, sizeof *w.held);
+    if (w.held) {
+        qsort(wish, count, sizeof *wish, compare_wishes);
+        for_each_entry(k, m, &w, compare_wish);
+        error =
+            (uint64_t)w.others + count > map_room(k, m) ? ENOSPC : grant_wishes(k, m, &w, fresh);
+    }
+    free(w.held);
+    if (error)
+        report_refusal(k, m, error);
+    return write_uses(k) && !error;
+}
+
 /* --- lists of files -------------------------------------------------------------------------- */
 
 int prefix_compare(const void *a, const void *b) {
@@ -429,6 +503,49 @@ int verdict_remove(const struct kernel *k, const struct target *t, int allowed) 
     if (gone < 0)
         log_message("the verdict cannot be removed: %s", strerror(errno));
     return gone < 0 || !write_uses(k) ? -1 : gone;
+}
+
+#define DUMP_END 128 /* bytes of the line behind the entries */
+
+struct dump {
+    struct text *out;
+    uint32_t entries[MAPS];
+};
+
+static void copy_entry(void *context, enum map m, const union any_key *key,
+                       const struct verdict *v) {
+    static const size_t size_of_key[MAPS] = {[MAP_TUPLES] = sizeof(struct key),
+                                             [MAP_HOSTS] = sizeof(struct subject),
+                                             [MAP_ALLOWED] = sizeof(struct prefix),
+                                             [MAP_LISTED] = sizeof(struct prefix)};
+    struct dump *d = context;
+    struct text *out = d->out;
+
+    d->entries[m]++;
+    if (out->room - out->used < sizeof *key + sizeof *v + DUMP_END) {
+        char *more = realloc(out->bytes, 2 * out->room);
+
+        if (!more) {
+            out->cut = 1;
+            return;
+        }
+        out->bytes = more;
+        out->room *= 2;
+    }
+    text_bytes(out, key, size_of_key[m]);
+    text_bytes(out, v, sizeof *v);
+}
+
+int verdict_dump(const struct kernel *k, struct text *out) {
+    struct dump d = {.out = out};
+
+    for (unsigned i = 0; i < sizeof with_verdicts / sizeof *with_verdicts; i++)
+        for_each_entry(k, with_verdicts[i], &d, copy_entry);
+    text_format(out, "\ntuples %u allowed %u listed %u hosts %u\n", d.entries[MAP_TUPLES],
+                d.entries[MAP_ALLOWED], d.entries[MAP_LISTED], d.entries[MAP_HOSTS]);
+    if (out->cut)
+        log_message("no memory for the list");
+    return !out->cut;
 }
 
 struct showing {

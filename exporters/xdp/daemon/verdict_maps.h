@@ -35,6 +35,23 @@ int prefix_compare(const void *a, const void *b);
 int verdict_put_list(const struct kernel *k, uint32_t action, const struct prefix *prefix,
                      uint32_t count, const char *path);
 
+/* A verdict that the operator wants on a prefix. */
+struct wish {
+    struct prefix prefix;
+    uint64_t until;
+};
+
+/*
+ * Puts verdicts of the operator on prefixes, each of which is named once; sorts them. One that has
+ * the same verdict already keeps its counts. 0 with a message if the list has no room for all of
+ * them, and then nothing was changed, or if the kernel refuses. `fresh`: those that had none.
+ */
+int verdict_put_many(const struct kernel *k, uint32_t action, uint32_t argument, struct wish *wish,
+                     uint32_t count, uint32_t *fresh);
+
+/* Copies all entries of the maps of verdicts: see `list` in control.h. 0 with a message. */
+int verdict_dump(const struct kernel *k, struct text *out);
+
 /* Removes verdicts, those that allow or all others; their number, or -1 if the kernel refuses. */
 int verdict_remove(const struct kernel *k, const struct target *t, int allowed);
 

@@ -121,8 +121,7 @@ def test_status_is_what_n3icd_tells_with_what_it_lost(running, veth):
     assert "came too fast for n3icd" in found.alarms["lost"] and not of_maps.alarms
     assert replace(found, losses={}, alarms={}) == of_maps
     one.end(signal.SIGKILL)
-    with pytest.raises(UsageError, match="n3icd is not running: systemctl start"):
-        status(interface)
+    assert status(interface) == of_maps
 
 
 def test_verdicts_of_the_operator_hold(running, veth):
@@ -335,6 +334,21 @@ HOSTILE = (
     b"quit\n",
     b"unload \n",
     b"status 1\n",
+    b"list \n",
+    b"put 1 0\n",
+    b"put 1 0 0\n",
+    b"put 10 0 12\n192.0.2.1 -\n",
+    b"put 0 0 12\n192.0.2.1 -\n",
+    b"put 3 1 12\n192.0.2.1 -\n",
+    b"put 1 -1 12\n192.0.2.1 -\n",
+    b"put 1 0 10\n192.0.2.1\n",
+    b"put 1 0 13\n192.0.2.1 -1\n",
+    b"put 1 0 14\n192.0.2.1 nan\n",
+    b"put 1 0 24\n192.0.2.1 -\n192.0.2.x -\n",
+    b"put 1 0 12\n0.0.0.0/0 -\n",
+    b"remove allowed\n",
+    b"remove all 192.0.2.1\n",
+    b"remove blocked nobody\n",
     b"status\nstatus\n",
     b"unload\0\n",
     b"update\n",
@@ -512,7 +526,7 @@ def test_a_full_list_says_that_it_is_full(running, veth):
     for command, way in (("block", "unblock"), ("allow", "allow --remove")):
         said = n3icd(one, command, "192.0.2.1", code=1)
         assert f"full: it has room for {room} entries: remove some with {way}" in said
-        with pytest.raises(UsageError, match=f"full: it has room for {room:,} entries.*{way}"):
+        with pytest.raises(UsageError, match=f"full: it has room for {room} entries.*{way}"):
             put_verdict(Interface.named(veth[0]), "192.0.2.1", ACTION[command], 0, None)
     assert one.end() == 0
 
@@ -585,7 +599,7 @@ def test_a_file_of_hosts_is_blocked_whole_or_not_at_all(running, veth, tmp_path)
         put_file(Interface.named(veth[0]), other, "drop", 0, None)
     room = 1 << 18
     other.write_text("".join(f"11.{i >> 16}.{i >> 8 & 255}.{i & 255}\n" for i in range(room)))
-    with pytest.raises(UsageError, match=f"full: it has room for {room:,} entries"):
+    with pytest.raises(UsageError, match=f"full: it has room for {room} entries"):
         put_file(Interface.named(veth[0]), other, "drop", 0, None)
     assert without_clock(lists(veth[0])) == first
     assert one.end() == 0
