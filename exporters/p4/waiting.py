@@ -52,7 +52,7 @@ def _tables(
 
 def _accesses(table: s.TableDeclaration, members: dict[str, Any]) -> tuple[set[str], set[str]]:
     reads = {field for key in table.keys or () for field in _fields(key.value)}
-    writes = set()
+    writes: set[str] = set()
     for action in (members[name] for name in table.actions if name in members):
         for statement in _flat(action.body):
             if isinstance(statement, s.Assignment):
