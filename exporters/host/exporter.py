@@ -54,6 +54,7 @@ class HostExporter(Exporter):
         *("bnn-exec", "flow-exec", "libbnn.a"),
         *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "domain")),
         *("lines.o", "capture.o", "live.o", "meter.o"),
+        "build/*",  # CMake's
     )
     verification: ClassVar[VerificationDefaults] = VerificationDefaults(
         (Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),)

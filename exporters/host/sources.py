@@ -68,7 +68,8 @@ def _lines(numbers: Sequence[Any]) -> str:
 def copy_sources(model: Classifier, out: Path) -> None:
     """Write the programs and their build files; ``flow-exec`` only if the model has a meter."""
     shutil.copyfile(build.HEADER, out / "bnn.h")
-    shutil.copyfile(TEMPLATES / "bnn_exec.c", out / "bnn_exec.c")
+    for name in ("bnn_exec.c", "CMakeLists.txt", "n3ic.pc.in"):
+        shutil.copyfile(TEMPLATES / name, out / name)
     makefile = render(TEMPLATES, "Makefile.j2", {"metered": model.meter is not None})
     (out / "Makefile").write_text(makefile, "utf-8")
     if model.meter is not None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,8 +16,13 @@ from n3ic.exporters.p4.decoding import (
 from n3ic.exporters.p4.interpreter import Switch
 from n3ic.exporters.p4.interpreter.commands import SetDefault
 from n3ic.exporters.p4.shared.decoding import check_popcount_masks
-from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, SHUNTING, packet_layout, shunt_port
-from n3ic.exporters.p4.shared.pipeline import MatchActionPipeline, pipeline_of, statements, tables
+from n3ic.exporters.p4.shared.options import packet_layout
+from n3ic.exporters.p4.shared.pipeline import (
+    MatchActionPipeline,
+    pipeline_of,
+    statements,
+    tables,
+)
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
     P4Target,
@@ -26,48 +30,34 @@ from n3ic.exporters.p4.shared.target import (
     program_figures,
     read_artefact,
 )
-from n3ic.exporters.p4.table_entries import (
-    cli_commands,
-    ids_of,
-    network_entries,
-    p4runtime_requests,
-    tutorial_runtime,
+from n3ic.exporters.p4.table_entries import Steps, network_entries
+from n3ic.exporters.p4.v1model import (
+    COMMANDS,
+    P4RUNTIME,
+    TUTORIAL,
+    V1ModelProgram,
+    tofino_figures,
 )
+from n3ic.exporters.p4.waiting import waiting_tables
 from n3ic.model.network import BinaryModel
-from n3ic.options import Option, Options
-from n3ic.targets.capabilities import VerificationDefaults
+from n3ic.options import Options
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement, Problem
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.packets import INGRESS, PacketLayout
 from n3ic.targets.shape_search import Shape, nearest_shape
 
-COMMANDS, P4RUNTIME, TUTORIAL = "commands.txt", "p4runtime.json", "runtime.json"
 
-
-class P4Exporter(P4Target):
+class P4Exporter(V1ModelProgram[BinaryModel], P4Target):
     """v1model: the program depends on the shape, and the tables hold the network."""
 
     name: ClassVar[str] = "p4"
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), weights in tables changed at run time"
     graph_exporter: ClassVar[str] = "n3ic.exporters.p4.graph.exporter:EXPORTER"
-    options: ClassVar[tuple[Option, ...]] = (
-        *PACKET_OPTIONS,
-        SHUNTING,
-        shunt_port(510, "such as the CPU port of the switch"),
-    )
-    verification: ClassVar[VerificationDefaults] = replace(
-        P4Target.verification,
-        options=(
-            Option("with-bmv2", "compile with p4c and run on simple_switch (needs root)", False),
-        ),
-    )
     budget: ClassVar[Mapping[str, str]] = {
         "statements": "{need:,.0f} popcount statements, p4c compiles {limit:,.0f} in minutes",
         "tables": "{need:,.0f} tables, p4c compiles {limit:,.0f} in minutes",
     }
     sharing: ClassVar[str] = "one after the other in one program"
-    crossed: ClassVar[int] = INGRESS ^ 1  # ports pair up: 0 with 1, 2 with 3
 
     def width_problems(self, model: BinaryModel) -> list[Problem]:
         """List fields that are too wide for p4c, and too many classes."""
@@ -107,23 +97,9 @@ class P4Exporter(P4Target):
         size = sum(entry.data_bytes for step in steps for entry in step)
         return (Placement("weights, thresholds and biases", "table entries", size),)
 
-    def texts(
-        self, model: BinaryModel, network: MatchActionPipeline, packets: PacketLayout
-    ) -> dict[str, str]:
-        """Render the program, its entries in three formats, and the README."""
-        steps = network_entries(network, packets.shunt_port)
-        ids = ids_of(steps)
-        return {
-            PROGRAM: self.render("n3ic.p4.j2", model, network, packets, id=ids.annotation),
-            COMMANDS: cli_commands(steps),
-            P4RUNTIME: p4runtime_requests(steps, ids),
-            TUTORIAL: tutorial_runtime(steps),
-            "README.md": self.render("README.md.j2", model, network, packets),
-        }
-
-    def commands(self, directory: Path) -> str:
-        """Read the entries in the format of ``simple_switch_CLI``."""
-        return read_artefact(directory / COMMANDS)
+    def entries(self, network: MatchActionPipeline, port: int | None = None) -> Steps:
+        """Weights, thresholds and biases as default actions."""
+        return network_entries(network, port)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """Decode the network from each of the three entry files, and check the popcount masks."""
@@ -147,6 +123,7 @@ class P4Exporter(P4Target):
         figures = (
             *memory_figures(read_artefact(directory / COMMANDS), program),
             *program_figures(model, source, program),
+            *tofino_figures(program, waiting_tables(source)),
             self.latency(model, "; bmv2 is a software switch and far slower"),
         )
         return Report(

@@ -7,12 +7,28 @@
 #include <string.h>
 
 #if defined(__GNUC__) && defined(__x86_64__)
-#define BNN_X86 1
 #include <immintrin.h>
+#define BNN_X86 1
 #else
 #define BNN_X86 0
 #endif
-#if defined(__GNUC__) && defined(__aarch64__)
+/* Which kernels are compiled, besides the portable one. */
+#if BNN_X86 && !defined(BNN_NO_POPCNT)
+#define BNN_POPCNT 1
+#else
+#define BNN_POPCNT 0
+#endif
+#if BNN_X86 && !defined(BNN_NO_AVX2)
+#define BNN_AVX2 1
+#else
+#define BNN_AVX2 0
+#endif
+#if BNN_X86 && !defined(BNN_NO_AVX512)
+#define BNN_AVX512 1
+#else
+#define BNN_AVX512 0
+#endif
+#if defined(__GNUC__) && defined(__aarch64__) && !defined(BNN_NO_NEON)
 #define BNN_NEON 1
 #include <arm_neon.h>
 #else
@@ -608,7 +624,7 @@ static void first_portable(const struct bnn *net, const uint32_t *features, size
 
 /* --- kernels for x86-64 ---------------------------------------------------------------- */
 
-#if BNN_X86
+#if BNN_POPCNT || BNN_AVX2 || BNN_AVX512
 
 #define TARGET_POPCNT __attribute__((target("popcnt")))
 #define TARGET_AVX2 __attribute__((target("avx2,bmi,popcnt")))
@@ -619,21 +635,27 @@ static int has_popcnt(void) {
     return __builtin_cpu_supports("popcnt");
 }
 
+#if BNN_AVX2 || BNN_AVX512
 static int has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && has_popcnt();
 }
+#endif
 
+#if BNN_AVX512
 static int has_avx512(void) {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512vpopcntdq");
 }
+#endif
 
 /* POPCNT: the portable kernel with the CPU's popcount. */
 
 TARGET_POPCNT BNN_INLINE uint32_t popcount_cpu(uint64_t v) {
     return (uint32_t)__builtin_popcountll(v);
 }
+
+#if BNN_POPCNT
 
 TARGET_POPCNT static void fire_popcnt(const struct layer *layer, const uint32_t *x, uint32_t *y) {
     fire_rows(layer, x, y, popcount_cpu);
@@ -648,6 +670,10 @@ TARGET_POPCNT static void infer_popcnt(const struct bnn *net, const uint32_t *wo
                                        const struct sink *out, uint32_t from) {
     run_layers(net, words, rows, out, from, fire_popcnt, score_popcnt);
 }
+
+#endif /* BNN_POPCNT */
+
+#if BNN_AVX2
 
 /*
  * AVX2: sums of four inputs at a time from tables, for 32 neurons in a register. Layers that are
@@ -974,6 +1000,10 @@ TARGET_AVX2 static void encode_avx2(const struct bnn *net, const uint32_t *featu
     encode_row(net, features, words, reached_cuts_avx2);
 }
 
+#endif /* BNN_AVX2 */
+
+#if BNN_AVX512
+
 /* AVX-512 with VPOPCNTDQ: 16 neurons in a register. */
 
 TARGET_AVX512 BNN_INLINE __m512i group_avx512(const struct layer *layer, uint32_t group,
@@ -1108,7 +1138,9 @@ TARGET_AVX512 static void encode_avx512(const struct bnn *net, const uint32_t *f
     encode_row(net, features, words, reached_cuts_avx512);
 }
 
-#endif /* BNN_X86 */
+#endif /* BNN_AVX512 */
+
+#endif /* one of the kernels for x86-64 */
 
 /* --- kernel for 64-bit ARM ------------------------------------------------------------- */
 
@@ -1185,9 +1217,13 @@ static void infer_neon(const struct bnn *net, const uint32_t *words, size_t rows
 static const struct kernel kernels[] = {
     {"portable", is_always_supported, infer_portable, encode_portable, prepare_rows,
      first_portable},
-#if BNN_X86
+#if BNN_POPCNT
     {"popcnt", has_popcnt, infer_popcnt, encode_portable, prepare_rows, first_portable},
+#endif
+#if BNN_AVX2
     {"avx2", has_avx2, infer_avx2, encode_avx2, prepare_avx2, first_avx2},
+#endif
+#if BNN_AVX512
     {"avx512", has_avx512, infer_avx512, encode_avx512, NULL, NULL},
 #endif
 #if BNN_NEON
@@ -1746,6 +1782,10 @@ uint64_t bnn_digest(const struct bnn *net) {
         }
     }
     return digest;
+}
+
+uint32_t bnn_abi_version(void) {
+    return BNN_ABI_VERSION;
 }
 
 const char *bnn_strerror(int status) {

@@ -10,6 +10,9 @@
  * above the last one must be 0 in an input.
  *
  * A network is read-only once it is loaded: any number of threads may use it at once.
+ *
+ * BNN_NO_POPCNT, BNN_NO_AVX2, BNN_NO_AVX512 and BNN_NO_NEON, defined where bnn.c is compiled, leave
+ * out the kernel of that name. The portable one is always there.
  */
 #ifndef BNN_H
 #define BNN_H
@@ -20,6 +23,16 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/*
+ * The binary interface: names, signatures and meaning of the functions below, values of the enum
+ * and of BNN_SHUNT. `struct bnn` is private. The number grows when one of these changes; functions
+ * may be added without a new number.
+ */
+#define BNN_ABI_VERSION 1
+
+/* BNN_ABI_VERSION of the library that is linked; a program may compare it with its own. */
+uint32_t bnn_abi_version(void);
 
 struct bnn;
 

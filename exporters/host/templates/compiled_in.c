@@ -13,7 +13,7 @@
 #else
 #define NET_INLINE static inline
 #endif
-#if defined(__GNUC__) && defined(__x86_64__)
+#if defined(__GNUC__) && defined(__x86_64__) && !(defined(BNN_NO_AVX2) && defined(BNN_NO_AVX512))
 #define NET_X86 1
 #define AVX2 __attribute__((target("avx2,popcnt,bmi,bmi2")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi,bmi2")))

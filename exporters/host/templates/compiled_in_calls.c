@@ -22,12 +22,17 @@ static int has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") &&
            __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 }
+#endif
 
+#if NET_X86 && !defined(BNN_NO_AVX512)
 static int has_avx512(void) {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
+#endif
+
+#if NET_X86 && !defined(BNN_NO_AVX2)
 AVX2 static void words_avx2(const uint32_t *input, size_t rows, const struct sink *out) {
     infer(input, rows, out, 1, 1);
 }
@@ -36,6 +41,9 @@ AVX2 static void features_avx2(const uint32_t *input, size_t rows, const struct 
     infer(input, rows, out, 0, 1);
 }
 
+#endif
+
+#if NET_X86 && !defined(BNN_NO_AVX512)
 AVX512 static void words_avx512(const uint32_t *input, size_t rows, const struct sink *out) {
     infer(input, rows, out, 1, 2);
 }
@@ -47,8 +55,10 @@ AVX512 static void features_avx512(const uint32_t *input, size_t rows, const str
 
 static const struct kernel kernels[] = {
     {"portable", always, words_portable, features_portable},
-#if NET_X86
+#if NET_X86 && !defined(BNN_NO_AVX2)
     {"avx2", has_avx2, words_avx2, features_avx2},
+#endif
+#if NET_X86 && !defined(BNN_NO_AVX512)
     {"avx512", has_avx512, words_avx512, features_avx512},
 #endif
 };
@@ -78,13 +88,18 @@ int bnn_use_kernel(struct bnn *net, const char *name) {
 
 /* --- calls ----------------------------------------------------------------------------- */
 
+uint32_t bnn_abi_version(void) {
+    return BNN_ABI_VERSION;
+}
+
 int bnn_init(struct bnn **out) {
     struct bnn *net = malloc(sizeof *net);
     if (!net) {
         return BNN_NO_MEMORY;
     }
     /* Kernels are listed from slow to fast; the first runs on every CPU. */
-    for (uint32_t i = 0; i < KERNELS; i++) {
+    net->kernel = &kernels[0];
+    for (uint32_t i = 1; i < KERNELS; i++) {
         net->kernel = kernels[i].supported() ? &kernels[i] : net->kernel;
     }
     *out = net;

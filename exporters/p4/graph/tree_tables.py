@@ -9,37 +9,36 @@ from typing import ClassVar
 
 from n3ic.exporters.p4 import exporter as binary
 from n3ic.exporters.p4.decoding import from_commands, from_p4runtime
-from n3ic.exporters.p4.exporter import COMMANDS, P4RUNTIME, TUTORIAL, P4Exporter
 from n3ic.exporters.p4.graph.decoding import decode_entries, from_runtime, program_keys
 from n3ic.exporters.p4.graph.pipeline import ForestPipeline, forest_entries, forest_pipeline
 from n3ic.exporters.p4.graph.target import P4GraphTarget
 from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefact
-from n3ic.exporters.p4.table_entries import (
-    cli_commands,
-    ids_of,
-    p4runtime_requests,
-    tutorial_runtime,
+from n3ic.exporters.p4.table_entries import Steps
+from n3ic.exporters.p4.v1model import (
+    COMMANDS,
+    P4RUNTIME,
+    TUTORIAL,
+    V1ModelProgram,
+    tofino_figures,
 )
+from n3ic.exporters.p4.waiting import waiting_tables
 from n3ic.model.classifier import Classifier
 from n3ic.model.graph.operations import Operation
-from n3ic.options import Option, Options
-from n3ic.targets.capabilities import VerificationDefaults
+from n3ic.options import Options
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.forest import WRITTEN
-from n3ic.targets.packets import INGRESS, SCORE_BITS, PacketLayout
+from n3ic.targets.packets import SCORE_BITS
 
 
-class P4TreesExporter(P4GraphTarget[ForestPipeline]):
+class P4TreesExporter(V1ModelProgram[Classifier], P4GraphTarget[ForestPipeline]):
     """v1model: the program depends on the keys of the trees, and the entries are their leaves."""
 
     name: ClassVar[str] = "p4"
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), one ternary table for each tree"
-    options: ClassVar[tuple[Option, ...]] = P4Exporter.options
-    verification: ClassVar[VerificationDefaults] = P4Exporter.verification
     budget: ClassVar[Mapping[str, str]] = {
         "statements": "{need:,.0f} parts of keys and additions, p4c compiles {limit:,.0f} "
         "in minutes",
@@ -48,7 +47,6 @@ class P4TreesExporter(P4GraphTarget[ForestPipeline]):
         "classes": "{need:,.0f} classes, at most {limit:,.0f}",
     }
     written: ClassVar[Collection[type[Operation]]] = WRITTEN
-    crossed: ClassVar[int] = INGRESS ^ 1
 
     @property
     def sibling(self) -> Path:
@@ -80,23 +78,9 @@ class P4TreesExporter(P4GraphTarget[ForestPipeline]):
         size = network.leaf_bytes + SCORE_BITS // 8 * network.classes
         return Placement("leaves and offsets", "table entries", size)
 
-    def texts(
-        self, model: Classifier, network: ForestPipeline, packets: PacketLayout
-    ) -> dict[str, str]:
-        """Render the program, its entries in three formats, and the README."""
-        entries = forest_entries(network, packets.shunt_port)
-        ids = ids_of(entries)
-        return {
-            PROGRAM: self.render("n3ic.p4.j2", model, network, packets, id=ids.annotation),
-            COMMANDS: cli_commands(entries),
-            P4RUNTIME: p4runtime_requests(entries, ids),
-            TUTORIAL: tutorial_runtime(entries),
-            "README.md": self.render("README.md.j2", model, network, packets),
-        }
-
-    def commands(self, directory: Path) -> str:
-        """Read the entries in the format of ``simple_switch_CLI``."""
-        return read_artefact(directory / COMMANDS)
+    def entries(self, network: ForestPipeline, port: int | None = None) -> Steps:
+        """Leaves as ternary entries, and offsets."""
+        return forest_entries(network, port)
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode the keys from the program, and the trees from each of the three files."""
@@ -171,6 +155,7 @@ class P4TreesExporter(P4GraphTarget[ForestPipeline]):
             ),
             Figure("tables", len(program.tables), "table", "estimated", counted),
             Figure("tables.ternary", len(keyed), "table", "measured", of_commands),
+            *tofino_figures(program, waiting_tables(source)),
         )
         return Report(
             figures,
@@ -181,7 +166,7 @@ class P4TreesExporter(P4GraphTarget[ForestPipeline]):
                 "here.",
                 "PHV bits are the width of the program's headers and metadata: the key of each "
                 "tree, and a partial sum for each tree and score.",
-                "No figure is of a certain switch: what its stages and TCAM hold was not compared.",
+                "What the TCAM of a switch holds was not compared.",
             ),
         )
 

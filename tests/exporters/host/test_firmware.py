@@ -31,6 +31,16 @@ STRICT = (
     *("-Wstrict-prototypes", "-Wmissing-prototypes", "-Wcast-qual", "-Wundef", "-Werror"),
 )
 
+# Checks of clang-tidy near MISRA's and CERT's. Left out: products of indices that are below the
+# size of an array, and numbers of 8 bits, which one check takes for characters.
+TIDY = (
+    *("-*", "bugprone-*", "cert-*", "clang-analyzer-*", "misc-*", "performance-*", "portability-*"),
+    *("readability-braces-around-statements", "readability-misleading-indentation"),
+    *("readability-redundant-*", "-bugprone-easily-swappable-parameters"),
+    *("-bugprone-implicit-widening-of-multiplication-result", "-bugprone-signed-char-misuse"),
+    "-cert-str34-c",
+)
+
 
 def thermometers(seed=1, shunt=0):
     """The paper's shape, whose input bits compare features with cuts."""
@@ -219,3 +229,16 @@ def test_sections_that_are_loaded_are_counted(tmp_path):
         words = ["clang", *flags, *SMALL, tmp_path / "a.c", "-o", tmp_path / "a.o"]
         subprocess.run(words, check=True, timeout=60)
         assert 304 < loaded_bytes((tmp_path / "a.o").read_bytes()) < 340
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["paper", "tables of three classes", "graph of log"])
+def test_clang_tidy_has_nothing_to_say(kind, tmp_path):
+    if shutil.which("clang-tidy") is None:
+        pytest.skip("needs clang-tidy")
+    model = MODELS[kind]()
+    path = n3ic.export(model, "host", tmp_path / "out", style="plain", verify=False).path
+    command = ["clang-tidy", "--quiet", f"--checks={','.join(TIDY)}", "--warnings-as-errors=*"]
+    command += [str(path / "n3ic_model.c"), "--", "-std=c99"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stdout

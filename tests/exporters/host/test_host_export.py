@@ -50,7 +50,8 @@ def copy(export_directory: Path, tmp_path: Path) -> Path:
 def test_the_same_model_gives_the_same_files(tmp_path: Path) -> None:
     a, b = export(MODEL, tmp_path / "a"), export(small_model(), tmp_path / "b")
     names = sorted(p.name for p in a.iterdir())
-    assert names == ["Makefile", "README.md", "bnn.c", "bnn.h", "bnn_exec.c", "weights.bin"]
+    sources = ["bnn.c", "bnn.h", "bnn_exec.c", "n3ic.pc.in", "weights.bin"]
+    assert names == ["CMakeLists.txt", "Makefile", "README.md", *sources]
     for name in names:
         assert (a / name).read_bytes() == (b / name).read_bytes()
         assert str(tmp_path) not in (a / name).read_text("latin-1")

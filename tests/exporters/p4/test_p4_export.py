@@ -4,6 +4,7 @@
 import base64
 import contextlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from n3ic.exporters.p4.interpreter import P4Error, Switch
 from n3ic.exporters.p4.interpreter.tables import RuntimeTable
 from n3ic.exporters.p4.run.execute import LoadedProgram
 from n3ic.exporters.p4.shared.options import packet_layout
+from n3ic.exporters.p4.waiting import waiting_tables
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.bits import Words
 from n3ic.model.difference import first_difference
@@ -662,8 +664,29 @@ def test_reports_label_every_figure(target: Exporter, tmp_path: Path) -> None:
         assert figures["table.entries"].value == 2 * (32 + 16 + 2) + 2
         assert figures["memory.thresholds"].value == 32 * 2 + 16
         assert figures["memory.biases"].value == 2 * 4
+        # XNOR and popcounts of each layer; each hidden neuron waits to set its bit; biases, arg max
+        # of two classes, and what loads the input and writes the result.
+        waiting = (1 + 8) + (1 + 5) + (1 + 4) + 32 + 16 + 1 + 3 + 2
+        assert figures["tofino2.stages"].value == 100 * waiting / 20
+        assert figures["tofino2.tables"].value == round(100 * figures["tables"].value / 320, 1)
+        assert figures["tofino2.phv"].value == round(100 * figures["phv"].value / 3072, 1)
     assert all(f.source for f in figures.values())
     # No compiler ran: bytes of files and their entries alone are measured.
     for name in ("phv", "tables"):
         assert figures[name].source.startswith("counted in n3ic's reading of the program")
     assert {figures[name].kind for name in ("phv", "tables", "stages.popcount")} == {"estimated"}
+    assert {f.kind for name, f in figures.items() if name.startswith("tofino2.")} <= {"estimated"}
+
+
+def test_tables_of_which_none_needs_another_do_not_wait(tmp_path: Path) -> None:
+    """A table waits for one that writes what it reads or writes, and for no other."""
+    write(P4, small((4, 3, 2)), tmp_path)
+    source = (tmp_path / "n3ic.p4").read_text()
+    every = waiting_tables(source)
+    alone = re.sub(r"meta\.l0_y = meta\.l0_y \| ", "meta.l0_y = ", source)
+    assert alone != source
+    assert waiting_tables(alone) == every  # they still write the same field
+    for j in range(3):  # each into a field of its own, which nobody reads
+        alone = re.sub(rf"(n{j}_sign\([^}}]*)meta\.l0_y = ", rf"\1meta.bit{j} = ", alone)
+    load_and_second_layer = 1 + (1 + 2) + 1 + 3 + 1
+    assert waiting_tables(alone) == load_and_second_layer < every

@@ -9,40 +9,36 @@ from typing import ClassVar
 
 from n3ic.exporters.p4 import exporter as binary
 from n3ic.exporters.p4.decoding import from_commands, from_p4runtime
-from n3ic.exporters.p4.exporter import COMMANDS, P4RUNTIME, P4Exporter
 from n3ic.exporters.p4.graph.bit_tables.decoding import decode_entries, program_wiring
 from n3ic.exporters.p4.graph.bit_tables.pipeline import TablesPipeline, tables_entries
 from n3ic.exporters.p4.graph.bit_tables.target import P4TablesTarget, tables_figures
 from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefact
-from n3ic.exporters.p4.table_entries import cli_commands, ids_of, p4runtime_requests
+from n3ic.exporters.p4.table_entries import ControlIds, Steps, p4runtime_requests
+from n3ic.exporters.p4.v1model import COMMANDS, P4RUNTIME, V1ModelProgram, tofino_figures
+from n3ic.exporters.p4.waiting import waiting_tables
 from n3ic.model.classifier import Classifier
-from n3ic.options import Option, Options
-from n3ic.targets.capabilities import VerificationDefaults
+from n3ic.options import Options
 from n3ic.targets.decoded_graphs import compared
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.packets import INGRESS, PacketLayout
 
 P4RUNTIME_UPDATE = "p4runtime_update.json"
 
 
-class P4TablesExporter(P4TablesTarget):
+class P4TablesExporter(V1ModelProgram[Classifier], P4TablesTarget):
     """v1model: the program depends on the indices, and the entries are the model."""
 
     name: ClassVar[str] = "p4"
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), one match-action table each"
-    options: ClassVar[tuple[Option, ...]] = P4Exporter.options
-    verification: ClassVar[VerificationDefaults] = P4Exporter.verification
     budget: ClassVar[Mapping[str, str]] = {
         "statements": "{need:,.0f} bits of indices and additions, p4c compiles {limit:,.0f} "
         "in minutes",
         "tables": "{need:,.0f} tables, p4c compiles {limit:,.0f} in minutes",
         "classes": "{need:,.0f} classes, at most {limit:,.0f}",
     }
-    crossed: ClassVar[int] = INGRESS ^ 1
 
     @property
     def sibling(self) -> Path:
@@ -66,23 +62,13 @@ class P4TablesExporter(P4TablesTarget):
         size = sum(entry.data_bytes for entry in entries)
         return Placement("entries and offsets", "table entries", size)
 
-    def texts(
-        self, model: Classifier, network: TablesPipeline, packets: PacketLayout
-    ) -> dict[str, str]:
-        """Render the program, its entries (P4Runtime's to load and to change), and the README."""
-        entries = tables_entries(network, packets.shunt_port)
-        ids = ids_of(entries)
-        return {
-            PROGRAM: self.render("n3ic.p4.j2", model, network, packets, id=ids.annotation),
-            COMMANDS: cli_commands(entries),
-            P4RUNTIME: p4runtime_requests(entries, ids),
-            P4RUNTIME_UPDATE: p4runtime_requests(entries, ids, update=True),
-            "README.md": self.render("README.md.j2", model, network, packets),
-        }
+    def entries(self, network: TablesPipeline, port: int | None = None) -> Steps:
+        """Entries of the look-up tables, and offsets."""
+        return tables_entries(network, port)
 
-    def commands(self, directory: Path) -> str:
-        """Read the entries in the format of ``simple_switch_CLI``."""
-        return read_artefact(directory / COMMANDS)
+    def further_files(self, entries: Steps, ids: ControlIds) -> dict[str, str]:
+        """P4Runtime's requests for a switch that holds entries already."""
+        return {P4RUNTIME_UPDATE: p4runtime_requests(entries, ids, update=True)}
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Decode the indices from the program, and the entries from each of the three files."""
@@ -131,6 +117,7 @@ class P4TablesExporter(P4TablesTarget):
                 "table.entries", count + len(filled), "entry", "measured", "count of commands.txt"
             ),
             *tables_figures(network, source, program),
+            *tofino_figures(program, waiting_tables(source)),
         )
         return Report(
             figures,

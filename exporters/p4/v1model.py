@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all programs for v1model share, whatever their tables hold."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from n3ic.exporters.p4.interpreter import Switch
+from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, SHUNTING, shunt_port
+from n3ic.exporters.p4.shared.target import PROGRAM, P4Program, read_artefact
+from n3ic.exporters.p4.table_entries import (
+    ControlIds,
+    Steps,
+    cli_commands,
+    ids_of,
+    p4runtime_requests,
+    tutorial_runtime,
+)
+from n3ic.options import Option
+from n3ic.targets.base import ModelT
+from n3ic.targets.capabilities import VerificationDefaults
+from n3ic.targets.figures import Figure
+from n3ic.targets.packets import INGRESS, PacketLayout
+
+COMMANDS, P4RUNTIME, TUTORIAL = "commands.txt", "p4runtime.json", "runtime.json"
+# Of one direction of a pipe of Tofino 2, in p4c's Tofino back end (backends/tofino/bf-p4c): stages;
+# tables of a stage; bits of the containers that every action may write, 48 of 8, 72 of 16 and 48
+# of 32 bits. Its other containers hold what is moved as a whole.
+_STAGES, _TABLES, _PHV_BITS = 20, 16, 48 * 8 + 72 * 16 + 48 * 32
+
+
+class V1ModelProgram(P4Program[ModelT]):
+    """A target whose model is a v1model program and the entries of its tables."""
+
+    options: ClassVar[tuple[Option, ...]] = (
+        *PACKET_OPTIONS,
+        SHUNTING,
+        shunt_port(510, "such as the CPU port of the switch"),
+    )
+    verification: ClassVar[VerificationDefaults] = replace(
+        P4Program.verification,
+        options=(
+            Option("with-bmv2", "compile with p4c and run on simple_switch (needs root)", False),
+        ),
+    )
+    crossed: ClassVar[int] = INGRESS ^ 1  # ports pair up: 0 with 1, 2 with 3
+
+    @abstractmethod
+    def entries(self, network: Any, port: int | None = None) -> Steps:
+        """The entries of a model, with the port for shunted packets; None for no such port."""
+
+    def further_files(self, entries: Steps, ids: ControlIds) -> dict[str, str]:
+        """Files of entries besides those of ``simple_switch_CLI`` and P4Runtime."""
+        return {TUTORIAL: tutorial_runtime(entries)}
+
+    def texts(self, model: ModelT, network: Any, packets: PacketLayout) -> dict[str, str]:
+        """Render the program, its entries in three forms, and the README."""
+        entries = self.entries(network, packets.shunt_port)
+        ids = ids_of(entries)
+        return {
+            PROGRAM: self.render("n3ic.p4.j2", model, network, packets, id=ids.annotation),
+            COMMANDS: cli_commands(entries),
+            P4RUNTIME: p4runtime_requests(entries, ids),
+            **self.further_files(entries, ids),
+            "README.md": self.render("README.md.j2", model, network, packets),
+        }
+
+    def commands(self, directory: Path) -> str:
+        """Read the entries in the format of ``simple_switch_CLI``."""
+        return read_artefact(directory / COMMANDS)
+
+
+def tofino_figures(program: Switch, waiting: int) -> tuple[Figure, ...]:
+    """Shares of what one direction of a pipe of Tofino 2 has; above 100 % it does not fit.
+
+    Args:
+        program: the compiled program.
+        waiting: number of its tables that wait for each other, one after the other.
+    """
+    tables, bits = len(program.tables), program.metadata_bits + program.header_bits
+    shares = {
+        "stages": (waiting, _STAGES, "tables wait for each other, at least a stage each, of"),
+        "tables": (tables, _STAGES * _TABLES, "tables, of"),
+        "phv": (bits, _PHV_BITS, "bits of headers and metadata, packing aside, of"),
+    }
+    return tuple(
+        Figure(
+            f"tofino2.{name}",
+            round(100 * need / limit, 1),
+            "%",
+            "estimated",
+            f"{need:,} {what} {limit:,} in one direction of a pipe; no compiler of Tofino ran",
+        )
+        for name, (need, limit, what) in shares.items()
+    )
