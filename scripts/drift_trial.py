@@ -223,8 +223,8 @@ def main() -> None:
     for name in ("--then", "--model", "--reference"):
         delays.add_argument(name, required=True)
     delays.add_argument("--block", type=int, default=1, help="consecutive flows that are alike")
-    for each in (levels, delays):
-        each.add_argument("--alpha", type=float, default=0.01)
+    for trial in (levels, delays):
+        trial.add_argument("--alpha", type=float, default=0.01)
     options = parser.parse_args()
     if options.trial == "level":
         print(f"{'flows of a burst':>16} {'a block a flow':>15} {'a block a burst':>15}")

@@ -7,7 +7,12 @@ nothing), with JSON lines and with Parquet, all with the same model and the same
 verdicts are compared first. Printed are medians over the rounds: seconds of processor time, and
 their ratio to ``flow-exec`` of the same round. The start of Python is not counted.
 
+``--nfstream PYTHON`` also reads the capture with NFStream (``pip install nfstream`` in an
+environment of its own), which meters flows and decides nothing: its statistics without dissection,
+each flow handed to an empty loop. Its processor time has the start of Python and its imports.
+
 Usage: scripts/stream_throughput.py [--flows 300000] [--rounds 5] [--model FILE]
+           [--nfstream PYTHON]
 """
 
 from __future__ import annotations
@@ -36,6 +41,14 @@ from n3ic.targets.bench_tools import core_seconds_of, write_pcap
 from n3ic.targets.directory import export
 
 GAP_US = 10  # between two packets
+NFSTREAM = """
+import sys
+from nfstream import NFStreamer
+if __name__ == "__main__":
+    stream = NFStreamer(sys.argv[1], statistical_analysis=True, n_dissections=0, n_meters=1)
+    flows = sum(1 for _ in stream)
+    sys.exit(flows != int(sys.argv[2]))
+"""
 CUTS = tuple(1 << n for n in range(0, 24, 3))
 
 
@@ -95,7 +108,21 @@ def ways(model: Classifier, program_path: Path, folder: Path) -> Mapping[str, Ca
     }
 
 
-def measure(model: Classifier, flows: int, rounds: int) -> list[dict[str, float]]:
+def run_nfstream(python: Path, capture: Path, flows: int) -> None:
+    """Read the capture with NFStream, in another environment's Python.
+
+    Raises:
+        CalledProcessError: it failed, or did not give as many flows.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+        script.write(NFSTREAM)
+        script.flush()
+        subprocess.run([python, script.name, capture, str(flows)], check=True)
+
+
+def measure(
+    model: Classifier, flows: int, rounds: int, nfstream: Path | None = None
+) -> list[dict[str, float]]:
     """Seconds of processor time of each way, round by round, after a comparison of the verdicts.
 
     Raises:
@@ -106,7 +133,9 @@ def measure(model: Classifier, flows: int, rounds: int) -> list[dict[str, float]
         write_pcap(folder / "c.pcap", LINK_ETHERNET, one_packet_flows(flows))
         export(model, "host", folder / "host")
         with program(folder / "host") as path:
-            works = ways(model, path, folder)
+            works = dict(ways(model, path, folder))
+            if nfstream:
+                works["NFStream"] = partial(run_nfstream, nfstream, folder / "c.pcap", flows)
             for work in works.values():  # builds what is missing
                 work()
             check_verdicts(folder / "flows.csv", folder / "flows.jsonl", flows)
@@ -124,9 +153,10 @@ def main() -> None:
     parser.add_argument("--flows", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", type=Path)
+    parser.add_argument("--nfstream", type=Path, help="a Python that has NFStream")
     chosen = parser.parse_args()
     model = load(chosen.model) if chosen.model else example_model()
-    rounds = measure(model, chosen.flows, chosen.rounds)
+    rounds = measure(model, chosen.flows, chosen.rounds, chosen.nfstream)
     print(f"{model.name}, {model.shape_text}; {chosen.flows:,} flows; {chosen.rounds} rounds")
     for way in rounds[0]:
         seconds = median(times[way] for times in rounds)

@@ -120,11 +120,11 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--images", type=int, help="images of an epoch; with a GPU 60,000")
     options = parser.parse_args(words)
     count = options.images or (60_000 if options.device == "cuda" else 12_000)
-    make: Device | None = partial(open_device, options.device)
+    make: Device | None = None
     if options.device == "cuda" and not torch.cuda.is_available():
-        make = None
         print("No GPU that PyTorch can use: not run.\n")
     else:
+        make = partial(open_device, options.device)
         with closing(make()) as device:
             print(f"{device.ran}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors.\n")
     rng = np.random.default_rng(0)
@@ -133,13 +133,13 @@ def main(words: list[str] | None = None) -> int:
 
         def measured() -> Iterator[Cells]:
             payloads = rng.integers(0, 256, (2, _SIZE), dtype=np.uint8)
-            measure = partial(measure_ways, sender, make, _WAYS)
-            figures = measure(payloads, _PART, options.repeats) if make else []
+            measure = partial(measure_ways, sender, make, _WAYS) if make else None
+            figures = measure(payloads, _PART, options.repeats) if measure else []
             yield from rows_of("500 KB in packets of 1,024 bytes", _ROWS, figures, "transfer")
             for name in options.models:
                 model = message_model(name)
                 inputs = model_inputs(model, max(2, options.model_repeats), rng)
-                figures = measure(inputs, _PART, options.model_repeats, model) if make else []
+                figures = measure(inputs, _PART, options.model_repeats, model) if measure else []
                 yield from rows_of(name, _MODEL_ROWS, figures, name if name in _PAPER else "")
 
         print_table(head, measured())

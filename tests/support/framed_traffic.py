@@ -3,7 +3,7 @@
 
 import json
 
-from n3ic.systems.stream.demo.traffic import CLASSES
+from scripts.stream_demo.traffic import CLASSES
 
 
 def label_line(frames, label):

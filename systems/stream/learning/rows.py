@@ -138,7 +138,11 @@ class Reservoir:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Plain data and arrays, from which :meth:`restore` makes the same sample."""
-        arrays = {"features": self._features, "counts": self._counts, "share": self._share}
+        arrays: dict[str, NDArray[Any]] = {
+            "features": self._features,
+            "counts": self._counts,
+            "share": self._share,
+        }
         plain = {"random": self._random.bit_generator.state}
         return plain, {f"reservoir.{name}": array for name, array in arrays.items()}
 

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 enum { DESCRIPTORS = 512, POLLS_AT_END = 3, REST_US = 20, IDLE_ROUNDS = 64, PER_SECOND = 1000 };
+enum { STARTING = 30 };    /* times longer to the first heartbeat: a function may build its meter */
 enum { MOST_LAST = 8192 }; /* packets, more than the queue of a port holds */
 
 static struct manager manager; /* too large for the stack */
@@ -195,7 +196,7 @@ static void check_heartbeat(struct function *f) {
     }
     if (!function_intact(f)) {
         kill_function(f, ENDED_DAMAGED);
-    } else if (hang && now - f->heard > hang) {
+    } else if (hang && now - f->heard > (heartbeat ? hang : STARTING * hang)) {
         kill_function(f, ENDED_HUNG);
     }
 }

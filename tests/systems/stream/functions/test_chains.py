@@ -251,7 +251,7 @@ options = {{ model = "model.safetensors", out = "{name}.jsonl" }}
 @pytest.mark.parametrize("by", ["five-tuple", "host-pair", "source-host"])
 def test_functions_that_share_get_each_flow_whole(n3ic, tmp_path, dpdk, by):
     """Split flows would have other times, packets and scores; fragments go with their first."""
-    spec = replace(SPEC, key=by)
+    spec = SPEC if by == "five-tuple" else replace(SPEC, key=by, ends=())
     metered_network(spec, 25, extremes=False).save(tmp_path / "model.safetensors")
     frames = traffic(tmp_path / "in.pcap", 4000, seed=6)
     names = ("all", "one", "two", "three")
@@ -264,7 +264,8 @@ def test_functions_that_share_get_each_flow_whole(n3ic, tmp_path, dpdk, by):
         # Whether a flow ends idle or at the end depends on the packets of others.
         lines[name] = sorted(json.dumps({**row, "decided": ""}) for row in rows)
     shares = [lines[name] for name in names[1:]]
-    assert sorted(sum(shares, [])) == lines["all"] and min(map(len, shares)) > 10
+    assert sorted(line for share in shares for line in share) == lines["all"]
+    assert min(map(len, shares)) >= 5
     given = {f["name"]: f["given"] for f in status["functions"]}
     assert given["all"] == sum(given[name] for name in names[1:]) == len(frames)
     assert not status["balance"]["unaccounted"]

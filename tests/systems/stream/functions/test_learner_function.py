@@ -11,10 +11,10 @@ from n3ic.exporters.dpdk.application import require_dpdk
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.classifier import SHUNT
 from n3ic.model.load import load_model
-from n3ic.systems.stream.demo.traffic import METER, flows, metered, trained
 from n3ic.systems.stream.functions.packets import PacketView
 from n3ic.systems.stream.learning.learner_function import LearnerFunction
 from n3ic.targets.fuzz_traffic import pcap
+from scripts.stream_demo.traffic import METER, flows, metered, trained
 from tests.support.framed_traffic import label_line
 
 BATCHES = 8

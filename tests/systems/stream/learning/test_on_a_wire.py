@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic stream learn`` on what a card shunts; ``n3ic stream demo`` has a test of its own."""
+"""``n3ic stream learn`` on what a card shunts; the demonstration has a test of its own."""
 
 import threading
 from functools import partial
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from n3ic.exporters.xdp.links import add_link
-from n3ic.systems.stream.demo.traffic import PacedSocket, flows, trained
 from n3ic.systems.stream.flows.source import open_source
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
 from n3ic.systems.stream.learning.learner import LearnSettings
@@ -19,6 +18,7 @@ from n3ic.systems.stream.learning.stream import LiveLearner
 from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.targets.directory import export
+from scripts.stream_demo.traffic import PacedSocket, flows, trained
 from tests.support.framed_traffic import label_line
 from tests.support.xdp_machine import clang, in_namespace, kernel
 
