@@ -5,6 +5,7 @@
     python -m scripts.fcsn scaling --kernel gemm --mpi 2   # also measure MPI on this machine
     python -m scripts.fcsn speedups
     python -m scripts.fcsn calibrate node.toml             # measure a process node here
+    python -m scripts.fcsn networks --nodes 2,4            # VGG-11, ResNet-20, GCN ... on processes
 
 Run it in the root folder of the repository. MPI needs mpi4py and mpiexec (Debian: openmpi-bin).
 """
@@ -283,6 +284,52 @@ def speedups(json: JsonFlag = False) -> None:
          f"{both.messages.bytes_per_s / 1e9:.1f} GB/s ({both.library})")  # fmt: skip
 
 
+def networks(
+    network: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="mlp, vgg11, resnet20, mobilenet, gcn or sage. Repeatable; default: all."
+        ),
+    ] = None,
+    nodes: Annotated[str, typer.Option("--nodes", "-n", help="Numbers of nodes.")] = "2",
+    loss: Annotated[float, typer.Option(help="Share of datagrams to drop.", min=0, max=0.9)] = 0.0,
+    share: Annotated[float, typer.Option(help="Share of the items.", min=0.01, max=1)] = 1.0,
+    json: JsonFlag = False,
+) -> None:
+    """Measure whole networks of integers on rings of processes, beside one process."""
+    from scripts.fcsn.network_runs import CASES, compiled, measure_network
+
+    numbers, runs = counts(nodes), []
+    for name in network or CASES:
+        if name not in CASES:
+            raise UsageError(f"--network: expected one of {', '.join(CASES)}, got {name!r}")
+        with spinner(f"compiling {name}"):
+            integers = compiled(name)
+        for count in numbers:
+            with spinner(f"{name} on {count} nodes"):
+                runs.append(measure_network(name, integers, count, loss=loss, share=share))
+    if json:
+        each = [asdict(run) | {"processor_speedup": run.processor_speedup} for run in runs]
+        print_json({"kind": "measured", "loss": loss, "runs": each})
+        return
+    table(
+        "measured: equal scores on a ring and in one process",
+        ["network", "nodes", "one process", "ring", "speed-up", "with a core each", "FCsN's cards"],
+        [
+            [
+                run.network,
+                str(run.nodes),
+                f"{run.items / run.one_s:,.0f}/s",
+                f"{run.items / run.ring_s:,.0f}/s",
+                f"{run.speedup:.2f}",
+                f"{run.processor_speedup:.2f}",
+                run.claim,
+            ]
+            for run in runs
+        ],
+    )
+
+
 def _sixteen(problem: KernelProblem, alone: float, messages: Messages) -> float:
     return on_cores(workload(problem, _CLAIM_RANKS), alone, _CLAIM_RANKS, messages)
 
@@ -296,7 +343,7 @@ def _time(seconds: float) -> str:
 def main() -> None:
     """Run the command line; a mistake ends it with one line."""
     app = typer.Typer(help="FCsN's kernels on a simulated ring.", no_args_is_help=True)
-    for command in (scaling, speedups, calibrate):
+    for command in (scaling, speedups, calibrate, networks):
         app.command()(command)
     try:
         app()

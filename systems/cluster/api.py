@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions ``n3ic.plan_cluster`` and ``n3ic.run_cluster``."""
+"""The functions ``n3ic.compile_cluster``, ``n3ic.plan_cluster`` and ``n3ic.run_cluster``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,47 @@ from typing import TYPE_CHECKING, Literal
 from n3ic.errors import ArgumentError, in_python, needed
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from torch import Tensor, nn
+
     from n3ic.api import ModelLike
+    from n3ic.systems.cluster.networks.network import IntegerNetwork
     from n3ic.systems.cluster.nodes import ClusterDescription
     from n3ic.systems.cluster.plan import ClusterPlan
     from n3ic.systems.cluster.run import ClusterRun
     from n3ic.systems.cluster.udp import Address
+
+
+@in_python()
+@needed("n3ic.compile_cluster")
+def compile_cluster(module: nn.Module, examples: Tensor | ArrayLike) -> IntegerNetwork:
+    """Turn a trained PyTorch module into integers that every node of a ring computes exactly.
+
+    ``torch.export`` captures the module in evaluation mode. Weights and activations have 8 bits,
+    whose scales, powers of two, are Brevitas's. The module may consist of fully connected layers,
+    2-D convolutions, batch norm, ReLU, ReLU6 and other cuts, signs, pools, sums of two values,
+    products of a constant matrix (the edges of a graph) with features, and changes of shape.
+
+    :func:`~n3ic.systems.cluster.networks.ring.network_ring` runs the result.
+
+    Args:
+        module: the module, which takes one tensor and gives one.
+        examples: typical inputs, of which the first axis counts items; their activations give the
+            scales. For a module that multiplies edges by features: the features of one graph.
+
+    Returns:
+        The network.
+
+    Raises:
+        ClusterError: the module computes something else; the error names the node of its graph and
+            what to do.
+        MissingDependencyError: PyTorch or Brevitas is not installed.
+    """
+    import torch
+
+    from n3ic.systems.cluster.networks.compile import compile_module
+
+    return compile_module(module, torch.as_tensor(examples, dtype=torch.float32))
 
 
 @in_python()

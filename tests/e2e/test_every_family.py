@@ -478,6 +478,7 @@ ELSEWHERE_IN_PYTHON = {
 }  # fmt: skip
 NO_MODEL = {
     "load", "train", "extract", "audit", "decide", "domains", "sweep", "from_sklearn", "from_torch",
+    "compile_cluster",
 }  # fmt: skip
 SAME_AS = {"learn": "stream learn", "plan_cluster": "cluster plan"}
 

@@ -22,6 +22,7 @@ from tests.support.traffic import labelled_capture
 VERBS = (
     *(
         "audit",
+        "compile_cluster",
         "decide",
         "domains",
         "export_card",

@@ -33,7 +33,7 @@ from n3ic.systems.cluster.protocol import (
 _REPEATS = 3
 _WIRE_S = 4e-9
 """Seconds that a node needs for a byte of activations, to send or to take it (measured)."""
-_TILE_S = 0.1
+_TILE_S = 0.03
 """Seconds that a part computes at once: beyond, its neighbours wait for acknowledgements."""
 
 
