@@ -218,6 +218,12 @@ def test_a_check_sequence_that_a_pcap_header_names_does_not_count(order, check, 
     assert [replace(p, time=77) for p in found] == [UDP4]
 
 
+def test_a_check_sequence_of_more_bytes_than_a_link_has_is_none(tmp_path):
+    frame = ethernet(IP)
+    (tmp_path / "c.pcap").write_bytes(with_check([(frame, len(frame), 77)], "<", 16))
+    assert [replace(p, time=77) for p in packets_of(tmp_path / "c.pcap")] == [UDP4]
+
+
 @pytest.mark.parametrize("order", "<>")
 @pytest.mark.parametrize(("value", "check"), [(0, 0), (4, 4), (32, 4), (16, 2), (2, 2), (255, 0)])
 def test_a_check_sequence_that_a_pcapng_interface_names_does_not_count(

@@ -114,7 +114,7 @@ def test_what_is_no_layer_is_refused(make, message):
 
 
 def test_the_largest_layer_and_bias():
-    assert Connections(np.ones((1, MAX_NEURONS), bool)).n_inputs == MAX_NEURONS
+    assert Connections(np.ones((1, MAX_NEURONS), bool)).n_inputs == MAX_NEURONS == 65_536
     largest = (1 << 24) - 1
     assert OutputLayer(WEIGHTS, bias=np.array([largest, -largest])).bias.tolist() == [
         largest,

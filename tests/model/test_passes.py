@@ -17,6 +17,7 @@ from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Findings, Removed, simplify, unchanged
 from n3ic.model.passes.dead import read_neurons
+from n3ic.model.passes.draft import Draft, narrowed
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import verification_vectors
 
@@ -287,3 +288,14 @@ def test_the_simplified_network_names_the_one_that_it_was():
 def test_inputs_of_another_width_are_refused():
     with pytest.raises(ModelError, match="shape"):
         simplify(small(np.ones((2, 8)))).inputs(np.zeros((1, 2), np.uint32))
+
+
+def test_a_draft_knows_where_the_neurons_of_each_layer_stood():
+    model = random_model((16, 5, 4, 3), np.random.default_rng(1))
+    first = Draft.of(model).without(
+        0, {1: ("dead", None)}, narrowed(model.layers[1], [0, 2, 3, 4], 0)
+    )
+    assert [layer.tolist() for layer in first.neurons] == [[0, 2, 3, 4], [0, 1, 2, 3]]
+    second = first.without(1, {0: ("dead", None)}, narrowed(model.output, [1, 2, 3], 0))
+    assert [layer.tolist() for layer in second.neurons] == [[0, 2, 3, 4], [1, 2, 3]]
+    assert second.removed == (Removed(0, 1, "dead", None), Removed(1, 0, "dead", None))

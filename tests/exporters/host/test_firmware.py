@@ -73,6 +73,8 @@ MODELS = {
         random_model((14, 8, 3), np.random.default_rng(4)), input=REPEATED
     ),
     "masks and numbers": small_model,
+    # The bits that are changed below are of connections that are there.
+    "masks": lambda: random_model((40, 9, 3), np.random.default_rng(18), density=0.5),
     "tables": lambda: random_tables(np.random.default_rng(3)),
     "tables of three classes": lambda: random_tables(np.random.default_rng(5), classes=3),
     "sum-product network": lambda: family("sum-product-network").random(np.random.default_rng(2)),
@@ -151,6 +153,21 @@ def test_no_compiler_warns_of_the_plain_source(exported, tmp_path, command):
 
 
 @pytest.mark.first_case
+def test_a_repeated_cut_of_another_feature_is_found(tmp_path):
+    """Though the other feature has an equal cut."""
+    fields = (Field.thermometer(name, [3, 9]) for name in "aba")
+    model = replace(
+        random_model((6, 4, 2), np.random.default_rng(7)), input=InputSpec(tuple(fields))
+    )
+    form_of(EXPORTER.for_family(model.family), {"style": "plain"}).write(model, {}, tmp_path)
+    path = tmp_path / "n3ic_model.c"
+    text, changes = re.subn(r"(repeated_bit\[2\] = \{0u, )1u", r"\g<1>3u", path.read_text())
+    assert changes == 1
+    path.write_text(text)
+    with pytest.raises(VerifyError, match="field 2: it does not repeat cuts of one feature"):
+        decode_directory(tmp_path, model)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_every_changed_number_is_found(tmp_path, name):
     """Of each array the first and the last, by one bit; and the margin."""

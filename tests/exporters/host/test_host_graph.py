@@ -208,6 +208,14 @@ def test_every_changed_number_is_found(name: str) -> None:
     assert missed == []
 
 
+@pytest.mark.parametrize("rows", [8, 16, 32, 63, 64, 65, 128, 256])
+def test_a_block_of_rows_has_a_size_that_is_written(rows: int) -> None:
+    text, blocks = re.subn(r"(#define BLOCK )\d+", rf"\g<1>{rows}", EXPORTER.source(FOREST))
+    assert blocks == 1
+    said = "" if rows in (16, 32, 64, 128) else f"{rows} rows at a time"
+    assert difference(text, FOREST).endswith(said) and bool(difference(text, FOREST)) == bool(said)
+
+
 CODE = {"TOGETHER", "FEW_CUTS"}  # of the code, not of the model
 NUMBER = re.compile(r"(0x[0-9a-f]{8}u)|(?<![\w.])-?\d+(?![\w.]*\")")
 
