@@ -29,6 +29,8 @@ _ABOVE_0 = (
     "together",
     "macs",
     "memory_bytes",
+    "slice",
+    "cached_slice",
 )
 
 
@@ -206,7 +208,8 @@ def _read_node(data: Any, where: str) -> ClusterNode:
         node = from_plain(ClusterNode, data)
     except ValueError as error:
         raise ClusterError(f"{where}: {error}") from error
-    for name, value in (*vars(node).items(), *vars(node.figures).items()):
+    tiles = {} if node.figures.tiles is None else vars(node.figures.tiles)
+    for name, value in (*vars(node).items(), *vars(node.figures).items(), *tiles.items()):
         least = 1e-6 if name in _ABOVE_0 else 0
         most = 1 if name == "load" else 1e18
         # Rates divide, so they must be above 0; NaN fails both comparisons and is refused.

@@ -198,10 +198,13 @@ def test_a_damaged_plan_is_refused(tmp_path, text, said):
         (("home", "figures", "serial"), "yes"),
         (("home", "figures", "kind"), "guessed"),
         (("home", "figures", "shares"), 1.5),
+        (("home", "figures", "tiles", "cached_slice"), 0),
+        (("home", "figures", "tiles", "cache"), "large"),
     ],
 )
 def test_a_plan_whose_nodes_cannot_be_is_refused(tmp_path, where, value):
-    data = json.loads(json_text(plan_cluster((256, 64, 4), ring(2)).to_dict()))
+    cluster = replace(ring(2), home=equal_nodes(1, "nfp").home)  # a process
+    data = json.loads(json_text(plan_cluster((256, 64, 4), cluster).to_dict()))
     at = data
     for key in where[:-1]:
         at = at[key]

@@ -4,6 +4,7 @@
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ def test_a_bit_that_changes_in_a_nodes_weights_ends_the_session(layer, monkeypat
     networks = {}
 
     def held(model, placement, node):
-        parts = parts_of(model, placement, node)
+        parts: list[Any] = list(parts_of(model, placement, node))
         networks[node] = [part._weights.digest.__self__ for part in parts]
         return parts
 
