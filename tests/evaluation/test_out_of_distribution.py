@@ -4,7 +4,6 @@
 import dataclasses
 import json
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -195,11 +194,10 @@ def test_the_status_of_a_program_tells_it(model, monkeypatch, slower):
         "class": np.bincount(said, minlength=2), "shunted": np.int64(0),
         "row": bits.sum(axis=0), "margin": np.zeros(3, int),
     }  # fmt: skip
-    programs = SimpleNamespace(tally=lambda slot: tally, structure=None)
-    slot = status._slot(programs, 0, model)
+    slot = status._slot(None, model, tally)
     assert slot.domain.outside is None and slot.domain.rows == 3000
     assert slot.domain.traffic == ("same" if slower == 1 else "another")
     fields = {f.name: 0 for f in dataclasses.fields(status.ProgramStatus)}
-    counts = {name: {} for name in ("ends", "aside", "alarms")}
+    counts = {name: {} for name in ("ends", "aside", "losses", "alarms")}
     shown = terminal.lines(status.ProgramStatus(**{**fields, **counts, "slots": {0: slot}}))
     assert any("not the traffic of the training" in line for line in shown) == (slower != 1)

@@ -182,7 +182,8 @@ def test_an_interface_that_goes_takes_its_n3icd_along(link, built, pins, tmp_pat
 def test_a_stream_takes_what_n3icd_shunts(link, built, daemon_model, tmp_path):
     """Beside another reader; with the times, keys and features that n3icd reports."""
     one, other = link
-    replace(daemon_model, shunt=10**6).save(tmp_path / "unsure.n3ic")
+    unsure = replace(daemon_model, shunt=daemon_model.largest_margin + 1)
+    unsure.save(tmp_path / "unsure.n3ic")
     n3ic("load", one, built, "--daemon", "--model", tmp_path / "unsure.n3ic")
     reader = Reader(folder_of(one) / "socket")
     with closing(XdpEventSource(one, daemon_model)) as source:
