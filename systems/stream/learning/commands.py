@@ -11,7 +11,7 @@ import typer
 from n3ic.cli.rows import takes_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -125,9 +125,10 @@ def rollback(
 ) -> None:
     """Put the former model back, both on the target and in the log."""
     from n3ic.cli.console import print_result
-    from n3ic.systems.stream.learning.learning_folder import LearningFolder
+    from n3ic.systems.stream.learning.learning_folder import LearningFolder, time_text
+    from n3ic.systems.stream.learning.pushes import push_to
 
-    learning = LearningFolder(folder, _swap(push), now=_now)
+    learning = LearningFolder(folder, push_to(push) if push else None, now=time_text)
     learning.roll_back()
     now = learning.learner.running
     learning.close()
@@ -284,18 +285,6 @@ def drift(
             f"most in {change.statistic}; if blocks are exchangeable, an alarm ever has a "
             f"probability of at most {alpha:g}"
         )
-
-
-def _swap(push: str) -> Callable[[Classifier], None] | None:
-    from n3ic.systems.stream.learning.pushes import push_to
-
-    return push_to(push) if push else None
-
-
-def _now() -> str:
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _model(path: Path) -> Classifier:

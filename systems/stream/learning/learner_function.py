@@ -7,7 +7,6 @@ import json
 import queue
 import threading
 from dataclasses import fields
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +21,7 @@ from n3ic.systems.stream.functions.options import path_of
 from n3ic.systems.stream.functions.packets import PacketView
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
 from n3ic.systems.stream.learning.learner import LearnSettings
-from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder
+from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder, time_text
 from n3ic.systems.stream.learning.pushes import push_to
 from n3ic.systems.stream.learning.stream import LearnedBatch, LiveLearner
 from n3ic.util.plain_data import from_plain
@@ -102,7 +101,7 @@ class LearnerFunction(MeterFunction):
         push = push_to(str(self.options["push"])) if "push" in self.options else None
         if not (folder / LOG).exists():
             LearningFolder.begin(folder, self.model, settings)
-        opened = LearningFolder(folder, push, now=_now)
+        opened = LearningFolder(folder, push, now=time_text)
         if not opened.model_file(self.model.digest).exists():
             raise UsageError(
                 f"options.folder: {folder} learns from another model, "
@@ -156,7 +155,3 @@ class LearnerFunction(MeterFunction):
         counts = {**self.join.counts, "late for their block": late}
         unread = {"unread labels": self.labels.unread, "first fault": self.labels.first_fault}
         return {"counts": counts, **(unread if self.labels.unread else {})}
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +317,11 @@ class LearningFolder:
                 f"{self._log.path}, line {entry['n'] + 1}: it says {logged}, "
                 f"but the rows before it give { ({'what': what, **facts}) }"
             )
+
+
+def time_text() -> str:
+    """The time in UTC, for a log that people read."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _checked(digest: object, where: Path) -> str:

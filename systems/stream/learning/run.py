@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from n3ic.systems.stream.flows.source import open_source
 from n3ic.systems.stream.learning.blocks import block_hashes
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
 from n3ic.systems.stream.learning.learner import LearnSettings
-from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder
+from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder, time_text
 from n3ic.systems.stream.learning.live import learn_live
 from n3ic.systems.stream.learning.pushes import push_to
 from n3ic.systems.stream.learning.replay import ReplayedFlows, replayed
@@ -105,7 +104,7 @@ def learn_from(
         if (folder / LOG).exists():
             if model is not None:
                 raise UsageError(f"{folder} exists: leave --model out to go on there")
-            learning = LearningFolder(folder, swap, now=_now)
+            learning = LearningFolder(folder, swap, now=time_text)
             opened.callback(learning.close)
             first, settings = learning.learner.running, learning.learner.settings
         elif model is None:
@@ -125,7 +124,7 @@ def learn_from(
                 raise UsageError(f"{source}: packets have no labels of their own: give --labels")
         if learning is None:
             LearningFolder.begin(folder, first, settings)
-            learning = LearningFolder(folder, swap, now=_now)
+            learning = LearningFolder(folder, swap, now=time_text)
             opened.callback(learning.close)
         if trusted is not None:
             learning.anchor(trusted)
@@ -151,10 +150,6 @@ def learn_from(
             tuple(right),
             *unread,
         )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _anchors(
