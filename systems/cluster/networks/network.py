@@ -66,6 +66,10 @@ class Part:
                 del there[number]
         return [there[number] for number in self.gives]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process is made of: not the functions, which it makes again."""
+        return {key: value for key, value in self.__dict__.items() if key != "_kernels"}
+
     @cached_property
     def _kernels(self) -> list[tuple[Step, Any, list[int]]]:
         """Each step with its function and the values that nobody reads after it."""

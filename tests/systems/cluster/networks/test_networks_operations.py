@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every operation beside plain loops over Python's integers, its bounds, and what is refused."""
 
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -203,6 +204,9 @@ def test_a_network_of_parts_keeps_what_later_parts_read():
     items = RNG.integers(*INT8, (20, 6), endpoint=True).astype(np.int8)
     whole = network.scores(items)
     assert [network.alive(at) for at in range(5)] == [(0,), (0, 1), (0, 1, 2), (1, 3), (4,)]
+    copy = pickle.loads(pickle.dumps(network))  # after it has computed, as before
+    assert copy.digest == network.digest
+    assert np.array_equal(copy.scores(items), whole)
     for at in range(1, 4):
         between = network.part(0, at).compute([items])
         (scores,) = network.part(at, 4).compute(between)
