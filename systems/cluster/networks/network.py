@@ -17,7 +17,7 @@ from n3ic.systems.cluster.networks.operations import Array, Integers, Operation
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class NetworkStep:
     """An operation of a network.
 
     Attributes:
@@ -44,7 +44,7 @@ class Part:
         values: shape and range of every value of the network.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[NetworkStep, ...]
     first: int
     reads: tuple[int, ...]
     gives: tuple[int, ...]
@@ -71,7 +71,7 @@ class Part:
         return {key: value for key, value in self.__dict__.items() if key != "_kernels"}
 
     @cached_property
-    def _kernels(self) -> list[tuple[Step, Any, list[int]]]:
+    def _kernels(self) -> list[tuple[NetworkStep, Any, list[int]]]:
         """Each step with its function and the values that nobody reads after it."""
         last = {i: at for at, step in enumerate(self.steps) for i in step.inputs}
         done: list[list[int]] = [[] for _ in self.steps]
@@ -102,7 +102,12 @@ class IntegerNetwork:
     """
 
     def __init__(
-        self, given: Integers, steps: Sequence[Step], *, input_bits: int = 0, score_bits: int = 0
+        self,
+        given: Integers,
+        steps: Sequence[NetworkStep],
+        *,
+        input_bits: int = 0,
+        score_bits: int = 0,
     ) -> None:
         if not steps:
             raise ClusterError("expected a network of at least one operation")

@@ -10,7 +10,7 @@ from torch import nn
 from n3ic.systems.cluster.launch import RingOptions
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.networks.compile import compile_module
-from n3ic.systems.cluster.networks.pipeline import Pipeline, plan_pipeline
+from n3ic.systems.cluster.networks.pipeline import NetworkPipeline, plan_pipeline
 from n3ic.systems.cluster.networks.ring import network_ring
 from n3ic.systems.cluster.udp import FaultInjection
 from tests.support.integer_networks import PipelineRing
@@ -55,7 +55,7 @@ def test_a_ring_gives_the_scores_of_one_process(digits, ends):
     images, _, _, network = digits
     items = network.encode(images[:150].numpy())
     faults = {"seed": 3, "loss": 0.1, "repeat": 0.1, "damage": 0.1, "jitter": 0.01}
-    ring = PipelineRing(network, Pipeline(ends), **faults)
+    ring = PipelineRing(network, NetworkPipeline(ends), **faults)
     assert np.array_equal(ring.scores(items), network.scores(items))
     assert np.array_equal(ring.scores(items[::-1]), network.scores(items[::-1]))
 
