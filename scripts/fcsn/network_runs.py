@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from n3ic.errors import VerifyError
 from n3ic.systems.cluster.launch import RingOptions
+from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.networks.compile import compile_module
 from n3ic.systems.cluster.networks.network import IntegerNetwork
 from n3ic.systems.cluster.networks.ring import network_ring
@@ -35,6 +36,7 @@ IMAGES = (64, 3, 32, 32)
 CORA = (2708, 5278, 1433, 7)
 """Vertices, edges, features and classes of the graph Cora."""
 _REPEATS = 5
+_LIMIT_S = 60.0  # a busy machine may leave a process without its cores for seconds
 
 
 def _mlp() -> tuple[nn.Module, Tensor]:
@@ -138,7 +140,8 @@ def measure_network(
     rng = np.random.default_rng(0)
     items = rng.integers(given.low, given.high, (count, *given.shape), endpoint=True)
     items = items.astype(given.dtype)
-    options = RingOptions(faults=FaultInjection(loss, 1))
+    faults = FaultInjection(loss, 1)
+    options = RingOptions(timing=LinkTiming(limit=_LIMIT_S), faults=faults)
     one, ring, ones, busiest = [], [], [], []
     with (
         threadpool_limits(1),

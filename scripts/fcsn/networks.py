@@ -161,7 +161,8 @@ class GraphConvolution(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Compute scores of shape ``(vertices, classes)`` from features."""
         hidden = torch.relu(torch.sparse.mm(self.adjacency, self.first(features)))
-        return torch.sparse.mm(self.adjacency, self.second(hidden))
+        scores: Tensor = torch.sparse.mm(self.adjacency, self.second(hidden))
+        return scores
 
 
 class GraphSage(nn.Module):

@@ -40,10 +40,10 @@ from n3ic.systems.cluster.networks.capture import (
     Weighted,
     capture,
 )
-from n3ic.systems.cluster.networks.network import IntegerNetwork, Step
+from n3ic.systems.cluster.networks.network import IntegerNetwork, NetworkStep
 from n3ic.systems.cluster.networks.operations import (
     INT32,
-    Add,
+    Addition,
     Aggregate,
     Convolution,
     Dense,
@@ -86,7 +86,7 @@ class _Compilation:
     def __init__(self, captured: Captured) -> None:
         self._layers = captured.layers
         self._ends = _unrounded(captured.layers)
-        self._steps: list[Step] = []
+        self._steps: list[NetworkStep] = []
         examples = captured.examples.double()
         signed = bool((examples < 0).any())
         bits = _activation_bits(examples, signed)
@@ -106,7 +106,7 @@ class _Compilation:
         return network, self._tensors[-1]
 
     def _step(self, operation: Operation, inputs: Sequence[int], name: str) -> tuple[int, ...]:
-        self._steps.append(Step(operation, tuple(inputs), name))
+        self._steps.append(NetworkStep(operation, tuple(inputs), name))
         return (len(self._steps),)
 
     def _add(self, layer: Layer, *, rounds: bool) -> None:
@@ -123,7 +123,7 @@ class _Compilation:
             divisor = 1 if function.largest else math.prod(function.window)
         elif isinstance(function, Summed):
             places = np.array([max(bits)])
-            operation = Add((max(bits) - bits[0], max(bits) - bits[1]))
+            operation = Addition((max(bits) - bits[0], max(bits) - bits[1]))
         else:
             operation, places = _plain(function, places)
         inputs = tuple(self._numbers[i] for i in layer.inputs)

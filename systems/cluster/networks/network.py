@@ -17,7 +17,7 @@ from n3ic.systems.cluster.networks.operations import Array, Integers, Operation
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class NetworkStep:
     """An operation of a network.
 
     Attributes:
@@ -44,7 +44,7 @@ class Part:
         values: shape and range of every value of the network.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[NetworkStep, ...]
     first: int
     reads: tuple[int, ...]
     gives: tuple[int, ...]
@@ -66,8 +66,12 @@ class Part:
                 del there[number]
         return [there[number] for number in self.gives]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process is made of: not the functions, which it makes again."""
+        return {key: value for key, value in self.__dict__.items() if key != "_kernels"}
+
     @cached_property
-    def _kernels(self) -> list[tuple[Step, Any, list[int]]]:
+    def _kernels(self) -> list[tuple[NetworkStep, Any, list[int]]]:
         """Each step with its function and the values that nobody reads after it."""
         last = {i: at for at, step in enumerate(self.steps) for i in step.inputs}
         done: list[list[int]] = [[] for _ in self.steps]
@@ -98,7 +102,12 @@ class IntegerNetwork:
     """
 
     def __init__(
-        self, given: Integers, steps: Sequence[Step], *, input_bits: int = 0, score_bits: int = 0
+        self,
+        given: Integers,
+        steps: Sequence[NetworkStep],
+        *,
+        input_bits: int = 0,
+        score_bits: int = 0,
     ) -> None:
         if not steps:
             raise ClusterError("expected a network of at least one operation")

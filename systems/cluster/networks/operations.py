@@ -459,7 +459,8 @@ class Rescale(Operation):
                 scaled /= divisor
             np.rint(scaled, out=scaled)
             np.clip(scaled, low, high, out=scaled)
-            return scaled.astype(result)
+            rounded: Array = scaled.astype(result)
+            return rounded
 
         return compute
 
@@ -475,7 +476,7 @@ class Rescale(Operation):
 
 
 @dataclass(frozen=True)
-class Add(Operation):
+class Addition(Operation):
     """Sum of two values, each multiplied by a power of two first.
 
     Attributes:

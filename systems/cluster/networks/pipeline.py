@@ -38,7 +38,7 @@ _TILE_S = 0.03
 
 
 @dataclass(frozen=True)
-class Layout:
+class ByteLayout:
     """Values of an item as bytes, one after another, each of the shortest integer type.
 
     Attributes:
@@ -79,13 +79,13 @@ class Layout:
         return arrays
 
 
-def layout(network: IntegerNetwork, at: int) -> Layout:
+def layout(network: IntegerNetwork, at: int) -> ByteLayout:
     """The values that travel before a step."""
-    return Layout(tuple(network.values[i] for i in network.alive(at)))
+    return ByteLayout(tuple(network.values[i] for i in network.alive(at)))
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class NetworkPipeline:
     """Which node computes which steps of a network.
 
     Attributes:
@@ -146,7 +146,7 @@ def measured_seconds(network: IntegerNetwork, items: int = 8) -> list[float]:
 
 def plan_pipeline(
     network: IntegerNetwork, nodes: int, seconds: Sequence[float] | None = None
-) -> Pipeline:
+) -> NetworkPipeline:
     """Divide a network so that the slowest part is as fast as possible.
 
     Args:
@@ -179,7 +179,7 @@ def plan_pipeline(
             for end in range(node, steps + 1)
         }
     ends = best[steps][1]
-    return Pipeline(ends, tuple(part(a, b) for a, b in pairwise(ends)))
+    return NetworkPipeline(ends, tuple(part(a, b) for a, b in pairwise(ends)))
 
 
 class NetworkPart(ArrayPart):
@@ -193,7 +193,7 @@ class NetworkPart(ArrayPart):
 
     tasks: ClassVar = frozenset({TaskId.ACTIVATIONS})
 
-    def __init__(self, network: IntegerNetwork, pipeline: Pipeline, node: int) -> None:
+    def __init__(self, network: IntegerNetwork, pipeline: NetworkPipeline, node: int) -> None:
         first, last = pipeline.ends[node - 1], pipeline.ends[node]
         self._part: Part = network.part(first, last)
         self._given, self._gives = layout(network, first), layout(network, last)
@@ -237,7 +237,7 @@ class NetworkFlow(TaggedRows[np.int32]):
         tile_bytes: maximum bytes of numbers in a tile.
     """
 
-    def __init__(self, network: IntegerNetwork, pipeline: Pipeline, tile_bytes: int) -> None:
+    def __init__(self, network: IntegerNetwork, pipeline: NetworkPipeline, tile_bytes: int) -> None:
         width = network.values[-1].size
         super().__init__(pipeline.nodes - 1, DataId.SCORES, width, np.int32, pipeline.rows)
         self._tile_bytes = tile_bytes

@@ -25,7 +25,7 @@ from n3ic.systems.cluster.networks.network import IntegerNetwork, checked_items
 from n3ic.systems.cluster.networks.pipeline import (
     NetworkFlow,
     NetworkPart,
-    Pipeline,
+    NetworkPipeline,
     layout,
     plan_pipeline,
 )
@@ -46,7 +46,11 @@ class NetworkSession(RowSession[np.int32]):
     """
 
     def __init__(
-        self, network: IntegerNetwork, pipeline: Pipeline, ring: RingLink, sock: socket.socket
+        self,
+        network: IntegerNetwork,
+        pipeline: NetworkPipeline,
+        ring: RingLink,
+        sock: socket.socket,
     ) -> None:
         self._batches = set()
         self._network = network
@@ -76,7 +80,7 @@ class NetworkSession(RowSession[np.int32]):
         return found.reshape(len(found), *self._network.values[-1].shape)
 
 
-def pipeline_digest(network: IntegerNetwork, pipeline: Pipeline) -> str:
+def pipeline_digest(network: IntegerNetwork, pipeline: NetworkPipeline) -> str:
     """SHA-256 of a network and of the ends of its parts."""
     return hashlib.sha256(f"{network.digest} {pipeline.ends}".encode()).hexdigest()
 
@@ -92,7 +96,7 @@ class NetworkWork(RingWork):
         ClusterError: the parts are not those of the network.
     """
 
-    def __init__(self, network: IntegerNetwork, pipeline: Pipeline) -> None:
+    def __init__(self, network: IntegerNetwork, pipeline: NetworkPipeline) -> None:
         pipeline.check(network)
         self.nodes = pipeline.nodes
         self._network, self._pipeline = network, pipeline
@@ -112,7 +116,7 @@ def network_ring(
     network: IntegerNetwork,
     nodes: int = 2,
     *,
-    pipeline: Pipeline | None = None,
+    pipeline: NetworkPipeline | None = None,
     options: RingOptions | None = None,
 ) -> Iterator[Ring[NetworkSession]]:
     """Start a ring for a network of integers; it stops at the end of the block.

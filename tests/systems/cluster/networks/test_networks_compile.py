@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from n3ic.errors import ClusterError
 from n3ic.systems.cluster.launch import RingOptions
+from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.networks.compile import compile_module
 from n3ic.systems.cluster.networks.operations import Aggregate, Convolution, Dense, Rescale
 from n3ic.systems.cluster.networks.pipeline import plan_pipeline
@@ -102,7 +103,7 @@ def test_whole_networks_run_on_processes_with_losses(name):
     module, examples = _module(name, small=False)
     network = compile_module(module, examples)
     items = integers(network, 12)
-    options = RingOptions(faults=FaultInjection(0.01, 2))
+    options = RingOptions(timing=LinkTiming(limit=60.0), faults=FaultInjection(0.01, 2))
     with network_ring(network, 3, options=options) as ring:
         assert np.array_equal(ring.session.scores(items), network.scores(items))
 

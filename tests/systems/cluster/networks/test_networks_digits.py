@@ -8,8 +8,9 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from n3ic.systems.cluster.launch import RingOptions
+from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.networks.compile import compile_module
-from n3ic.systems.cluster.networks.pipeline import Pipeline, plan_pipeline
+from n3ic.systems.cluster.networks.pipeline import NetworkPipeline, plan_pipeline
 from n3ic.systems.cluster.networks.ring import network_ring
 from n3ic.systems.cluster.udp import FaultInjection
 from tests.support.integer_networks import PipelineRing
@@ -54,7 +55,7 @@ def test_a_ring_gives_the_scores_of_one_process(digits, ends):
     images, _, _, network = digits
     items = network.encode(images[:150].numpy())
     faults = {"seed": 3, "loss": 0.1, "repeat": 0.1, "damage": 0.1, "jitter": 0.01}
-    ring = PipelineRing(network, Pipeline(ends), **faults)
+    ring = PipelineRing(network, NetworkPipeline(ends), **faults)
     assert np.array_equal(ring.scores(items), network.scores(items))
     assert np.array_equal(ring.scores(items[::-1]), network.scores(items[::-1]))
 
@@ -63,7 +64,7 @@ def test_a_ring_gives_the_scores_of_one_process(digits, ends):
 def test_processes_give_the_scores_of_one_process_with_losses(digits):
     images, _, _, network = digits
     items = network.encode(images.numpy())
-    options = RingOptions(faults=FaultInjection(0.01, 1))
+    options = RingOptions(timing=LinkTiming(limit=60.0), faults=FaultInjection(0.01, 1))
     pipeline = plan_pipeline(network, 2)
     with network_ring(network, pipeline=pipeline, options=options) as ring:
         assert np.array_equal(ring.session.scores(items), network.scores(items))

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every operation beside plain loops over Python's integers, its bounds, and what is refused."""
 
+import pickle
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from n3ic.errors import ClusterError, ModelError
-from n3ic.systems.cluster.networks.network import IntegerNetwork, Step
+from n3ic.systems.cluster.networks.network import IntegerNetwork, NetworkStep
 from n3ic.systems.cluster.networks.operations import (
     INT32,
-    Add,
+    Addition,
     Aggregate,
     Convolution,
     Dense,
@@ -136,7 +137,7 @@ def test_an_operation_equals_plain_loops_and_stays_in_its_range(operation, shape
     extremes = RNG.choice([*ends, 0] if ends[0] <= 0 <= ends[1] else ends, (3, *shape))
     items = np.concatenate([
         extremes,
-        RNG.integers(*ends, (3, *shape), endpoint=True),
+        RNG.integers(ends[0], ends[1], (3, *shape), endpoint=True),
         np.full((1, *shape), ends[0]),
         np.full((1, *shape), ends[1]),
     ]).astype(given.dtype)  # fmt: skip
@@ -158,7 +159,7 @@ def test_the_range_of_a_sum_is_reached():
 def test_a_sum_of_two_values_equals_plain_integers(shifts):
     given = Integers((50,), *INT8)
     a, b = RNG.integers(*INT8, (2, 4, 50), endpoint=True).astype(np.int64)
-    operation = Add(shifts)
+    operation = Addition(shifts)
     found = operation.kernel(given, given)(a.astype(np.int8), b.astype(np.int8))
     assert np.array_equal(found.astype(np.int64), (a << shifts[0]) + (b << shifts[1]))
     assert operation.output(given, given).high == (127 << shifts[0]) + (127 << shifts[1])
@@ -168,21 +169,23 @@ def test_an_overflow_cannot_be_written():
     given = Integers((40_000,), 0, 1000)
     wide = Dense(np.full((1, 40_000), 127, np.int8), np.zeros(1, np.int32))
     with pytest.raises(ClusterError, match=r"^wide: values may reach 0 to 5,080,000,000"):
-        IntegerNetwork(given, [Step(wide, (0,), "wide")])
+        IntegerNetwork(given, [NetworkStep(wide, (0,), "wide")])
     with pytest.raises(ClusterError, match="within 32 bits"):
-        Add((24, 0)).output(Integers((1,), *UINT8), Integers((1,), *UINT8))
+        Addition((24, 0)).output(Integers((1,), *UINT8), Integers((1,), *UINT8))
 
 
 def test_shapes_that_do_not_fit_are_refused_by_step():
     dense = Dense(_weights(3, 4), _bias(3))
     with pytest.raises(ClusterError, match=r"^second: expected rows of 4 values, got \(3,\)"):
-        IntegerNetwork(Integers((4,), *INT8), [Step(dense, (0,)), Step(dense, (1,), "second")])
+        IntegerNetwork(
+            Integers((4,), *INT8), [NetworkStep(dense, (0,)), NetworkStep(dense, (1,), "second")]
+        )
     with pytest.raises(ClusterError, match=r"^early: reads values \(1,\) of 1"):
-        IntegerNetwork(Integers((4,), *INT8), [Step(dense, (1,), "early")])
+        IntegerNetwork(Integers((4,), *INT8), [NetworkStep(dense, (1,), "early")])
 
 
 def test_only_integers_of_the_range_are_computed():
-    network = IntegerNetwork(Integers((4,), -3, 3), [Step(Sign(), (0,))], input_bits=1)
+    network = IntegerNetwork(Integers((4,), -3, 3), [NetworkStep(Sign(), (0,))], input_bits=1)
     with pytest.raises(ModelError, match="expected inputs of -3 to 3, got 0 to 4"):
         network.scores([[0, 1, 2, 4]])
     with pytest.raises(ModelError, match="encode rounds real numbers"):
@@ -194,15 +197,18 @@ def test_only_integers_of_the_range_are_computed():
 
 def test_a_network_of_parts_keeps_what_later_parts_read():
     steps = [
-        Step(Rescale(np.array([1]), -128, 127), (0,)),
-        Step(Sign(), (1,)),
-        Step(Add((0, 2)), (2, 0)),
-        Step(Add((0, 0)), (3, 1)),
+        NetworkStep(Rescale(np.array([1]), -128, 127), (0,)),
+        NetworkStep(Sign(), (1,)),
+        NetworkStep(Addition((0, 2)), (2, 0)),
+        NetworkStep(Addition((0, 0)), (3, 1)),
     ]
     network = IntegerNetwork(Integers((6,), *INT8), steps)
     items = RNG.integers(*INT8, (20, 6), endpoint=True).astype(np.int8)
     whole = network.scores(items)
     assert [network.alive(at) for at in range(5)] == [(0,), (0, 1), (0, 1, 2), (1, 3), (4,)]
+    copy = pickle.loads(pickle.dumps(network))  # after it has computed, as before
+    assert copy.digest == network.digest
+    assert np.array_equal(copy.scores(items), whole)
     for at in range(1, 4):
         between = network.part(0, at).compute([items])
         (scores,) = network.part(at, 4).compute(between)
@@ -215,7 +221,7 @@ def test_a_digest_names_every_number():
     other = weights.copy()
     other[2, 3] ^= 1
     digests = {
-        IntegerNetwork(given, [Step(operation, (0,))]).digest
+        IntegerNetwork(given, [NetworkStep(operation, (0,))]).digest
         for operation in (
             Dense(weights, bias), Dense(other, bias), Dense(weights, bias + 1),
             Rescale(np.array([1]), 0, 9), Rescale(np.array([2]), 0, 9),
@@ -223,5 +229,5 @@ def test_a_digest_names_every_number():
         )
     }  # fmt: skip
     assert len(digests) == 6
-    again = IntegerNetwork(given, [Step(Dense(weights.copy(), bias.copy()), (0,))])
+    again = IntegerNetwork(given, [NetworkStep(Dense(weights.copy(), bias.copy()), (0,))])
     assert again.digest in digests
