@@ -49,7 +49,6 @@ def test_integers_classify_as_well_as_the_module(digits):
     assert np.mean(whole == real) > 0.96
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("ends", [(0, 5), (0, 2, 5), (0, 1, 3, 5), (0, 1, 2, 3, 5)], ids=str)
 def test_a_ring_gives_the_scores_of_one_process(digits, ends):
     images, _, _, network = digits
