@@ -71,8 +71,10 @@ def compile_module(module: nn.Module, examples: Tensor) -> IntegerNetwork:
     captured = capture(module, examples)
     with torch.no_grad():
         network, scores = _Compilation(captured).network()
-    found = network.scores(network.encode(captured.examples.numpy()))
-    if not np.array_equal(np.ldexp(found.astype(np.float64), -network.score_bits), scores.numpy()):
+    integers = network.scores(network.encode(captured.examples.numpy()))
+    if not np.array_equal(
+        np.ldexp(integers.astype(np.float64), -network.score_bits), scores.numpy()
+    ):
         raise ClusterError(
             f"{type(module).__name__}: the integers differ from the quantised layers in PyTorch; "
             "please report it with the module"

@@ -76,8 +76,8 @@ class NetworkSession(RowSession[np.int32]):
 
     def scores(self, items: ArrayLike) -> NDArray[np.int32]:
         """Compute items: those of :meth:`IntegerNetwork.scores`, bit for bit."""
-        found = self.submit(items).result()
-        return found.reshape(len(found), *self._network.values[-1].shape)
+        scores = self.submit(items).result()
+        return scores.reshape(len(scores), *self._network.values[-1].shape)
 
 
 def pipeline_digest(network: IntegerNetwork, pipeline: NetworkPipeline) -> str:
