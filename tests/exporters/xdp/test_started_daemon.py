@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -26,14 +27,16 @@ from tests.support.n3icd import Reader, decided, flows, frame, n3ic, send
 
 
 @pytest.fixture
-def link(veth, pins, tmp_path, monkeypatch):
+def link(veth, pins, monkeypatch):
     """A link's two ends that say nothing by themselves, and folders in place of /run and bpf."""
     for name in veth:
         Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
     monkeypatch.setenv("N3IC_BPF", str(pins))
-    yield veth
-    deployment.unload(Interface.named(veth[0]))
+    # The paths of sockets are short, and those of pytest's folders may be long.
+    with tempfile.TemporaryDirectory(prefix="n3", dir="/tmp") as folder:
+        monkeypatch.setenv("N3IC_RUN", folder)
+        yield veth
+        deployment.unload(Interface.named(veth[0]))
 
 
 def folder_of(interface):
@@ -52,8 +55,8 @@ def test_it_runs_until_it_is_unloaded(link, built, daemon_model, pins):
     n3ic("allow", one, "192.0.2.0/24")
     send(other, flows(range(1000, 1010)))
     assert {flow["model"] for flow in reader.lines(10)} == {daemon_model.digest[:16]}
-    found = status(Interface.named(one))
-    assert (found.started, decided(found.slots[0]), found.allowed) == (10, 10, 40)
+    figures = status(Interface.named(one))
+    assert (figures.started, decided(figures.slots[0]), figures.allowed) == (10, 10, 40)
     for daemon in ((), ("--daemon",)):
         with pytest.raises(UsageError, match="has loaded program"):
             n3ic("load", one, built, *daemon)
