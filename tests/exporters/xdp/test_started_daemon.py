@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,11 +157,12 @@ def test_its_end_detaches_but_a_kill_does_not(link, built):
 
 
 def _process(folder):
-    (number,) = [
-        int(path.parent.name)
-        for path in Path("/proc").glob("[0-9]*/exe")
-        if path.exists() and path.readlink() == folder / "n3icd"
-    ]
+    numbers = []
+    for path in Path("/proc").glob("[0-9]*/exe"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # others end meanwhile
+            if path.readlink() == folder / "n3icd":
+                numbers.append(int(path.parent.name))
+    (number,) = numbers
     return number
 
 
