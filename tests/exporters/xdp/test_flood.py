@@ -4,6 +4,8 @@
 import json
 import subprocess
 import sys
+from collections import defaultdict
+from statistics import mean
 
 import pytest
 
@@ -20,18 +22,30 @@ def test_honest_flows_are_decided_in_a_flood(repository):
         "--scale",
         "32",
     ]
-    said = subprocess.run([*command, "--rates", "300000"], capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
-    found = {
-        (one["way"].partition(":")[0], one["sources"]): one
-        for one in map(json.loads, said.stdout.splitlines())
-    }
-    assert all(one["honest"] == 200 for one in found.values())
+    # Tables hash by chance, so that of 200 honest flows 190 to 200 are decided: three runs of each.
+    output = subprocess.run(
+        [*command, "--rates", ",".join(["300000"] * 3)], capture_output=True, text=True
+    )
+    assert output.returncode == 0, output.stderr
+    runs = defaultdict(list)
+    for run in map(json.loads, output.stdout.splitlines()):
+        runs[run["way"].partition(":")[0], run["sources"]].append(run)
+    assert {len(each) for each in runs.values()} == {3}
+    assert all(run["honest"] == 200 for each in runs.values() for run in each)
+
+    def decided(way, sources):
+        return mean(run["decided"] for run in runs[way, sources])
+
     for sources in (100, 0):
-        lru, large = found["before", sources], found["now with --flows 524288", sources]
-        assert lru["decided"] < 0.01 and lru["undecided"] > 60_000
-        assert large["decided"] > 0.95
-        buckets = [one for (way, of), one in found.items() if of == sources and way != "before"]
-        assert [one["undecided"] for one in buckets] == [0, 0, 0, 0]
-    assert found["now with --new-flows 100", 100]["decided"] > 0.95
-    assert found["now with --flows 524288", 100]["excess"] > 30_000
+        lru = runs["before", sources]
+        assert all(run["decided"] < 0.01 and run["undecided"] > 60_000 for run in lru)
+        assert decided("now with --flows 524288", sources) > 0.95
+        buckets = [
+            run
+            for (way, of), each in runs.items()
+            if of == sources and way != "before"
+            for run in each
+        ]
+        assert [run["undecided"] for run in buckets] == [0] * 12
+    assert decided("now with --new-flows 100", 100) > 0.95
+    assert all(run["excess"] > 30_000 for run in runs["now with --flows 524288", 100])
