@@ -454,7 +454,11 @@ class _Columns:
         cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
         # Objects may have mixed types; only numpy's float32 is written with float32's few digits.
         kind = cells.type
-        same = pa.types.is_string(kind) or pa.types.is_null(kind) or pa.types.is_integer(kind)
+        same = pa.types.is_string(kind) or pa.types.is_null(kind)
+        if series.dtype == object and pa.types.is_integer(kind):
+            from pandas.api.types import infer_dtype
+
+            same = infer_dtype(series) == "integer"  # Arrow takes numpy's True among them for 1
         numpy = isinstance(series.dtype, np.dtype)
         if (series.dtype == object and not same) or (pa.types.is_float32(cells.type) and not numpy):
             raise TypeError(str(series.dtype))

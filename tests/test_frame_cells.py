@@ -218,6 +218,15 @@ def test_a_table_is_the_file_that_its_library_writes(library, layout, data):
         assert outcome(network, table) == outcome(network, path)
 
 
+def test_a_boolean_of_numpy_among_integers_is_no_1(tmp_path):
+    """Arrow takes it for 1, where the file has a word."""
+    columns = {n: (None, [SAFE.get(n, 1 + i) for i in range(ROWS)]) for n in PARTITION_COLUMNS}
+    table = pandas_table(columns | {"ct_ftp_cmd": ("object", [None, 0, np.True_])})
+    (tmp_path / "flows.csv").write_bytes(written(table))
+    refused = outcome(UNSW, table)
+    assert refused == outcome(UNSW, tmp_path / "flows.csv") and "got 'True'" in refused
+
+
 def test_blanks_that_are_counts_of_0_are_not_written_as_text(monkeypatch):
     """A word for NaN is an error as in the file; of a cell that is blank, no text is made."""
     kind, usual = pa.float64(), [1 + i for i in range(ROWS)]
