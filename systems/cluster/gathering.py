@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -46,11 +45,9 @@ class Gathering(Generic[Word]):
         Raises:
             ProtocolError: words came before, or lie outside; or too many rows are incomplete.
         """
-        shape = (len(words), self._size)
-        complete = self._arrived(
-            row, at, words.shape[1], lambda: np.zeros(shape, dtype=self._kind), shape[0]
-        )
-        complete[:, at : at + words.shape[1]] = words
+        if row not in self._rows:
+            self._begin(row, np.zeros((len(words), self._size), dtype=self._kind))
+        self._mark(row, at, *words.shape)[:, at : at + words.shape[1]] = words
         return self._whole(row)
 
     def add_placed(
@@ -64,17 +61,19 @@ class Gathering(Generic[Word]):
             count: number of words.
             place: array of shape ``(rows, words)`` that all words of these rows come to.
         """
-        self._arrived(row, at, count, lambda: place, len(place))
+        if row not in self._rows:
+            self._begin(row, place)
+        self._mark(row, at, len(place), count)
         return self._whole(row)
 
-    def _arrived(
-        self, row: int, at: int, count: int, place: Callable[[], NDArray[Word]], rows: int
-    ) -> NDArray[Word]:
-        if row not in self._rows:
-            # The bound keeps a sender that never completes a row from filling the memory.
-            if len(self._rows) == ROW_SLOTS:
-                raise ProtocolError(f"row {row}: more than {ROW_SLOTS} rows at once")
-            self._rows[row] = place(), np.zeros(self._size, dtype=np.bool_)
+    def _begin(self, row: int, place: NDArray[Word]) -> None:
+        # The bound keeps a sender that never completes a row from filling the memory.
+        if len(self._rows) == ROW_SLOTS:
+            raise ProtocolError(f"row {row}: more than {ROW_SLOTS} rows at once")
+        self._rows[row] = place, np.zeros(self._size, dtype=np.bool_)
+
+    def _mark(self, row: int, at: int, rows: int, count: int) -> NDArray[Word]:
+        """Note that words of rows have arrived; return where all words of these rows come to."""
         complete, present = self._rows[row]
         if len(complete) != rows:
             raise ProtocolError(f"tile {row}: of {len(complete)} and of {rows} rows")
