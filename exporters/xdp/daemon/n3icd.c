@@ -143,6 +143,9 @@ static int on_sample(void *context, void *data, size_t size) {
     struct daemon *d = context;
     const struct counters *c = &d->counted;
 
+    /* Now, so that packets that came since the last sample are counted. */
+    if (!kernel_counters(&d->kernel, &d->counted))
+        log_message("%s: the counters cannot be read: %s", d->kernel.interface, strerror(errno));
     if (size >= sizeof(struct sample))
         sflow_add(&d->sflow, data, c->blocked + c->limited + c->dropped, c->samples_lost);
     return ++d->drained < DRAINED_AT_ONCE ? 0 : -ECANCELED;
@@ -150,8 +153,6 @@ static int on_sample(void *context, void *data, size_t size) {
 
 static void drain_samples(struct daemon *d) {
     d->drained = 0;
-    if (!kernel_counters(&d->kernel, &d->counted))
-        log_message("%s: the counters cannot be read: %s", d->kernel.interface, strerror(errno));
     ring_buffer__consume(d->samples);
     sflow_flush(&d->sflow);
 }
