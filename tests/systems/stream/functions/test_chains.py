@@ -358,7 +358,9 @@ def test_a_function_that_cannot_finish_is_a_failure(n3ic, tmp_path, dpdk):
 
 
 @pytest.mark.parametrize("use", ["meter", "count"])
-def test_cut_frames_are_not_metered(use, tmp_path):
+def test_cut_frames_are_not_metered(use, tmp_path, request):
+    if use == "count":  # which goes on to start the manager
+        request.getfixturevalue("dpdk")
     frames = [(bytes(60), 60, 10), (bytes(96), 400, 20)]
     (tmp_path / "in.pcap").write_bytes(pcap(LINK_ETHERNET, frames, 1000, "<"))
     chain = FunctionChain(
