@@ -143,7 +143,7 @@ def ood_report(
     moved = drift(_mixed(spec, weights), counts, rows, NormalDist().inv_cdf(1 - alarm))
     share = None if outside is None or not ranges else outside / max(rows, 1)
     report = OodReport("same", rows, share, ranges * OUTSIDE, bound, weights, tuple(moved))
-    if 0 < rows < FEWEST:
+    if rows < FEWEST:
         report = replace(report, unlike=_unlike(spec, known, live, rows, alarm))
     if report.moved or report.unlike or (rows and share is not None and share >= bound):
         return replace(report, traffic="another")

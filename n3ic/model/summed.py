@@ -60,6 +60,6 @@ class SummedModel(Classifier):
 
     def _as_scores(self, sums: NDArray[Any]) -> NDArray[Any]:
         """Scores of sums: shape ``(rows, sums)`` to ``(rows, classes)``."""
-        if sums.shape[1] > 1:
-            return sums
-        return np.concatenate([np.zeros_like(sums), sums], axis=1)
+        if sums.shape[1] == 1:
+            return np.concatenate([np.zeros_like(sums), sums], axis=1)
+        return sums

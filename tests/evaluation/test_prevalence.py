@@ -93,7 +93,8 @@ def test_a_run_says_it_at_several_shares(model, table):
     assert [r["prevalence"] for r in found["rates"]] == [*SHARES]
     assert {r["threshold"] for r in found["rates"]} == {OWN}
     (shown,) = EVALUATION.tables(found)
-    assert len(shown.rows) == len(SHARES) and "a day" not in shown.head[-1]
+    assert [row[1] for row in shown.rows] == [f"{100 * share:g} %" for share in SHARES]
+    assert "a day" not in shown.head[-1]
     with pytest.raises(ValueError, match="expected"):
         EVALUATION.tables({"rates": 3})
 

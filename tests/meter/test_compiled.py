@@ -121,6 +121,9 @@ def test_each_field_of_the_packets_of_both_directions(equal):
     assert found["tcp_repeated"][tcp] == [0, 0, 0, 0, 100, 50, 0, 0, 3, 0, 0, 0, 41, 0, 0, 0]
     assert found["tcp_skipped"][tcp] == [0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 92, 0, 0, 0, 0, 0]
     assert {1, 2041, 2048, 2058, 2148} <= {*found["directed_payload_length"]}
+    tagged = [(f[:12] + b"\x81\0\0\2" + f[12:], len(f) + 4, int(time)) for time, f in talk.all]
+    again = [row[10] for row in equal(spec, 1, tagged) if row[9] == "packets"]
+    assert [row[FIELDS.index("tcp_repeated")] for row in again] == found["tcp_repeated"]
 
 
 def test_a_flow_starts_from_zeros_whatever_its_memory_holds(tmp_path):

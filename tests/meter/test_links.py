@@ -29,6 +29,7 @@ from n3ic.meter.packet import (
     parse,
 )
 from n3ic.meter.standard import standard_spec
+from n3ic.model.meter_spec import Decision
 from n3ic.targets.fuzz_traffic import pcap
 from tests.support.command_line import n3ic as run
 from tests.support.link_frames import (
@@ -166,6 +167,12 @@ def test_the_compiled_meter_reads_what_the_reference_reads(link, check, equal):
     each = [(struct.pack(">I", link | check << CHECK_SHIFT) + f, n, t)
             for f, n, t in damaged(r, made, 300)]  # fmt: skip
     equal(spec, packet.LINK_EACH, each)
+
+
+def test_the_compiled_meter_skips_every_header_of_a_link(equal):
+    frames = [(struct.pack(">I", link) + f, len(f) + 4, i) for i, (link, f, _) in enumerate(FRAMES)]
+    spec = replace(standard_spec(), decision=Decision(packets=1, repeat=True))
+    assert len(equal(spec, packet.LINK_EACH, frames)) == len(FRAMES) + 1  # and the flow's end
 
 
 def test_the_compiled_meter_knows_no_other_links(equal):

@@ -139,6 +139,15 @@ def test_generated_inputs_are_ones_that_features_can_have():
     assert (feature_vectors(ORDERED, 1, 3) == edges).all()
 
 
+def test_every_second_drawn_input_is_on_edges():
+    spec = InputSpec((Field.binary("a", 32), Field.binary("b", 32)))
+    edges = boundary_features(spec, 0)
+    drawn = feature_vectors(spec, 2000)[len(edges["a"]) :]
+    for column, name in enumerate("ab"):
+        on_edge = np.isin(drawn[:, column], edges[name])
+        assert on_edge[1::2].all() and not on_edge[::2].any()
+
+
 def test_a_seed_gives_the_same_vectors_for_ever():
     """In turn at the threshold and one below; of two rows of each, one is sparse or dense."""
     rng = np.random.default_rng(3)

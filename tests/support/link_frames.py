@@ -66,6 +66,11 @@ FRAMES = [
     (LINK_RADIOTAP, radiotap(wifi(snap(IP)) + CHECK, 0x10, stamped=True, words=2), 32),
     (LINK_RADIOTAP, radiotap(wifi(snap(IP)) + CHECK, 0x10, words=3), 32),
     (LINK_RADIOTAP, radiotap(wifi(bytes(2) + snap(IP), quality=0) + CHECK, 0x30), 36),
+    (  # of the highest byte of a bitmap, only the highest bit announces another bitmap
+        LINK_RADIOTAP,
+        struct.pack("<BBHIB", 0, 0, 9, 2 | 0x7F << 24, 0x10) + wifi(snap(IP)) + CHECK,
+        32,
+    ),
     (LINK_RADIOTAP, radiotap(wifi(snap(IP)), 0x20), 32),  # 24 bytes are whole words
     (LINK_PKTAP, pktap(LINK_ETHERNET, ethernet(IP)), 14),
     (LINK_PKTAP, pktap(12, IP), 0),

@@ -225,7 +225,9 @@ class _Reader:
 
     def _more(self, table: list[int], kind: str, *rest: int) -> _Column:
         """What a log-add adds to the larger operand."""
-        a, b, reach = rest if kind == "within" else (0, 0, -1)
+        if kind != "within":
+            raise self._wrong(f"looks up a {kind}")
+        a, b, reach = rest
         if reach != len(table) - 1 or table[-1] or not isinstance(self.own, Logarithms):
             raise self._wrong("is no look-up of a log-add")
         try:

@@ -216,6 +216,17 @@ def test_a_block_of_rows_has_a_size_that_is_written(rows: int) -> None:
     assert difference(text, FOREST).endswith(said) and bool(difference(text, FOREST)) == bool(said)
 
 
+def test_another_cut_is_found() -> None:
+    model = READ["sum-product network"]()
+    text, changes = re.subn(
+        r"(\bcuts\[\w+\] = \{\s*)(\d+)",
+        lambda found: f"{found[1]}{int(found[2]) ^ 1}",
+        EXPORTER.source(model),
+    )
+    assert changes == 1
+    assert "other cuts than the model's" in difference(text, model)
+
+
 CODE = {"TOGETHER", "FEW_CUTS"}  # of the code, not of the model
 NUMBER = re.compile(r"(0x[0-9a-f]{8}u)|(?<![\w.])-?\d+(?![\w.]*\")")
 

@@ -58,6 +58,16 @@ def test_every_shape_is_read_back(tmp_path, shape, density, extremes):
     assert difference(tmp_path, model) == ""
 
 
+@pytest.mark.parametrize(("inputs", "halves"), [(250, True), (500, False)])
+def test_sums_of_several_segments_are_read_back(tmp_path, inputs, halves):
+    """Starts are split over two bytes, or have 16 bits."""
+    model = random_model((inputs, 40, 2), np.random.default_rng(inputs), extremes=False)
+    layer = structure_of([model], bits=True).layers[0]
+    assert layer.segments and layer.halves == halves
+    written(tmp_path, model)
+    assert difference(tmp_path, model) == ""
+
+
 @pytest.mark.parametrize("classes", [2, 3, 9])
 def test_biases_that_need_wide_lanes_are_read_back(tmp_path, classes):
     """Scores of 32 bits: two to a word."""

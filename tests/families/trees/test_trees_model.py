@@ -141,6 +141,23 @@ def test_trees_that_are_too_large(monkeypatch):
         small()
 
 
+def test_the_largest_trees_are_models(monkeypatch):
+    """16,384 trees, sums of 30 bits, and as many levels as a tree may have."""
+    leaves = np.zeros((1 << 14, 1), dtype=np.int64)
+    none = {"bits": [], "zero_sizes": [], "bias": [0]}
+    assert small(sizes=[0] * (1 << 14), leaves=leaves, **none).shape[1] == 1 << 14
+    with pytest.raises(ModelError, match="16,385 trees"):
+        small(sizes=[0] * ((1 << 14) + 1), leaves=np.append(leaves, [[0]], axis=0), **none)
+    largest = (1 << 30) - 1
+    for sign in (-1, 1):
+        one = none | {"sizes": [0], "leaves": [[sign * largest]]}
+        assert small(**one).score_bounds[0 if sign < 0 else 1] == sign * largest
+        with pytest.raises(ModelError, match="sum"):
+            small(**one | {"bias": [sign]})
+    monkeypatch.setattr("n3ic.families.trees.arrays.MAX_DEPTH", 2)
+    assert small().depth == 2
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_file_gives_the_same_model_and_the_same_bytes(shape, tmp_path):
     model = random_trees(rng(5), **shape).changed(provenance={"source": "test"})
@@ -262,6 +279,7 @@ def test_the_family_makes_a_model_and_describes_it():
     rows = dict(table.rows)
     assert notes == () and rows["total"] == f"{model.total_bytes:,} B"
     assert rows["depth"] == "at most 4 nodes on the way to a leaf"
+    assert dict(FAMILY.summary_of(small())[0].rows)["trees"] == "2 of 1 to 3 leaves"
     assert "12 trees of" in str(model.view())
     features = {name: np.arange(0, 1000, 11) for name in model.input.features}
     assert (model.predict(features).scores == model.scores(model.encode(features))).all()
