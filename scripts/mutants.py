@@ -7,14 +7,15 @@ changed: a separate process gets the mutant in place of the file that it imports
 
     python scripts/mutants.py                      300 mutants; fails if fewer than 95 % are killed
     python scripts/mutants.py --only evaluation    those of files whose path contains the word
+    python scripts/mutants.py --slow               those that survive meet the slow tests, too
     python scripts/mutants.py --list               name the mutants, run nothing
 
 First, each test runs once to learn which lines it executes and how long it takes. This is kept in
 build/mutants/ until the test's file changes, or a mutated file that it imports. Each mutant then
 meets the tests of its line: first the fast tests in files about its module, then one test of each
-other file in turn. Tests marked slow are left out, and a file that no fast test executes is an
-error. ``mutants_equivalent.toml`` names the mutants that compute the same, and says why. The last
-line has the seed, the numbers and the share.
+other file in turn. Tests marked slow are left out without ``--slow``, and a file that no fast test
+executes is an error. ``mutants_equivalent.toml`` names the mutants that compute the same, and says
+why. The last line has the seed, the numbers and the share.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ EQUIVALENTS = 0.03  # share of the mutants that may be declared equivalent
 MOST = 20.0  # CPU seconds for the tests of one mutant; the slowest are left out
 MOST_OF_TEXT = 40.0  # the same in another language, where a line does not select tests
 MOST_OF_REST = 40.0  # the same for tests of other subjects, for mutants that are still alive
+MOST_OF_SLOW = 120.0  # the same for slow tests of the files about a mutant, run until one fails
+SLOW_FILES = 4  # of tests, those with the most tests that execute a mutant's line
 BATCH = 12  # the fastest tests of a line run first; most mutants need no others
 
 # What is mutated, and the tests about it. A glob that finds nothing is an error.
@@ -425,23 +428,28 @@ def _in_child(task: Callable[[Path], int], folder: Path, seconds: float) -> None
     os._exit(task(folder))
 
 
-def _pytest(folder: Path, files: Sequence[str], plugin: object, *options: str) -> int:
+def _pytest(folder: Path, files: Sequence[str], plugins: Sequence[object], *options: str) -> int:
     os.chdir(ROOT)
     fixed = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov", "--no-header")
     quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning", "--hypothesis-seed=0")
     own = (f"--basetemp={folder / 't'}", *options)
-    return int(pytest.main([*fixed, *quiet, *own, *files], [Fast(), plugin]))
+    return int(pytest.main([*fixed, *quiet, *own, *files], plugins))
 
 
-class Fast:
-    """A pytest plug-in that leaves out tests marked slow or long."""
+class Marked:
+    """A pytest plug-in that leaves out tests marked slow, or the others.
+
+    Args:
+        slow: whether the slow ones run.
+    """
+
+    def __init__(self, *, slow: bool) -> None:
+        self.slow = slow
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Leave out marked tests."""
-        items[:] = [
-            i for i in items if not any(m.name in ("slow", "long") for m in i.iter_markers())
-        ]
+        """Leave out tests."""
+        items[:] = [i for i in items if (i.get_closest_marker("slow") is not None) == self.slow]
 
 
 class Learn:
@@ -507,22 +515,29 @@ class Learn:
         path.write_text(json.dumps({"files": files, "tests": tests}))
 
 
-class Chosen:
-    """A pytest plug-in that runs chosen tests in their order, and writes which one fails."""
+class FirstFailure:
+    """A pytest plug-in that writes which test fails first."""
 
-    def __init__(self, tests: Sequence[str], failed: Path) -> None:
-        self.rank = {test: i for i, test in enumerate(tests)}
+    def __init__(self, failed: Path) -> None:
         self.failed = failed
-
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Choose and order the tests."""
-        picked = (item for item in items if item.nodeid in self.rank)
-        items[:] = sorted(picked, key=lambda item: self.rank[item.nodeid])
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Write the first test that fails."""
         if report.failed and not self.failed.exists():
             self.failed.write_text(report.nodeid)
+
+
+class Chosen(FirstFailure):
+    """A pytest plug-in that runs chosen tests in their order, and writes which one fails."""
+
+    def __init__(self, tests: Sequence[str], failed: Path) -> None:
+        super().__init__(failed)
+        self.rank = {test: i for i, test in enumerate(tests)}
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Choose and order the tests."""
+        picked = (item for item in items if item.nodeid in self.rank)
+        items[:] = sorted(picked, key=lambda item: self.rank[item.nodeid])
 
 
 Learnt = Mapping[str, Any]  # a test, its seconds, and the lines that it executes of each file
@@ -542,7 +557,7 @@ def learn(files: Sequence[str], jobs: int) -> list[dict[str, Any]]:
         def run(folder: Path) -> int:
             plugin = Learn(files)
             plugin.coverage.start()
-            status = _pytest(folder, [test], plugin)
+            status = _pytest(folder, [test], [Marked(slow=False), plugin])
             plugin.coverage.stop()
             plugin.write(folder / "learnt.json", digests)
             return status
@@ -641,15 +656,32 @@ def untested(files: Sequence[str], tests: Sequence[Learnt]) -> list[str]:
 
 def task_of(mutant: Mutant, tests: Sequence[str]) -> Callable[[Path], int]:
     """The task of a mutant's process, which returns pytest's status of the tests."""
+    files = sorted({test.partition("::")[0] for test in tests})
+    return _task(mutant, files, lambda failed: [Marked(slow=False), Chosen(tests, failed)])
 
+
+def slow_task_of(mutant: Mutant, files: Sequence[str]) -> Callable[[Path], int]:
+    """The same with the slow tests of files."""
+    return _task(mutant, files, lambda failed: [Marked(slow=True), FirstFailure(failed)])
+
+
+def slow_files(mutant: Mutant, tests: Sequence[Learnt]) -> list[str]:
+    """The files of tests that are about a mutant's line, those with the most such tests first."""
+    files = Counter(map(_file_of, executing(mutant, tests)))
+    about = _named(TESTS)
+    return sorted(files, key=lambda f: (f not in about, -files[f], f))[:SLOW_FILES]
+
+
+def _task(
+    mutant: Mutant, files: Sequence[str], plugins: Callable[[Path], Sequence[object]]
+) -> Callable[[Path], int]:
     def run(folder: Path) -> int:
         changed, target = source_of(mutant), str(ROOT / mutant.path)
         if isinstance(changed, str):
             _read_instead(target, changed)
         else:
             _import_instead(target, compile(changed, target, "exec"))
-        files = sorted({test.partition("::")[0] for test in tests})
-        return _pytest(folder, files, Chosen(tests, folder / "failed"), "-x")
+        return _pytest(folder, files, plugins(folder / "failed"), "-x")
 
     return run
 
@@ -687,8 +719,13 @@ class Outcome(NamedTuple):
     tests: int
 
 
-def measure(mutants_drawn: Sequence[Mutant], tests: Sequence[Any], jobs: int) -> list[Outcome]:
-    """Run the tests of each mutant: first the fastest about it, then the slower ones, the rest."""
+def measure(
+    mutants_drawn: Sequence[Mutant], tests: Sequence[Any], jobs: int, *, slow: bool = False
+) -> list[Outcome]:
+    """Run the tests of each mutant: first the fastest about it, then the slower ones, the rest.
+
+    With ``slow``, those that are still alive meet the slow tests about them.
+    """
     about = _named(TESTS)
     fast = [t for t in tests if _file_of(t) in about and t["seconds"] <= SLOWEST]
     near = {m: concerned(m, fast) for m in mutants_drawn}
@@ -701,17 +738,30 @@ def measure(mutants_drawn: Sequence[Mutant], tests: Sequence[Any], jobs: int) ->
             if outcomes[m].killer is None and some:
                 seconds = sum(t["seconds"] for t in some)
                 tasks.append((m, task_of(m, [t["test"] for t in some]), seconds))
-        for i, (m, status, folder) in enumerate(run_forked(tasks, jobs)):
-            killer = None
-            if status is None:
-                killer = "timeout"
-            elif status not in (0, 5):  # neither all passed nor none was found
-                failed = folder / "failed"
-                killer = failed.read_text() if failed.exists() else f"status {status}"
+        for m, killer in _killers(tasks, jobs):
             outcomes[m] = Outcome(m, killer, outcomes[m].tests)
-            done = f"{i + 1}/{len(tasks)} {m.path}:{m.line} {killer or 'alive'}"
-            print(f"\r{done:110.110}", end="", file=sys.stderr, flush=True)
+    alive = [m for m in mutants_drawn if outcomes[m].killer is None] if slow else []
+    tasks = [(m, slow_task_of(m, slow_files(m, tests)), MOST_OF_SLOW / 5) for m in alive]
+    for m, killer in _killers(tasks, jobs):
+        if killer != "timeout":  # there are more such tests than the time allows
+            outcomes[m] = Outcome(m, killer, outcomes[m].tests)
     return [outcomes[m] for m in mutants_drawn]
+
+
+def _killers(
+    tasks: Sequence[tuple[Mutant, Callable[[Path], int], float]], jobs: int
+) -> Iterator[tuple[Mutant, str | None]]:
+    """Each mutant and the test that failed, ``timeout``, or None."""
+    for i, (m, status, folder) in enumerate(run_forked(tasks, jobs)):
+        killer = None
+        if status is None:
+            killer = "timeout"
+        elif status not in (0, 5):  # neither all passed nor none was found
+            failed = folder / "failed"
+            killer = failed.read_text() if failed.exists() else f"status {status}"
+        done = f"{i + 1}/{len(tasks)} {m.path}:{m.line} {killer or 'alive'}"
+        print(f"\r{done:110.110}", end="", file=sys.stderr, flush=True)
+        yield m, killer
 
 
 def equivalents() -> list[dict[str, str]]:
@@ -772,6 +822,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="which mutants are drawn")
     parser.add_argument("--only", default="", metavar="WORD", help="files with this in their path")
     parser.add_argument("--jobs", type=int, default=2, help="number of processes")
+    parser.add_argument("--slow", action="store_true", help="slow tests for those that survive")
     parser.add_argument("--list", action="store_true", help="name the mutants and run nothing")
     parser.add_argument("--kills", action="store_true", help="name the test that killed each")
     arguments = parser.parse_args()
@@ -792,7 +843,7 @@ def main() -> None:
     tests = learn(files, arguments.jobs)
     if without := untested(sorted({m.path for m in mutants_drawn}), tests):
         sys.exit(f"no fast test executes {', '.join(without)}; write one, or put right TESTS")
-    outcomes = measure(mutants_drawn, tests, arguments.jobs)
+    outcomes = measure(mutants_drawn, tests, arguments.jobs, slow=arguments.slow)
     print(file=sys.stderr)
     if arguments.kills:
         for o in outcomes:

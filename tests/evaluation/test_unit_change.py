@@ -53,6 +53,11 @@ def test_another_unit_is_told_of_other_traffic_too(shift):
     assert lines == ["dur: 1,000 times smaller than in training: another unit?"]
 
 
+def test_flows_of_one_unit_count_and_those_of_none_do_not():
+    lines = told(np.ones(500, dtype=np.int64))
+    assert lines and lines == told(np.append(np.ones(500, dtype=np.int64), np.zeros(500)))
+
+
 def test_the_upper_bits_of_a_binary_field_tell_it_too():
     lines = told(drawn(20_000, 2) // 1000, "binary")
     assert lines == ["dur: 1,000 times smaller than in training: another unit?"]

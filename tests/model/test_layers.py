@@ -10,6 +10,7 @@ from n3ic.errors import ModelError
 from n3ic.model import bits
 from n3ic.model.bits import pack
 from n3ic.model.layers import MAX_NEURONS, Connections, HiddenLayer, OutputLayer
+from n3ic.model.random_models import random_model
 
 WEIGHTS = np.array([[1, 0, 1, 1, 0], [0, 0, 1, 0, 1]], dtype=bool)
 MASK = np.array([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1]], dtype=bool)
@@ -120,6 +121,10 @@ def test_the_largest_layer_and_bias():
         largest,
         -largest,
     ]
+    model = random_model((5, 3, 2), np.random.default_rng(0))
+    for step in (1 << 25, -(1 << 25)):
+        at = model.favouring(1, step, "x").output.bias[1]
+        assert at == (largest if step > 0 else -largest)
 
 
 class Tensors(dict):

@@ -18,6 +18,7 @@ from n3ic.model.graph.operations import (
     LogAdd,
     Lookup,
     Offset,
+    Popcount,
     Round,
     Scale,
     Select,
@@ -202,6 +203,9 @@ def test_what_cannot_be_computed_is_refused():
     refused(Constant(0), Select((1, 1), (1, 2, 3, 4)), wanted=r"different input bits, not \[1, 1\]")
     refused(Constant(0), Select((), (1,)), wanted="1 to 8 different input bits")
     refused(Constant(0), Select((1,), (1, 2, 3)), wanted="of 1 bits has 3 entries, not 2")
+    for bits, wrong in (((-1, 3), -1), ((3, 5), 5), ((4, -2), -2)):
+        step = Popcount(bits, (), 0b11, 0b11)
+        refused(Constant(0), step, wanted=f"a popcount reads input bit {wrong} of 5")
     refused(Constant(0), Constant(1), read=(0,), wanted="two scores or more")
     refused(Constant(0), Constant(1), read=(0, 2), wanted="two scores or more")
 
