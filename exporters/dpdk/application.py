@@ -61,7 +61,7 @@ def meter_capture(directory: Path, model: Classifier, capture: Path) -> MeteredC
 
 def _apart(model: Classifier, counters: Mapping[str, int]) -> bool:
     """Return whether a flow's record is independent of the other flows that its worker sees."""
-    shared = model.meter is None or model.meter.windows
+    shared = model.meter is None or model.meter.windows or model.meter.sources.features
     order = ("evicted", "flow cache full", *STAMPS)
     return not shared and not any(counters.get(name, 0) for name in order)
 
@@ -104,7 +104,7 @@ def _counters(statistics: Mapping[str, Any]) -> dict[str, int]:
     if losses or sum(statistics["actions"].values()) != received:
         raise VerifyError(f"{PROGRAM}: of {received} packets, {losses} were lost")
     meter = statistics["meter"]
-    names = ("packets", "late", "evicted", *STAMPS, *ASIDE)
+    names = ("packets", "late", "evicted", "forgotten", *STAMPS, *ASIDE)
     return {name: int(meter[name]) for name in names if meter[name] or name in STAMPS}
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from n3ic.meter.source import state_members
+from n3ic.meter.sources import table_bytes
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Device
@@ -75,7 +76,9 @@ def estimate(model: BinaryModel, device: Device) -> KernelEstimate:
 
 
 def flow_cache(spec: MeterSpec | None) -> tuple[Figure, ...]:
-    """Count the bytes of the flow cache of ``meter.c``: its flows and the heads of its hash chains.
+    """Count the bytes of the flow cache of ``meter.c``, and of the table of sources.
+
+    The flow cache is its flows and the heads of its hash chains.
 
     Returns no figure for a model without a meter.
     """
@@ -91,4 +94,12 @@ def flow_cache(spec: MeterSpec | None) -> tuple[Figure, ...]:
     heads = max(16, 1 << (2 * spec.cache_flows - 1).bit_length())
     size = flow * spec.cache_flows + 4 * heads
     source = f"count of the bytes of {spec.cache_flows:,} flows in meter.c"
-    return (Figure("memory.flow_cache", size, "byte", "estimated", source),)
+    cache = Figure("memory.flow_cache", size, "byte", "estimated", source)
+    return (cache, *sources_figure(spec))
+
+
+def sources_figure(spec: MeterSpec) -> tuple[Figure, ...]:
+    """Count the bytes of the table of sources; no figure for a meter without features by source."""
+    size = table_bytes(spec.sources)
+    source = f"count of the bytes of {spec.sources.entries:,} sources in sources.h"
+    return (Figure("memory.sources", size, "byte", "measured", source),) if size else ()

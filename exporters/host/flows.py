@@ -31,6 +31,7 @@ _COUNTERS = {
     r"(\d+) packets, \d+ flows decided": "packets",
     r"after the end of their flow: (\d+) packets": "late",
     r"evicted: (\d+) flows, whose cache was full": "evicted",
+    r"forgotten: (\d+) sources, whose places others took": "forgotten",
     r"time stamps: (\d+) packets earlier .*": "back",
     r"time stamps: .*, (\d+) more than an hour ahead, .*": "ahead",
     r"time stamps: .*, (\d+) times the clock was set back": "steps",
@@ -89,6 +90,11 @@ def _counters(output: str) -> Iterator[tuple[str, int]]:
                 yield name, int(match[1])
 
 
+def _of_sources(directory: Path) -> tuple[str, ...]:
+    """The header of a meter that has features by source."""
+    return ("sources.h",) if (directory / "sources.h").exists() else ()
+
+
 @contextmanager
 def program(directory: Path) -> Iterator[Path]:
     """Compile an export's ``flow-exec`` and yield the path of the program.
@@ -101,7 +107,7 @@ def program(directory: Path) -> Iterator[Path]:
     try:
         network, flow = (
             tuple((name, (directory / name).read_bytes()) for name in names)
-            for names in (NETWORK, _FLOW)
+            for names in (NETWORK, (*_FLOW, *_of_sources(directory)))
         )
         built = flow_program(network, flow, compiler, build.FLAGS)
     except (build.BuildError, OSError) as error:

@@ -70,7 +70,9 @@ def copy_sources(model: Classifier, out: Path) -> None:
     shutil.copyfile(build.HEADER, out / "bnn.h")
     for name in ("bnn_exec.c", "CMakeLists.txt", "n3ic.pc.in"):
         shutil.copyfile(TEMPLATES / name, out / name)
-    makefile = render(TEMPLATES, "Makefile.j2", {"metered": model.meter is not None})
+    sources = model.meter is not None and model.meter.sources.features
+    values = {"metered": model.meter is not None, "sources": sources}
+    makefile = render(TEMPLATES, "Makefile.j2", values)
     (out / "Makefile").write_text(makefile, "utf-8")
     if model.meter is not None:
         for name, text in flow_sources(model.meter, model.input).items():

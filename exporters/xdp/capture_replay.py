@@ -66,7 +66,7 @@ def replay_capture(
     counters = programs.counters()
     counters["packets"] += short
     counters["link header cut short"] += short
-    return events, {name: counters[name] for name in ("packets", "late", *ASIDE)}
+    return events, {name: counters[name] for name in ("packets", "late", "forgotten", *ASIDE)}
 
 
 def flow_rows(

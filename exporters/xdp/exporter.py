@@ -205,7 +205,7 @@ class XdpExporter(Exporter):
                     "measured",
                     "words, lanes and tables of meter/network.bin that stand for cuts, for speed",
                 ),
-                metering.memory_figure(model.meter, options),
+                *metering.memory_figures(model.meter, options),
             ]
         notes = (
             "Speed is measured by `n3ic bench xdp`, as differences to a program that only parses.",

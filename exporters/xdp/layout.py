@@ -11,7 +11,7 @@ from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members
 from n3ic.model.meter_spec import MeterSpec
 
-VERSION = 8  # version of programs' records; raise it when a structure below changes
+VERSION = 9  # version of programs' records; raise it when a structure below changes
 MARGINS = 256
 WAYS, SLOTS_PER_FLOW = 8, 2  # slots per bucket, and slots provided per flow
 SHUNTED, NO_MODEL = -1, -2
@@ -106,6 +106,7 @@ COUNTERS = np.dtype(
         ("not_mirrored", np.uint64),
         ("no_socket", np.uint64),
         ("samples_lost", np.uint64),
+        ("forgotten", np.uint64),
     ]
 )
 

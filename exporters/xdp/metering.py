@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.exporters.host.estimate import sources_figure
 from n3ic.exporters.xdp import exported, source
 from n3ic.exporters.xdp.capture_replay import flow_rows, replay_capture, room_for
 from n3ic.exporters.xdp.clang import compile_bpf
@@ -48,8 +49,8 @@ def write(model: Classifier, options: Options, out: Path) -> None:
     write_daemon(out, model, table)
 
 
-def memory_figure(spec: MeterSpec, options: Options) -> Figure:
-    """Return the memory of the flow table."""
+def memory_figures(spec: MeterSpec, options: Options) -> tuple[Figure, ...]:
+    """Return the memory of the flow table, and of the table of sources if there is one."""
     table = source.table_of(options)
     if table == "buckets":
         item = bucket_type(spec).itemsize + TAGS.itemsize
@@ -59,7 +60,8 @@ def memory_figure(spec: MeterSpec, options: Options) -> Figure:
         name = "flows, with keys"
     entries = table_entries(table, spec.cache_flows)
     formula = f"{item:,} bytes for each of {entries:,} {name}"
-    return Figure("memory.flows", item * entries, "byte", "measured", formula)
+    flows = Figure("memory.flows", item * entries, "byte", "measured", formula)
+    return (flows, *sources_figure(spec))
 
 
 def encode(

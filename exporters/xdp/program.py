@@ -32,7 +32,7 @@ Hook = Literal["xdp", "tcx"]
 _INHERITED = (
     "flows", "tags", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus",
     "events", "counted", "recent", "recent_of_cpus", "n3ic.bss", "tuples", "hosts", "allowed",
-    "listed", "uses", "config", "guards", "sources", "strikes",
+    "listed", "uses", "config", "guards", "sources", "strikes", "source_sets",
 )  # fmt: skip
 _OPTIONS = ".rodata.options"
 _AT_ONCE = 32  # keys per run of the program that ends flows

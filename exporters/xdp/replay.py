@@ -138,8 +138,9 @@ def counter_difference(spec: MeterSpec, frames: Sequence[Frame], counters: dict[
         pass
     expected = {reason: meter.aside[reason] for reason in ASIDE}
     expected |= {"packets": len(frames), "late": meter.late}
+    expected["forgotten"] = meter.sources.forgotten
     wrong = (name for name, value in expected.items() if counters[name] != value)
-    return next((f"{n}: {counters[n]:,} packets, expected {expected[n]:,}" for n in wrong), "")
+    return next((f"{n}: {counters[n]:,}, expected {expected[n]:,}" for n in wrong), "")
 
 
 def _event_values(spec: MeterSpec, event: np.void) -> dict[str, object]:

@@ -55,7 +55,8 @@ def meter_program(
         **_plain(METER, "maps.h", "state.h", "dispatch.h", "verdicts.h", "windows.h"),
         **_plain("hook_tc.h", "hook_xdp.h"),
         "table.h": (FOLDER / f"table_{table}.h").read_text(encoding="utf-8"),
-        **{name: meter[name] for name in ("packet.h", "key.h", "flow.h")},
+        **{name: text for name, text in meter.items() if name not in ("meter.h", "meter.c")},
+        **(_plain("source_table.h") if spec.sources.features else {}),
         **network_source(structure),
         "model.h": render(FOLDER, "model.h.j2", _values(spec, structure, per_cpu)),
     }

@@ -47,6 +47,13 @@ SequencePackets = Annotated[
         max=32,
     ),
 ]
+BySource = Annotated[
+    bool,
+    typer.Option(
+        "--sources",
+        help="Also count what a flow's source did: new flows, unanswered ones, ports, hosts.",
+    ),
+]
 Tunnels = Annotated[
     str, typer.Option(help="Tunnels whose inner packets are metered: gre, vxlan, gtp, or several.")
 ]
@@ -291,6 +298,7 @@ def extract(
         float, typer.Option(help="Decide a flow this many seconds after its start; 0: off.", min=0)
     ] = 0.0,
     sequence: SequencePackets = 0,
+    sources: BySource = False,
     idle_timeout: IdleTimeout = 60.0,
     cache_flows: CacheFlows = 1 << 16,
     tunnels: Tunnels = "",
@@ -327,6 +335,7 @@ def extract(
     from n3ic.meter.labels import read_labels
     from n3ic.meter.records import left_out
     from n3ic.meter.sequences import with_sequence
+    from n3ic.meter.sources import with_sources
     from n3ic.meter.spec_file import read_spec
     from n3ic.meter.standard import standard_spec
     from n3ic.util.files import free_path
@@ -347,6 +356,8 @@ def extract(
         spec = read_spec(meter)
     if sequence:
         spec = with_sequence(spec, sequence)
+    if sources:
+        spec = with_sources(spec)
     if tunnels:
         spec = fields_replaced(spec, tunnels=tunnels_of(tunnels))
     flow_labels = read_labels(labels, labels_format, label_column) if labels else None
@@ -385,6 +396,7 @@ def extract(
         "late": extraction.late,
         "evicted": extraction.evicted,
         "tunnelled": extraction.tunnelled,
+        "forgotten": extraction.forgotten,
     }
     for line in left_out({**extraction.aside, **left}):
         print_result(line)

@@ -43,6 +43,7 @@ _U32 = np.ctypeslib.ndpointer(dtype=np.uint32, flags="C_CONTIGUOUS")
 _U8 = np.ctypeslib.ndpointer(dtype=np.uint8, flags="C_CONTIGUOUS")
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "meter_open": (ctypes.c_void_p, [ctypes.c_uint32, ctypes.c_char_p]),
+    "meter_hide_sources": (None, [ctypes.c_void_p, ctypes.c_char_p]),
     "meter_close": (None, [ctypes.c_void_p]),
     "meter_count": (None, [ctypes.c_void_p, ctypes.c_size_t, _U8, _U64, _U32, _U32, _U64]),
     "meter_finish": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t]),
@@ -63,7 +64,7 @@ def record_type(spec: MeterSpec) -> np.dtype[np.void]:
     Fields: ``source`` and ``destination`` (16 bytes each; the address takes the first
     ``address_bytes``), ``source_port``, ``destination_port``, ``protocol``, ``address_bytes``,
     ``why`` (index in :data:`ENDS`), ``number``, ``first``, ``last``, ``packets``, ``registers``
-    (uint64, one each) and ``features`` (uint32, one each, windows last).
+    (uint64, one each) and ``features`` (uint32, one each, in the order of their names).
     """
     return np.dtype(
         [
@@ -134,13 +135,15 @@ class CompiledMeter:
     Args:
         spec: definition of a flow and of the integers kept for it.
         link: link type of the frames (LINKTYPE_ numbers).
+        live: whether whoever sends the frames may try to learn which sources share a place: the
+            hashes of the table of sources get a random key, and differ from run to run.
 
     Raises:
         MissingDependencyError: no C compiler is installed.
         N3icError: the meter cannot be built, or there is too little memory for its flow cache.
     """
 
-    def __init__(self, spec: MeterSpec, link: int) -> None:
+    def __init__(self, spec: MeterSpec, link: int, *, live: bool = False) -> None:
         self.spec, self.link = spec, link
         self._type = record_type(spec)
         self.library = _library(spec)
@@ -151,6 +154,8 @@ class CompiledMeter:
         self._meter = ctypes.c_void_p(self.library.meter_open(link, secret))
         if self._meter.value is None:
             raise N3icError(f"no memory for a flow cache of {spec.cache_flows:,} flows")
+        if live:
+            self.library.meter_hide_sources(self._meter, secret)
 
     def __enter__(self) -> Self:
         return self
@@ -225,9 +230,10 @@ class CompiledMeter:
         """Return the meter's counters by name.
 
         They count packets (all, late, put aside by reason, in tunnels that are not opened), time
-        stamps that go back or jump (:data:`STAMPS`), evicted flows and failed allocations.
+        stamps that go back or jump (:data:`STAMPS`), evicted flows, forgotten sources and failed
+        allocations.
         """
-        names = ("packets", "late", "evicted", "memory", *STAMPS, "tunnelled", *ASIDE)
+        names = ("packets", "late", "evicted", "memory", *STAMPS, "tunnelled", "forgotten", *ASIDE)
         out = np.zeros(len(names), dtype=np.uint64)
         self.library.meter_counters(self._meter, out)
         return dict(zip(names, out.tolist(), strict=True))

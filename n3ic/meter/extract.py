@@ -39,7 +39,7 @@ from n3ic.util.parallel import parallel_map
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_COUNTS = ("packets", "late", "evicted", *STAMPS, "tunnelled")  # counters of a meter, by its names
+_COUNTS = ("packets", "late", "evicted", *STAMPS, "tunnelled", "forgotten")  # counters of a meter
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
 
 
@@ -56,6 +56,7 @@ class TableExtraction:
         ahead: packets stamped more than an hour ahead; see :class:`~n3ic.meter.clock.Clock`.
         steps: how often the clock was set back.
         tunnelled: packets in GRE, VXLAN and GTP tunnels that the specification does not open.
+        forgotten: sources that made room for others; see :class:`~n3ic.meter.sources.SourceTable`.
         aside: packets that belong to no flow, by reason.
         links: packets of link types that are not read, by number and name of the type.
         labels: flows that are ``matched``, ``unmatched`` and ``ambiguous``, if labels are given.
@@ -72,6 +73,7 @@ class TableExtraction:
     ahead: int
     steps: int
     tunnelled: int
+    forgotten: int
     aside: dict[str, int]
     links: dict[str, int]
     labels: dict[str, int]

@@ -141,6 +141,8 @@ def left_out(counters: Mapping[str, int]) -> Iterator[str]:
         yield f"after the end of their flow: {counters['late']:,} packets"
     if counters.get("evicted"):
         yield f"evicted: {counters['evicted']:,} flows, whose cache was full"
+    if counters.get("forgotten"):
+        yield f"forgotten: {counters['forgotten']:,} sources, whose places others took"
     back, ahead, steps = (counters.get(name, 0) for name in STAMPS)
     if back or ahead or steps:
         yield (

@@ -14,6 +14,7 @@ from typing import Literal
 
 from n3ic.meter.clock import Clock
 from n3ic.meter.packet import ACK, FIN, RST, SYN, Packet, Reason
+from n3ic.meter.sources import OPEN_SECRET, SourceTable
 from n3ic.model.meter_spec import (
     DIRECTED,
     UINT32_MAX,
@@ -58,7 +59,8 @@ class FlowRecord:
         packets: number of its packets so far.
         decided: reason for the decision.
         registers: value of each register of the specification.
-        features: value of each feature, those of windows included, each in ``0..2^32 - 1``.
+        features: value of each feature, also those of windows and of sources, each in
+            ``0..2^32 - 1``.
     """
 
     key: FlowKey
@@ -87,6 +89,7 @@ class _Flow:
     fins: set[bool] = field(default_factory=set)
     expected: dict[bool, int] = field(default_factory=dict)  # next sequence number by direction
     closed: bool = False
+    answered: bool = False
 
 
 class ReferenceMeter:
@@ -94,6 +97,7 @@ class ReferenceMeter:
 
     Args:
         spec: definition of a flow and of the integers kept for it.
+        secret: 16-byte key of the table of sources.
 
     Attributes:
         aside: packets that belong to no flow, by reason.
@@ -101,15 +105,17 @@ class ReferenceMeter:
         late: packets after the end of their flow, which does not count them.
         tunnelled: packets in tunnels that the specification does not open.
         clock: the clock, with the counts of time stamps that go back or jump.
+        sources: the table of sources.
     """
 
-    def __init__(self, spec: MeterSpec) -> None:
+    def __init__(self, spec: MeterSpec, secret: bytes = OPEN_SECRET) -> None:
         self.spec = spec
         self.aside: Counter[str] = Counter()
         self.evicted = 0
         self.late = 0
         self.tunnelled = 0
         self.clock = Clock[Packet](spec.tick_ns)
+        self.sources = SourceTable(spec.sources, secret)
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()  # least recently seen first
         self._fragments: OrderedDict[tuple[bytes, bytes, int, int], tuple[int, int]] = OrderedDict()
         self._rings = [deque[tuple[object, ...]](maxlen=w.flows) for w in spec.windows]
@@ -163,6 +169,8 @@ class ReferenceMeter:
                     return
                 yield from self._evict()
             flow, forward = self._start(key, now), True
+        if self.spec.sources.features:
+            self._count_source(flow, forward, now)
         self._update(flow, packet, forward, now)
         yield from self._decide(flow, packet, forward, now)
 
@@ -266,6 +274,15 @@ class ReferenceMeter:
         flow.packets += 1
         self._touch(flow, now)
 
+    def _count_source(self, flow: _Flow, forward: bool, now: int) -> None:
+        key = flow.key
+        if not flow.packets:
+            ends = key.source, key.destination
+            self.sources.begin(*ends, key.protocol, key.destination_port, now)
+        elif not forward and not flow.answered:
+            flow.answered = True
+            self.sources.answer(key.source, now)
+
     # --- decisions ---------------------------------------------------------------------------
 
     def _decide(self, flow: _Flow, packet: Packet, forward: bool, now: int) -> Iterator[FlowRecord]:
@@ -309,8 +326,12 @@ class ReferenceMeter:
             flow.packets,
             why,
             tuple(flow.values),
-            features | self._windows(flow.key),
+            features | self._windows(flow.key) | self._of_source(flow.key.source, now),
         )
+
+    def _of_source(self, source: bytes, now: int) -> dict[str, int]:
+        of_source = self.spec.sources.features
+        return {f.name: self.sources.value(f.count, source, now) for f in of_source}
 
     def _windows(self, key: FlowKey) -> dict[str, int]:
         out = {}

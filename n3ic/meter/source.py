@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from n3ic.model.meter_spec import (
+    SOURCE_WAYS,
     TCP_STREAM,
     Guard,
     MeteredFeature,
@@ -25,7 +26,8 @@ def meter_source(spec: MeterSpec) -> dict[str, str]:
     return {
         **{
             name: (FOLDER / name).read_text(encoding="utf-8")
-            for name in ("packet.h", "key.h", "meter.h")
+            for name in ("packet.h", "key.h", "sources.h", "meter.h")
+            if name != "sources.h" or spec.sources.features
         },
         "flow.h": _render("flow.h.j2", spec),
         "meter.c": _render("meter.c.j2", spec),
@@ -39,7 +41,8 @@ class StructMember:
     Attributes:
         name: ``r`` and a register's number; ``before`` and a guard's number, for the time of the
             last packet that passed it; ``seen`` and ``passed``, a bit per first value and guard;
-            ``q`` and a sequence's number, ``n`` and that of its guard's count of packets.
+            ``q`` and a sequence's number, ``n`` and that of its guard's count of packets;
+            ``answered``, for features by source.
         bytes: 1, 2, 4 or 8.
         comment: what it is, such as the register's name; may be empty.
         length: elements of an array; 0 for a scalar.
@@ -95,6 +98,8 @@ def state_members(spec: MeterSpec) -> tuple[StructMember, ...]:
             ("both", StructMember("expected", 4, "next sequence number, by direction", 2)),
             ("both", StructMember("known", 1, "directions whose next number is known")),
         ]
+    if spec.sources.features:
+        placed.append(("both", StructMember("answered", 1, "whether a packet came back")))
     placed += [(g.direction, StructMember(f"n{i}", 1)) for i, g in enumerate(_counted(spec))]
     placed += [
         (r.guard.direction, StructMember(f"r{i}", _bytes(r.width), r.name))
@@ -177,6 +182,9 @@ def _values(spec: MeterSpec) -> dict[str, Any]:
         ],
         "features": [_feature(spec, i, f) for i, f in enumerate(spec.features)],
         "windows": [{"flows": w.flows, "same": w.same} for w in spec.windows],
+        "sources": [f.count for f in spec.sources.features],
+        "source_window": spec.sources.window,
+        "source_sets": spec.sources.entries // SOURCE_WAYS,
         "key": spec.key.replace("-", "_").upper(),
         "idle_timeout": spec.idle_timeout,
         "active_timeout": spec.active_timeout,

@@ -137,6 +137,12 @@ def catalogue_of(spec: MeterSpec) -> tuple[Feature, ...]:
         same = " and ".join(w.same).replace("_", " ")
         meaning = f"how many of the last {w.flows:,} flows have the same {same}"
         out.append(_entry(w.name, meaning, spec.units[w.name], w.flows, ""))
+    seconds = (1 << spec.sources.window) * spec.tick_ns / 10**9
+    for f in spec.sources.features:
+        meaning = (
+            f"{f.count.replace('_', ' ')} of the source in {seconds:.3g} to {2 * seconds:.3g} s"
+        )
+        out.append(_entry(f.name, meaning, spec.units[f.name], f.largest, ""))
     return tuple(out)
 
 

@@ -27,6 +27,7 @@ MAX_GUARDS = 64  # each has a bit in one word of a flow's state
 MAX_PACKET = 32  # of a sequence
 MAX_STATE = 4096  # bits of a flow's registers, and of sequences up to their last packet
 MAX_FEATURES = 256
+SOURCE_WAYS = 8  # places of a set of the table of sources
 MAX_STEPS = 64
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
@@ -46,6 +47,7 @@ PacketField = Literal[
 ]  # fmt: skip
 Operation = Literal["add", "sub", "min", "max", "shift", "quotient"]
 KeyPart = Literal["source", "destination", "protocol", "source_port", "destination_port"]
+SourceCount = Literal["new_flows", "unanswered", "ports", "hosts"]
 
 _KEY_PARTS: dict[FlowKey, tuple[KeyPart, ...]] = {
     "five-tuple": get_args(KeyPart),
@@ -67,6 +69,12 @@ _FIELD_BITS: dict[PacketField, int] = {
     "directed_payload_length": 12,
     "tcp_repeated": 17,
     "tcp_skipped": 31,
+}
+_SOURCE_UNITS: dict[SourceCount, str] = {
+    "new_flows": "flow",
+    "unanswered": "flow",
+    "ports": "port",
+    "hosts": "host",
 }
 DIRECTED = "directed_"  # before the name of a length
 TCP_STREAM: tuple[PacketField, ...] = ("tcp_repeated", "tcp_skipped")
@@ -270,6 +278,55 @@ class Window:
 
 
 @dataclass(frozen=True)
+class SourceFeature:
+    """What the source of a flow did in the present window of time and the one before it.
+
+    Attributes:
+        name: the feature's name.
+        count: ``new_flows``, those that it began; ``unanswered``, these less the flows whose first
+            answer came in the same time, at least 0; ``ports``, how many bits of 64 its pairs of
+            protocol and destination port set; ``hosts``, the same of its destinations' addresses.
+    """
+
+    name: str
+    count: SourceCount
+
+    def __post_init__(self) -> None:
+        _one_of(f"source feature {self.name!r}: count", self.count, get_args(SourceCount))
+
+    @property
+    def largest(self) -> int:
+        """Its largest value."""
+        return 64 if self.count in ("ports", "hosts") else UINT32_MAX
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The table of sources: addresses of IPv4, and the first 64 bits of those of IPv6.
+
+    Attributes:
+        features: integers that it gives a flow when it is decided.
+        window: a window has 2 to the power of this units of time. A source's first window begins
+            with its first flow, and each other one where the one before it ends.
+        entries: sources that the table holds, in sets of eight.
+    """
+
+    features: tuple[SourceFeature, ...] = ()
+    window: int = 20
+    entries: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.window <= 40:
+            raise ModelError(
+                f"sources: a window has 2^0 to 2^40 units of time, got 2^{self.window}"
+            )
+        if not SOURCE_WAYS <= self.entries <= 1 << 24 or self.entries % SOURCE_WAYS:
+            raise ModelError(
+                f"sources: 8 to 2^24 entries in sets of {SOURCE_WAYS}, got {self.entries:,}"
+            )
+
+
+@dataclass(frozen=True)
 class Decision:
     """When a flow is decided: at whichever of these comes first, at its end at the latest.
 
@@ -327,6 +384,7 @@ class MeterSpec:
         tick_ns: nanoseconds of the unit in which times and time-outs are given.
         tunnels: tunnels whose inner packets are metered in place of the outer ones, in the order
             of :data:`Tunnel`; others stay closed.
+        sources: features over the flows of a source; only for the ``five-tuple``.
     """
 
     registers: tuple[Register, ...]
@@ -342,6 +400,7 @@ class MeterSpec:
     fragments: Fragments = "by-identification"
     tick_ns: int = 1000
     tunnels: tuple[Tunnel, ...] = ()
+    sources: Sources = Sources()
 
     def __post_init__(self) -> None:
         _one_of("key", self.key, get_args(FlowKey))
@@ -384,6 +443,9 @@ class MeterSpec:
             raise ModelError(f"FIN and RST end connections, not the flows of a {self.key}")
         if self.key != "five-tuple" and any(r.field in TCP_STREAM for r in self.registers):
             raise ModelError(f"TCP's sequence numbers are a connection's, not a {self.key}'s")
+        if self.key != "five-tuple" and self.sources.features:
+            name = self.sources.features[0].name
+            raise ModelError(f"{name!r} counts connections of a source, not flows of a {self.key}")
         for window in self.windows:
             unknown = [part for part in window.same if part not in parts]
             if unknown:
@@ -399,13 +461,15 @@ class MeterSpec:
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the features, those of windows last."""
-        return [*(f.name for f in self.features), *(w.name for w in self.windows)]
+        """Names of the features: those of registers, of windows, then of sources."""
+        of_sources = (f.name for f in self.sources.features)
+        return [*(f.name for f in self.features), *(w.name for w in self.windows), *of_sources]
 
     @property
     def units(self) -> Mapping[str, str]:
         """Integer unit of each feature, by name; windows count flows."""
-        return {f.name: f.unit for f in self.features} | {w.name: "flow" for w in self.windows}
+        units = {f.name: f.unit for f in self.features} | {w.name: "flow" for w in self.windows}
+        return units | {f.name: _SOURCE_UNITS[f.count] for f in self.sources.features}
 
     @property
     def state_bits(self) -> int:
@@ -429,11 +493,13 @@ class MeterSpec:
         features = tuple(f for f in self.features if f.name in names)
         read = {f.register for f in features}
         read |= {name for f in features for s in f.program for name in (s.left, s.right)}
+        of_sources = tuple(f for f in self.sources.features if f.name in names)
         return replace(
             self,
             features=features,
             windows=tuple(w for w in self.windows if w.name in names),
             registers=tuple(r for r in self.registers if r.name in read),
+            sources=replace(self.sources, features=of_sources) if of_sources else Sources(),
         )
 
     def agrees(self, other: MeterSpec, names: Collection[str]) -> bool:
@@ -501,6 +567,8 @@ class MeterSpec:
             del fields["decision"]["schedule"]
         if not self.tunnels:  # and of those before tunnels
             del fields["tunnels"]
+        if not self.sources.features:  # and of those before features of sources
+            del fields["sources"]
         for register in fields["registers"]:  # and of those before sequences
             for name, usual in (("packet", 0), ("low", 0), ("high", 0), ("scale", "linear")):
                 if register[name] == usual:

@@ -194,6 +194,7 @@ def reference_flows(
         for i, flow in enumerate(flows)
     )
     counters = {**total, "late": meter.late, "evicted": meter.evicted, **meter.aside}
+    counters["forgotten"] = meter.sources.forgotten
     counters |= {name: getattr(meter.clock, name) for name in STAMPS}
     return MeteredCapture(rows, {name: n for name, n in counters.items() if n or name == "packets"})
 

@@ -19,6 +19,7 @@ def reference_rows(spec, link, frames):
         for r in meter.run(parse(link, data, n, time, spec.tunnels) for data, n, time in frames)
     ]  # fmt: skip
     counters = {"late": meter.late, "evicted": meter.evicted, "tunnelled": meter.tunnelled}
+    counters["forgotten"] = meter.sources.forgotten
     counters |= {name: getattr(meter.clock, name) for name in STAMPS}
     return rows, counters | {reason: meter.aside[reason] for reason in ASIDE}
 

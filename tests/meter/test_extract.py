@@ -398,13 +398,23 @@ def test_what_is_left_out_is_told_line_by_line():
 
 
 def test_each_counter_is_told_by_its_name():
-    names = ("packets", "late", "evicted", "back", "ahead", "steps", "tunnelled", *module.ASIDE)
+    names = (
+        "packets",
+        "late",
+        "evicted",
+        "back",
+        "ahead",
+        "steps",
+        "tunnelled",
+        "forgotten",
+        *module.ASIDE,
+    )
     counters = {name: 10 + i for i, name in enumerate(names)} | {"not IP": 0}
     with pytest.warns(N3icWarning) as warned:
         found = module._extracted(9, counters, {"matched": 4}, 3, ["a.pcap ends early"], reused=2)
     assert (found.flows, found.packets, found.late, found.evicted) == (9, 10, 11, 12)
     assert (found.back, found.ahead, found.steps, found.captures, found.kept) == (13, 14, 15, 3, 2)
-    assert found.tunnelled == 16
+    assert (found.tunnelled, found.forgotten) == (16, 17)
     assert found.aside == {name: counters[name] for name in module.ASIDE if name != "not IP"}
     assert (found.labels, found.damaged) == ({"matched": 4}, ("a.pcap ends early",))
     assert [str(w.message) for w in warned] == ["a.pcap ends early"]

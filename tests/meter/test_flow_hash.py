@@ -14,11 +14,12 @@ import pytest
 
 from n3ic.kernel import build
 from n3ic.meter.compiled import KEY, SECRET_BYTES, CompiledMeter
+from n3ic.meter.siphash import siphash
 from n3ic.meter.source import meter_source
 from n3ic.meter.standard import standard_spec
 from n3ic.model.meter_spec import Window
 from tests.support.flooding import FAMILIES, against_the_old_hash, old_hash, random_keys
-from tests.support.siphash import message_of, siphash
+from tests.support.siphash import message_of
 
 COUNTING = bytes(range(16))  # the secret of the published vectors
 TABLES = {"flows": 65_536, "window": 4_096, "fragments": 4_096}  # and the keys that they hold

@@ -10,8 +10,8 @@
 
 static const char *const lost_names[LOST_REASONS] = {"port_full", "ring_full", "worker_full",
                                                      "decision_not_written", "end_not_received"};
-static const char *const counter_names[COUNT_ASIDE] = {"packets", "late",  "evicted", "no_memory",
-                                                       "back",    "ahead", "steps",   "tunnelled"};
+static const char *const counter_names[COUNT_ASIDE] = {
+    "packets", "late", "evicted", "no_memory", "back", "ahead", "steps", "tunnelled", "forgotten"};
 
 static uint64_t read_counter(const uint64_t *counter) {
     return __atomic_load_n(counter, __ATOMIC_RELAXED);

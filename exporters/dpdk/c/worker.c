@@ -442,6 +442,9 @@ void worker_open(struct worker *w, struct shared *all, unsigned index) {
     if (!w->meter) {
         fail(EXIT_FAILED, "no memory for the flow cache of %u flows", METER_CACHE_FLOWS);
     }
+    if (!all->settings->until_end) { /* a capture gives the same records each time */
+        meter_hide_sources(w->meter, all->secret);
+    }
     w->values = allocate(ROWS, bnn_features(net) * sizeof *w->values);
     w->words = allocate(ROWS, bnn_words(net) * sizeof *w->words);
     w->classes = allocate(ROWS, sizeof *w->classes);

@@ -154,6 +154,9 @@ static inline void release_lock(uint32_t *busy) {
 }
 
 #include "verdicts.h"
+#if METER_SOURCES
+#include "source_table.h"
+#endif
 
 /* --- verdicts -------------------------------------------------------------------------------- */
 
@@ -254,6 +257,10 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     flow_features(&f->state, e->features);
 #if METER_WINDOWS
     count_windows(&e->key, (struct window_counts *)(e->features + METER_FEATURES));
+#endif
+#if METER_SOURCES
+    read_source(&e->key, now, user,
+                (struct source_values *)(e->features + METER_FEATURES + METER_WINDOWS));
 #endif
     classify(f, user);
     if (why < ENDS)
@@ -432,6 +439,12 @@ static inline uint32_t count_packet(struct arrival *a, struct key *k, struct scr
     } else {
         int forward = a->turned == f->turned;
 
+#if METER_SOURCES
+        if (!f->packets || (!forward && !f->state.answered)) {
+            f->state.answered = !forward;
+            count_source(k, f->turned, !forward, a->now);
+        }
+#endif
         update_flow(&f->state, a->packet, forward, a->now - f->first, a->now);
         f->packets++;
         f->new_octets += a->packet->ip_length;

@@ -179,6 +179,7 @@ struct counters {
     uint64_t not_mirrored;         /* packets for whose copy there was no memory or no interface */
     uint64_t no_socket;            /* packets for a socket that nobody opened; they pass */
     uint64_t samples_lost;         /* of dropped packets, for which user space left no room */
+    uint64_t forgotten;            /* sources of flows that made room for others in their table */
 };
 
 /* The beginning of a dropped packet, in the ring of samples. */

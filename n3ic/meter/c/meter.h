@@ -26,6 +26,7 @@ enum {
     COUNT_AHEAD,     /* stamped more than an hour later than all before them, and than the next */
     COUNT_STEPS,     /* times that the clock went back */
     COUNT_TUNNELLED, /* of tunnels that the specification does not open */
+    COUNT_FORGOTTEN, /* sources that made room for others */
     COUNT_ASIDE
 };
 enum { METER_COUNTERS = COUNT_ASIDE + ASIDE_REASONS };
@@ -36,7 +37,7 @@ struct record {
     uint32_t why;
     uint64_t number, first, last, packets;
     uint64_t registers[METER_REGISTERS ? METER_REGISTERS : 1];
-    uint32_t features[METER_VALUES]; /* those of windows last */
+    uint32_t features[METER_VALUES]; /* those of windows, then of sources last */
 };
 
 struct meter;
@@ -71,6 +72,12 @@ static inline uint64_t meter_time(int64_t seconds, int64_t nanoseconds) {
  */
 struct meter *meter_open(uint32_t link, const uint64_t secret[SECRET_WORDS]);
 void meter_close(struct meter *m);
+
+/*
+ * Keys the hashes of the table of sources, before the first packet. Without it they are open: the
+ * same packets give the same records, and a sender can choose addresses that share a place.
+ */
+void meter_hide_sources(struct meter *m, const uint64_t secret[SECRET_WORDS]);
 
 /* Frames that follow have that link type. */
 void meter_link(struct meter *m, uint32_t link);

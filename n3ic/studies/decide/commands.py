@@ -11,6 +11,7 @@ import typer
 
 from n3ic.cli.console import print_note, training_bar
 from n3ic.cli.data import (
+    BySource,
     CacheFlows,
     IdleTimeout,
     LabelColumn,
@@ -64,6 +65,7 @@ def decide(
         str, typer.Option(help="Packets to decide at; 'end' for the end of the flow.")
     ] = "1,2,4,8,16,end",
     sequence: SequencePackets = 0,
+    sources: BySource = False,
     idle_timeout: IdleTimeout = 60.0,
     cache_flows: CacheFlows = 1 << 16,
     tunnels: Tunnels = "",
@@ -90,6 +92,7 @@ def decide(
     from n3ic.data.user_table import OWN
     from n3ic.meter.labels import read_labels
     from n3ic.meter.sequences import with_sequence
+    from n3ic.meter.sources import with_sources
     from n3ic.meter.standard import standard_spec
     from n3ic.studies.decide.comparison import (
         FIGURES,
@@ -108,11 +111,12 @@ def decide(
         cache_flows=cache_flows,
         tunnels=tunnels_of(tunnels),
     )
+    spec = with_sequence(spec, sequence) if sequence else spec
     training = TrainRequest(OWN, recipe=recipe, overrides=recipe_overrides(given or {}))
     request = DecisionRequest(
         captures=captures,
         labels=read_labels(labels, labels_format, label_column),
-        spec=with_sequence(spec, sequence) if sequence else spec,
+        spec=with_sources(spec) if sources else spec,
         packets=packets_of(packets),
         recipe=training.chosen_recipe(use_case(OWN)),
         out=out,

@@ -168,7 +168,9 @@ class FlowStream:
                 return self.figures
             meter: CompiledMeter | None = None
             if self._source.link is not None:
-                meter = stack.enter_context(CompiledMeter(self._model.spec, self._source.link))
+                meter = stack.enter_context(
+                    CompiledMeter(self._model.spec, self._source.link, live=self._source.live)
+                )
             if meter and state.meter:
                 meter.restore(state.meter)
             self._run_threads(meter, point, watch)

@@ -61,7 +61,7 @@ class MeterFunction(PacketFunction):
         if self.model.meter is None:
             raise UsageError(f"{self.options['model']}: the model has no meter")
         self.spec = self.model.meter
-        self.meter = CompiledMeter(self.spec, LINK_ETHERNET)
+        self.meter = CompiledMeter(self.spec, LINK_ETHERNET, live=True)
         self.actions = self._actions(self.options.get("verdicts", {}))
         self.out = open_output(path_of(self.options, "out"))
 

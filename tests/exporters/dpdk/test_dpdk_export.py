@@ -97,7 +97,7 @@ def test_net_pcap_knows_neither_what_was_cut_off_nor_nanoseconds():
 
 def statistics(**changes):
     lost = dict.fromkeys(("port_full", "ring_full", "worker_full", "decision_not_written"), 0)
-    meter = {"packets": 5, "late": 0, "evicted": 2} | dict.fromkeys(
+    meter = {"packets": 5, "late": 0, "evicted": 2, "forgotten": 0} | dict.fromkeys(
         (*STAMPS, *application.ASIDE), 0
     )
     return {

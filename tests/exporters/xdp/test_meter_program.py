@@ -27,6 +27,7 @@ from n3ic.meter.compiled import ENDS
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.sequences import sequence_spec, with_sequence
+from n3ic.meter.siphash import siphash
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import unpack
 from n3ic.model.meter_spec import Decision, Register
@@ -35,7 +36,7 @@ from tests.support.conversations import SIXTEEN_POINTS, flows_of
 from tests.support.flooding import FAMILIES
 from tests.support.generated import edge_frames, large_spec, random_frames, random_spec
 from tests.support.metering import load, network, replayed, set_policy
-from tests.support.siphash import bucket_of, siphash, udp_key
+from tests.support.siphash import bucket_of, udp_key
 
 ABORTED, DROP, PASS, REDIRECT = 0, 1, 2, 4
 STANDARD = standard_spec(packets=8)

@@ -144,6 +144,10 @@ static int write_counters(const struct output *o, uint64_t lost) {
         fprintf(stderr, "%s: evicted: %" PRIu64 " flows, whose cache was full\n", program,
                 counters[COUNT_EVICTED]);
     }
+    if (counters[COUNT_FORGOTTEN]) {
+        fprintf(stderr, "%s: forgotten: %" PRIu64 " sources, whose places others took\n", program,
+                counters[COUNT_FORGOTTEN]);
+    }
     if (counters[COUNT_BACK] || counters[COUNT_AHEAD] || counters[COUNT_STEPS]) {
         fprintf(stderr,
                 "%s: time stamps: %" PRIu64 " packets earlier than one before them, %" PRIu64
@@ -160,7 +164,7 @@ static int write_counters(const struct output *o, uint64_t lost) {
 
 /* --- packets --------------------------------------------------------------------------- */
 
-static void open_output(struct output *o, uint32_t link) {
+static void open_output(struct output *o, uint32_t link, int live) {
     const uint32_t n_features = bnn_features(o->net);
     uint64_t secret[SECRET_WORDS];
     /* Keys the hash of flows, so that a sender cannot aim at one chain of the flow cache. */
@@ -170,6 +174,9 @@ static void open_output(struct output *o, uint32_t link) {
     o->meter = meter_open(link, secret);
     if (!o->meter) {
         fail("memory", "too little is available for the flow cache");
+    }
+    if (live) { /* a capture gives the same records each time */
+        meter_hide_sources(o->meter, secret);
     }
     o->column = allocate(n_features, sizeof *o->column);
     for (uint32_t i = 0; i < n_features; i++) {
@@ -230,7 +237,7 @@ static void meter_capture(struct output *o, const char *path, uint64_t limit) {
     if (!c) {
         fail(name, wrong ? wrong : strerror(errno));
     }
-    open_output(o, capture_link(c));
+    open_output(o, capture_link(c), 0);
     for (uint64_t n = 1; n <= limit && (got = capture_next(c, &f, &wrong)) > 0; n++) {
         meter_link(o->meter, f.link);
         meter_packet(o, &f);
@@ -266,7 +273,7 @@ static void meter_interface(struct output *o, const char *name, int promiscuous,
         const int forbidden = errno == EPERM || errno == EACCES;
         fail(name, forbidden ? "not permitted: run as root, or with CAP_NET_RAW" : strerror(errno));
     }
-    open_output(o, live_link(l));
+    open_output(o, live_link(l), 1);
     flush_output();
     while (!stopped && n < limit) {
         struct captured f;
