@@ -57,15 +57,6 @@ class LabelledRows:
         """Plain data for JSON."""
         return {f.name: getattr(self, f.name).tolist() for f in fields(self)}
 
-    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """The flows as arrays, for :meth:`of_arrays`."""
-        return {f"{name}.{f.name}": getattr(self, f.name) for f in fields(self)}
-
-    @classmethod
-    def of_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The flows of :meth:`arrays`."""
-        return cls(**{f.name: arrays[f"{name}.{f.name}"] for f in fields(cls)})
-
     @classmethod
     def from_dict(cls, data: Any, features: int, classes: int) -> Self:
         """Read what :meth:`to_dict` wrote.
@@ -136,22 +127,20 @@ class Reservoir:
     def __len__(self) -> int:
         return int(self._counts.sum())
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Plain data and arrays, from which :meth:`restore` makes the same sample."""
-        arrays: dict[str, NDArray[Any]] = {
-            "features": self._features,
-            "counts": self._counts,
-            "share": self._share,
-        }
-        plain = {"random": self._random.bit_generator.state}
-        return plain, {f"reservoir.{name}": array for name, array in arrays.items()}
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, from which :meth:`restore` makes the same sample."""
+        random = self._random.bit_generator.state
+        return {"random": random, **{name: array.tolist() for name, array in self._arrays.items()}}
 
-    def restore(self, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what :meth:`state` gave."""
-        self._features, self._counts, self._share = (
-            arrays[f"reservoir.{name}"] for name in ("features", "counts", "share")
-        )
-        self._random.bit_generator.state = plain["random"]
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Take over what :meth:`to_dict` gave."""
+        for name, array in self._arrays.items():
+            array[...] = data[name]
+        self._random.bit_generator.state = data["random"]
+
+    @property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {"features": self._features, "counts": self._counts, "share": self._share}
 
     def add(self, rows: LabelledRows) -> None:
         """Take flows, in their order."""

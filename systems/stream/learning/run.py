@@ -15,12 +15,15 @@ from n3ic.errors import UsageError
 from n3ic.meter.capture import is_capture
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.batch import FlowBatch
-from n3ic.systems.stream.flows.source import open_source
+from n3ic.systems.stream.flows.decide import StreamModel
+from n3ic.systems.stream.flows.figures import StreamFigures
+from n3ic.systems.stream.flows.pipeline import FlowStream, StreamSettings
+from n3ic.systems.stream.flows.sinks.callback import CallbackSink
+from n3ic.systems.stream.flows.source import Source, open_source
 from n3ic.systems.stream.learning.blocks import block_hashes
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
 from n3ic.systems.stream.learning.learner import LearnSettings
 from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder, time_text
-from n3ic.systems.stream.learning.live import learn_live
 from n3ic.systems.stream.learning.pushes import push_to
 from n3ic.systems.stream.learning.replay import ReplayedFlows, replayed
 from n3ic.systems.stream.learning.rows import LabelledRows
@@ -150,6 +153,25 @@ def learn_from(
             tuple(right),
             *unread,
         )
+
+
+def learn_live(
+    source: Source,
+    model: Classifier,
+    learner: LiveLearner,
+    watch: Callable[[LearnedBatch], object],
+    seconds: float | None = None,
+    figures: Callable[[StreamFigures], object] = lambda figures: None,
+) -> StreamFigures:
+    """Learn from packets until they end, the time limit is reached, or Ctrl-C.
+
+    ``figures`` gets those of the stream a few times a second; see :func:`learn_from`.
+    """
+    sink = CallbackSink(lambda batch: watch(learner.learn(batch)), "learner")
+    settings = StreamSettings(seconds=seconds)
+    counts = FlowStream(source, StreamModel(model), [sink], settings).run(figures)
+    watch(learner.finish())
+    return counts
 
 
 def _anchors(

@@ -15,10 +15,10 @@ from n3ic.errors import N3icError, UsageError
 from n3ic.systems.stream.messages.assembly import AssemblyLimits
 from n3ic.systems.stream.messages.buffers import HUGE_PAGE, PacketBuffers
 from n3ic.systems.stream.messages.devices import (
-    CpuDevice,
     CudaDevice,
     DeviceMemoryError,
     SimulatorDevice,
+    TransferDevice,
     gather,
     open_device,
 )
@@ -47,7 +47,7 @@ class Rig:
         self.sock = open_receiver("127.0.0.1")
         self.out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.out.connect(self.sock.getsockname())
-        self.device = device or CpuDevice()
+        self.device = device or TransferDevice()
         limits = AssemblyLimits(size, timeout_s=more.pop("timeout_s", 60.0))
         buffers = PacketBuffers.allocate(slots, PART + HEADER_BYTES)
         work = work or (lambda rows, messages: rows.clone())
@@ -282,8 +282,8 @@ def test_another_error_of_a_model_ends_the_stream():
 
 def test_a_device_that_is_too_small_is_refused():
     with pytest.raises(DeviceMemoryError, match=r"may hold 3,000 bytes.*take fewer or smaller"):
-        Rig(device=CpuDevice(3000), size=1000, batches=3)
-    device = CpuDevice(1000)
+        Rig(device=TransferDevice(3000), size=1000, batches=3)
+    device = TransferDevice(1000)
     with closing(device), pytest.raises(DeviceMemoryError, match=r"a model of 2,400 bytes"):
         device.place(torch.nn.Linear(19, 30))
 
