@@ -255,8 +255,8 @@ def drift(
     if reference:
         like, like_block = others[0], blocks_of_others[0]
     else:
-        like, like_block = flows.part(0, reference_flows), blocks[:reference_flows]
-        flows, blocks = flows.part(reference_flows, len(flows)), blocks[reference_flows:]
+        like, like_block = flows.select(slice(reference_flows)), blocks[:reference_flows]
+        flows, blocks = flows.select(slice(reference_flows, None)), blocks[reference_flows:]
     test = DriftDetector(
         network,
         np.ascontiguousarray(like.features),

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from n3ic.errors import DataError
 from n3ic.model.inputs import UINT32_MAX
+from n3ic.systems.stream.batch import FlowColumns
 
 _MIXING = 0.002  # weight of a new row in the shares of the classes: half of it after 350 rows
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledRows:
+class LabelledRows(FlowColumns):
     """Labelled flows, in the order of their labels' arrival.
 
     Attributes:
@@ -32,25 +33,11 @@ class LabelledRows:
     label: NDArray[np.int64]
     block: NDArray[np.uint64]
 
-    def __len__(self) -> int:
-        return len(self.label)
-
-    def select(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
-        """The flows that a mask, indices or a slice select."""
-        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
-
     @classmethod
     def none(cls, features: int) -> Self:
         """No flows; ``features`` is the number of features."""
         return cls(
             np.empty((0, features), np.uint32), np.empty(0, np.int64), np.empty(0, np.uint64)
-        )
-
-    @classmethod
-    def joined(cls, *parts: LabelledRows) -> Self:
-        """Join parts, one after the other."""
-        return cls(
-            **{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)}
         )
 
     def to_dict(self) -> dict[str, Any]:
