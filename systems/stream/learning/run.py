@@ -27,7 +27,7 @@ from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder, ti
 from n3ic.systems.stream.learning.pushes import push_to
 from n3ic.systems.stream.learning.replay import ReplayedFlows, replayed
 from n3ic.systems.stream.learning.rows import LabelledRows
-from n3ic.systems.stream.learning.stream import LearnedBatch, LiveLearner, ReplayedLabels
+from n3ic.systems.stream.learning.stream import LearnedBatch, LiveLearner, replayed_labels
 from n3ic.util.display import Displayed, TextTable, View
 from n3ic.util.markdown import percent
 
@@ -133,25 +133,25 @@ def learn_from(
             learning.anchor(trusted)
         join = LabelJoin(first, seed=settings.seed, block=settings.block)
         right: list[tuple[int, int]] = []
+        file = LabelFile(labels or "")
         if flows is None or labels is not None:
-            feed: LabelFile | ReplayedLabels = LabelFile(labels or "")
-            learner = LiveLearner(feed, learning, join)
+            learner = LiveLearner(lambda _: file.news(), learning, join)
         else:
-            feed = ReplayedLabels(flows, first, delay or 0, settings.seed)
-            learner = LiveLearner(feed, learning, join, feed.pass_flows)
+            late = replayed_labels(flows, first, delay or 0, settings.seed)
+            learner = LiveLearner(late, learning, join)
         if packets is not None:
             learn_live(packets, first, learner, watch, seconds)
         if flows is not None:
             for batch in _running(flows, learning, right):
                 watch(learner.learn(batch))
-        unread = (feed.unread, feed.first_fault) if isinstance(feed, LabelFile) else (0, "")
         return LearnedStream(
             first,
             learning.learner.running,
             tuple(learning.decisions),
             {**join.counts, "late for their block": learning.learner.blocks.late},
             tuple(right),
-            *unread,
+            file.unread,
+            file.first_fault,
         )
 
 

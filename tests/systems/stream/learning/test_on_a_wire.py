@@ -74,7 +74,8 @@ def check_the_command(folder):
     sender = threading.Thread(target=send, daemon=True)
     source = open_source(f"xdp:{ONE}", card)
     sender.start()
-    learner = LiveLearner(LabelFile(labels), learning, join)
+    file = LabelFile(labels)
+    learner = LiveLearner(lambda _: file.news(), learning, join)
     figures = learn_live(source, card, learner, tell, 600, stop_at_the_end)
     sender.join(60)
     running = learning.learner.running.digest[:16]

@@ -196,7 +196,7 @@ def test_a_sender_that_dies_mid_message_costs_its_message_alone():
     dying, whole = random_bytes(1000, 1), random_bytes(1000, 2)
     with Rig(timeout_s=0.05, batches=2) as rig:
         rig.send(1, dying, [0, 1])
-        rig.until(lambda _: rig.pipeline.counts.assembly.expired)
+        rig.until(lambda _: rig.pipeline.counts.expired)
         rig.send(2, whole)
         (found,) = rig.until(bool)
     assert (found.result.numpy() == whole).all()
@@ -218,7 +218,7 @@ def test_a_slow_consumer_costs_messages_and_no_memory():
             rig.send(number, random_bytes(1000))
         rig.until(lambda _: rig.pipeline.received == 24)
         counts = rig.pipeline.counts
-        assert (counts.assembly.complete, counts.assembly.no_room) == (2, 4)
+        assert (counts.complete, counts.no_room) == (2, 4)
         assert counts.to_dict()["refused"] == {"no_room": 16}
         free.set()
         assert [out.result for out in rig.until(lambda out: len(out) == 2)] == [0, 1]
@@ -239,7 +239,7 @@ def test_a_batch_counts_as_computed_when_its_rows_are_free():
         assert rig.pipeline.counts.computed == 1
         rig.send(2, random_bytes(1000))
         rig.until(bool)
-        assert rig.pipeline.counts.assembly.no_room == 0
+        assert rig.pipeline.counts.no_room == 0
 
 
 def test_a_full_socket_is_counted():
@@ -292,7 +292,7 @@ def test_the_rest_of_a_stream_is_flushed():
     with Rig(batch=4) as rig:
         for number in range(3):
             rig.send(number, random_bytes(1000, number))
-        rig.until(lambda _: rig.pipeline.counts.assembly.complete == 3)
+        rig.until(lambda _: rig.pipeline.counts.complete == 3)
         (found,) = rig.pipeline.flush()
     assert [m.number for m in found.messages] == [0, 1, 2]
     assert (found.result[2].numpy() == random_bytes(1000, 2)).all()

@@ -53,7 +53,7 @@ def trained(trainer, messages, batch, way="pull"):
             while not receiver._pipeline.free_rows:
                 losses += receiver._pipeline.step(0.05)
             sender.send(number, payload)
-            while receiver.counts.assembly.ended <= number:
+            while receiver.counts.ended <= number:
                 losses += receiver._pipeline.step(0.05)
         losses += receiver
         sender.close()
