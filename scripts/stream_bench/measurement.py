@@ -131,7 +131,7 @@ class _Lane:
     @property
     def ended(self) -> int:
         counts = self.pipeline.counts
-        lost = counts.assembly.expired + counts.assembly.no_room + counts.device_memory
+        lost = counts.expired + counts.no_room + counts.device_memory
         return counts.computed + lost
 
     @property

@@ -136,7 +136,7 @@ class _LateLabels:
         self._waiting.append((records, label))
 
     def news(self) -> list[tuple[Key, Labelled]]:
-        """See :class:`~n3ic.systems.stream.learning.stream.LabelSource`."""
+        """The labels that are due."""
         if len(self._waiting) <= self.late:
             return []
         records, label = self._waiting.popleft()
@@ -220,7 +220,7 @@ class _Loop:
         self._labels = _LateLabels()
         settings = learning.learner.settings
         join = LabelJoin(card, seed=settings.seed, block=settings.block)
-        self._learner = LiveLearner(self._labels, learning, join)
+        self._learner = LiveLearner(lambda _: self._labels.news(), learning, join)
         self._window: list[NDArray[np.bool_]] = []
         self._began, self._batch, self._batches = time.monotonic(), 0, batches
 

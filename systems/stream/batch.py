@@ -16,7 +16,25 @@ from n3ic.model.classifier import Classifier
 
 
 @dataclass(frozen=True, eq=False)
-class FlowBatch:
+class FlowColumns:
+    """Arrays with an entry for each flow: what dataclasses of such arrays have in common."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
+        """The flows that a mask, indices or a slice select."""
+        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    @classmethod
+    def joined(cls, *parts: Self) -> Self:
+        """Join parts, one after the other."""
+        names = [f.name for f in fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True, eq=False)
+class FlowBatch(FlowColumns):
     """Decided flows, in the order of their decision.
 
     Attributes:
@@ -35,13 +53,6 @@ class FlowBatch:
     classes: NDArray[np.int64]
     margins: NDArray[np.int32]
     verdicts: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def select(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
-        """The flows that a mask, indices or a slice select."""
-        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
 
 def features_read(model: Classifier, names: Sequence[str], records: Records) -> NDArray[np.uint32]:

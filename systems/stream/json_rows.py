@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A table as JSON, one object per row, written column by column.
 
-The bytes are those of ``json.dumps`` of each row, which would take most of a stream's time.
+The bytes are those of ``json.dumps`` of each row, without spaces; that function would take most of
+a stream's time.
 """
 
 from __future__ import annotations
@@ -14,29 +15,22 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Separators = tuple[str, str]
-"""What lies between two values, and between a name and its value, as ``json.dumps`` takes them."""
 
-COMPACT: Separators = (",", ":")
-SPACED: Separators = (", ", ": ")
-
-
-def json_rows(table: pa.Table, separators: Separators = COMPACT) -> list[bytes]:
+def json_rows(table: pa.Table) -> list[bytes]:
     """One JSON object per row; see :func:`json_lines`."""
     import pyarrow as pa
 
-    rows: list[bytes] = _objects(table, separators, "").cast(pa.binary()).to_pylist()
+    rows: list[bytes] = _objects(table, "").cast(pa.binary()).to_pylist()
     return rows
 
 
-def json_lines(table: pa.Table, separators: Separators = COMPACT) -> memoryview:
+def json_lines(table: pa.Table) -> memoryview:
     """One JSON object per row, each with a line feed.
 
     Args:
         table: columns of integers, of text, or of lists of one of these, without nulls.
-        separators: see :data:`Separators`.
     """
-    lines = _objects(table, separators, "\n")
+    lines = _objects(table, "\n")
     _, offsets, data = lines.buffers()
     if data is None:
         return memoryview(b"")
@@ -44,23 +38,22 @@ def json_lines(table: pa.Table, separators: Separators = COMPACT) -> memoryview:
     return memoryview(data)[ends[0] : ends[len(lines)]]
 
 
-def _objects(table: pa.Table, separators: Separators, end: str) -> pa.Array:
+def _objects(table: pa.Table, end: str) -> pa.Array:
     """The objects as text, each with ``end`` behind it."""
     import pyarrow as pa
     from pyarrow.compute import binary_join_element_wise
 
-    between, colon = separators
     parts: list[Any] = []
     lead = "{"
     for name, column in zip(table.column_names, table.columns, strict=True):
         array = column.combine_chunks()
-        parts += [lead + json.dumps(name) + colon, _values(array, between)]
-        lead = between
+        parts += [lead + json.dumps(name) + ":", _values(array)]
+        lead = ","
     joined = binary_join_element_wise(*parts, "}" + end, "")
     return joined if isinstance(joined, pa.Array) else joined.combine_chunks()
 
 
-def _values(array: pa.Array, between: str) -> pa.Array:
+def _values(array: pa.Array) -> pa.Array:
     """Each value of a column as JSON."""
     import pyarrow as pa
     from pyarrow.compute import binary_join, binary_join_element_wise
@@ -69,8 +62,8 @@ def _values(array: pa.Array, between: str) -> pa.Array:
     if pa.types.is_integer(kind):
         return array.cast(pa.string())
     if pa.types.is_list(kind):
-        inner = pa.ListArray.from_arrays(array.offsets, _values(array.values, between))
-        return binary_join_element_wise("[", binary_join(inner, between), "]", "")
+        inner = pa.ListArray.from_arrays(array.offsets, _values(array.values))
+        return binary_join_element_wise("[", binary_join(inner, ","), "]", "")
     if pa.types.is_dictionary(kind):
         return pa.DictionaryArray.from_arrays(array.indices, _quoted(array.dictionary)).cast(
             pa.string()

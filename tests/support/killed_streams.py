@@ -115,7 +115,7 @@ def main(folder, model, path, name, stride, successor=None):
     os.fsync = lambda handle: None
     for owner, function in ((os, "fsync"), (os, "replace"), (os, "ftruncate"), (os, "rename")):
         stepping(owner, function)
-    sinks.CutFile.write = half_written
+    sinks.FileSink.append = half_written
     for owner in (kafka.KafkaTopic, nats.NatsSubject):
         for function in ("_send", "_publish", "flush"):
             if hasattr(owner, function):

@@ -33,7 +33,7 @@ from n3ic.systems.stream.flows.channel import Channel, ChannelEnded
 from n3ic.systems.stream.flows.decide import StreamModel, rows_type
 from n3ic.systems.stream.flows.figures import StreamFigures
 from n3ic.systems.stream.flows.sink import Offset, StreamSink
-from n3ic.systems.stream.flows.source import CheckedSource, FrameBatch, Source
+from n3ic.systems.stream.flows.source import FrameBatch, Source
 from n3ic.systems.stream.flows.state import (
     StreamPoint,
     StreamState,
@@ -124,8 +124,7 @@ class FlowStream:
         self.figures = StreamFigures()
         self._source, self._model, self._sinks = source, model, tuple(sinks)
         self._settings = settings or StreamSettings()
-        if isinstance(source, CheckedSource):
-            source.checked = self._settings.state is not None
+        source.checked = self._settings.state is not None
         self._of = stream_id(
             model.model,
             source.name,

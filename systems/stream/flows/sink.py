@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -100,15 +101,17 @@ class StreamSink:
         """Release resources, also after an error."""
 
 
-class CutFile:
+class FileSink(StreamSink):
     """A file that grows at its end and can be cut.
 
     Args:
         path: the file.
     """
 
+    cuts: ClassVar[bool] = True
+
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.name, self.path = str(path.absolute()), path
         self._stream: IO[bytes] | None = None
         self._is_new = False
 
@@ -120,11 +123,11 @@ class CutFile:
             )
         return {"bytes": 0}
 
-    def open(self, offset: Offset) -> int:
-        """Open the file and cut it at the offset; return the offset in bytes."""
+    def open(self, offset: Offset, first: int, stream: str) -> None:
+        """Open the file and cut it at the offset; see :meth:`StreamSink.open`."""
         size = int(offset["bytes"])
         self._is_new = not self.path.exists()
-        try:
+        with self._errors():
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             self._stream = os.fdopen(handle, "r+b")
             there = os.fstat(handle).st_size
@@ -135,27 +138,26 @@ class CutFile:
                 )
             os.ftruncate(handle, size)
             self._stream.seek(size)
-        except OSError as error:
-            raise self._error(error) from error
-        return size
+        if not size:
+            self.append(self.head())
 
-    def write(self, data: bytes | memoryview) -> None:
+    def head(self) -> bytes:
+        """What the file begins with."""
+        return b""
+
+    def append(self, data: bytes | memoryview) -> None:
         """Add bytes."""
         assert self._stream is not None  # noqa: S101 - it is open
-        try:
+        with self._errors():
             self._stream.write(data)
-        except OSError as error:
-            raise self._error(error) from error
 
     def flush(self) -> Offset:
         """Make all bytes durable; see :meth:`StreamSink.flush`."""
         assert self._stream is not None  # noqa: S101 - it is open
-        try:
+        with self._errors():
             self._stream.flush()
             os.fsync(self._stream.fileno())
             return {"bytes": self._stream.tell()}
-        except OSError as error:
-            raise self._error(error) from error
 
     def close(self) -> None:
         """Close the file; bytes that a full disk refused stay unwritten."""
@@ -172,8 +174,12 @@ class CutFile:
         if self._is_new and self.path.stat().st_size == 0:
             self.path.unlink()
 
-    def _error(self, error: OSError) -> N3icError:
-        return N3icError(f"cannot write {self.path}: {error.strerror or error}")
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise N3icError(f"cannot write {self.path}: {error.strerror or error}") from error
 
 
 def open_sink(text: str, model: StreamModel) -> StreamSink:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import socket
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from n3ic import plugins
 from n3ic.errors import UsageError, did_you_mean
@@ -59,49 +60,40 @@ class FrameBatch:
     counted: Callable[[], object] = lambda: None
 
 
-class Source(Protocol):
+class Source:
     """A source of packets. Its module has a function ``open_source(rest, model) -> Source``.
 
     Attributes:
         name: its name in messages and in the state.
         link: link type of the packets (LINKTYPE_ numbers); None if it yields rows.
         live: whether packets that come while nobody reads are lost.
+        checked: whether positions are kept; if not, no checksum of the packets before is needed.
     """
 
     name: str
-    link: int | None
-    live: bool
+    link: int | None = None
+    live: bool = True
+    checked: bool = True
+    _stopped = False
 
+    @abstractmethod
     def batches(self, position: Position) -> Iterator[FrameBatch]:
         """Yield what comes after a position, until :meth:`stop`.
 
         Raises:
             DataError: The source cannot resume there, or cannot be read.
         """
-        ...
 
     def stop(self) -> None:
-        """Make :meth:`batches` end soon; called from another thread."""
-        ...
+        """Make :meth:`batches` end within a tenth of a second; called from another thread."""
+        self._stopped = True
 
     def lost(self) -> Mapping[str, int]:
         """Number of packets lost so far, by place and reason."""
-        ...
+        return {}
 
     def close(self) -> None:
         """Release resources."""
-        ...
-
-
-@runtime_checkable
-class CheckedSource(Source, Protocol):
-    """A source that knows the packets before its position by a checksum.
-
-    Attributes:
-        checked: whether positions are kept; if not, no checksum is needed.
-    """
-
-    checked: bool
 
 
 def open_source(text: str, model: Classifier) -> Source:

@@ -20,7 +20,7 @@ from n3ic.systems.stream.batch import FlowBatch, decided, features_read
 from n3ic.systems.stream.followed_model import FollowedModel
 from n3ic.systems.stream.functions.options import only, open_output, path_of
 from n3ic.systems.stream.functions.packets import DROP, PASS, PacketFunction, PacketView
-from n3ic.systems.stream.json_rows import SPACED, json_lines
+from n3ic.systems.stream.json_rows import json_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,13 +42,8 @@ class MeterFunction(PacketFunction):
     decides the next flows whenever the file of ``model`` is replaced.
     """
 
-    option_names: ClassVar[tuple[str, ...]] = (
-        "model",
-        "out",
-        "task",
-        "verdicts",
-        "follow",
-    )
+    meters = True
+    option_names: ClassVar[tuple[str, ...]] = ("model", "out", "task", "verdicts", "follow")
 
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)
@@ -141,7 +136,7 @@ class MeterFunction(PacketFunction):
         table = key_table(records, self.spec, "").drop_columns(["capture"])
         for name, column in columns.items():
             table = table.append_column(name, column)
-        self.out.write(json_lines(table, SPACED))
+        self.out.write(json_lines(table))
         self.out.flush()
         marks: NDArray[np.int64] = np.where(verdicts < 0, len(self.model.classes), verdicts) + 1
         return marks

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -258,9 +258,11 @@ class PacketFunction:
 
     Attributes:
         wait_us: :meth:`on_idle` is called after this many microseconds without a packet.
+        meters: whether it meters flows, and so needs the lengths of whole frames.
     """
 
     wait_us = 100_000
+    meters: ClassVar[bool] = False
 
     def __init__(
         self, options: Mapping[str, Any], routes: tuple[str, ...], shared: SharedPackets

@@ -67,10 +67,10 @@ class ChainSupervisor:
             MissingDependencyError: DPDK or a C compiler is missing.
             N3icError: The manager or a function does not start, or the manager fails.
         """
-        for function in self._chain.function:
-            if function.use not in READY:  # ready ones surely exist, and may import a lot
-                function_class(function.use)
-        if any(function.use in METERS for function in self._chain.function):
+        uses = {function.use for function in self._chain.function}
+        # Ready ones surely exist, and may import a lot.
+        others = [function_class(use) for use in uses if use not in READY]
+        if {*METERS} & uses or any(other.meters for other in others):
             for port in self._chain.ports:
                 check_whole_frames(port)
         function_library(secondary=self._chain.memory == "dpdk")  # built once, for all of them

@@ -7,8 +7,7 @@ evidence errs far more often than it says. The tests of this package let a block
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -109,9 +108,9 @@ class RecentBlocks:
         self._most = most
         self._blocks: dict[int, None] = {}
 
-    def hashes(self) -> NDArray[np.uint64]:
-        """The blocks in their order, uint64, shape ``(blocks,)``."""
-        return np.array([*self._blocks], np.uint64)
+    def __iter__(self) -> Iterator[int]:
+        """The blocks in their order."""
+        return iter(self._blocks)
 
     def __contains__(self, block: int) -> bool:
         return block in self._blocks
@@ -157,27 +156,19 @@ class OpenBlocks:
         self._open: dict[int, tuple[int, list[LabelledRows]]] = {}  # by the first flow's number
         self._closed = RecentBlocks(remembered)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Plain data and arrays, from which :meth:`restore` makes the same blocks."""
-        flows = [row for _, own in self._open.values() for row in own]
-        arrays = {
-            **LabelledRows.joined(self._none, *flows).arrays("open"),
-            "open.first": np.array([first for first, _ in self._open.values()], np.int64),
-            "closed": self._closed.hashes(),
-        }
-        return {"late": self.late, "flows": self._flows}, arrays
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, from which :meth:`restore` makes the same blocks."""
+        opened = [(first, [row.to_dict() for row in own]) for first, own in self._open.values()]
+        counts = {"late": self.late, "flows": self._flows}
+        return {**counts, "open": opened, "closed": [*self._closed]}
 
-    def restore(self, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what :meth:`state` gave."""
-        self.late, self._flows = plain["late"], plain["flows"]
-        rows = LabelledRows.of_arrays("open", arrays)
-        starts = [*block_starts(rows.block).tolist(), len(rows)]
-        for first, (start, end) in zip(
-            arrays["open.first"].tolist(), pairwise(starts), strict=True
-        ):
-            own = [rows.select(slice(i, i + 1)) for i in range(start, end)]
-            self._open[int(rows.block[start])] = first, own
-        for block in arrays["closed"].tolist():
+    def restore(self, data: Mapping[str, Any], read: Callable[[Any], LabelledRows]) -> None:
+        """Take over what :meth:`to_dict` gave; ``read`` gives the flows of plain data."""
+        self.late, self._flows = data["late"], data["flows"]
+        for first, own in data["open"]:
+            rows = [*map(read, own)]
+            self._open[int(rows[0].block[0])] = first, rows
+        for block in data["closed"]:
             self._closed.add(block)
 
     def add(self, rows: LabelledRows) -> LabelledRows:

@@ -177,7 +177,6 @@ def second_stage(
         Path | None, typer.Option(help="Labelled flows; default: the embedded sample.")
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="Data set that reads the flows.")] = None,
-    task: Annotated[str, typer.Option(help="Network of a run of several.")] = "",
     write: Annotated[
         Path | None, typer.Option(help="Write the second stage, a model, to this file.")
     ] = None,
@@ -199,7 +198,7 @@ def second_stage(
         model = newest_run()
         print_note(f"model: {model}")
     with spinner("training the second stage"):
-        result = study(model, data, dataset=dataset, task=task)
+        result = study(model, data, dataset=dataset)
     if json:
         print_json(result.to_dict())
     else:
@@ -255,8 +254,8 @@ def drift(
     if reference:
         like, like_block = others[0], blocks_of_others[0]
     else:
-        like, like_block = flows.part(0, reference_flows), blocks[:reference_flows]
-        flows, blocks = flows.part(reference_flows, len(flows)), blocks[reference_flows:]
+        like, like_block = flows.select(slice(reference_flows)), blocks[:reference_flows]
+        flows, blocks = flows.select(slice(reference_flows, None)), blocks[reference_flows:]
     test = DriftDetector(
         network,
         np.ascontiguousarray(like.features),

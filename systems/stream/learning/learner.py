@@ -166,13 +166,9 @@ class OnlineLearner:
         challenges = (*self._challenges, self._watch, self._due)
         yield from (self.running, *self.former, *(c.model for c in challenges if c is not None))
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Plain data and arrays, from which :meth:`restore` makes the same learner."""
-        reservoir, arrays = self._reservoir.state()
-        blocks, more = self.blocks.state()
-        for name in _ROWS:
-            arrays |= getattr(self, f"_{name}").arrays(name)
-        plain = {
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, from which :meth:`restore` makes the same learner."""
+        return {
             "running": self.running.digest,
             "former": [model.digest for model in self.former],
             "challenges": [each.to_dict() for each in self._challenges],
@@ -180,28 +176,28 @@ class OnlineLearner:
             "due": self._due and self._due.to_dict(),
             "tests": self._tests,
             "new": self._new,
-            "reservoir": reservoir,
-            "blocks": blocks,
+            "reservoir": self._reservoir.to_dict(),
+            "blocks": self.blocks.to_dict(),
+            **{name: getattr(self, f"_{name}").to_dict() for name in _ROWS},
         }
-        return plain, arrays | more
 
-    def restore(
-        self,
-        plain: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-        read: Callable[[str], Classifier],
-    ) -> None:
-        """Take over what :meth:`state` gave; ``read`` gives the model of a digest."""
-        self.running, self.former = read(plain["running"]), [*map(read, plain["former"])]
-        self._challenges = [Challenge.from_dict(each, read) for each in plain["challenges"]]
+    def restore(self, data: Mapping[str, Any], read: Callable[[str], Classifier]) -> None:
+        """Take over what :meth:`to_dict` gave; ``read`` gives the model of a digest."""
+        self.running, self.former = read(data["running"]), [*map(read, data["former"])]
+        self._challenges = [Challenge.from_dict(each, read) for each in data["challenges"]]
         self._watch, self._due = (
-            plain[name] and Challenge.from_dict(plain[name], read) for name in ("watch", "due")
+            data[name] and Challenge.from_dict(data[name], read) for name in ("watch", "due")
         )
-        self._tests, self._new = plain["tests"], plain["new"]
-        self._reservoir.restore(plain["reservoir"], arrays)
-        self.blocks.restore(plain["blocks"], arrays)
+        self._tests, self._new = data["tests"], data["new"]
+        self._reservoir.restore(data["reservoir"])
+        self.blocks.restore(data["blocks"], self.read_rows)
         for name in _ROWS:
-            setattr(self, f"_{name}", LabelledRows.of_arrays(name, arrays))
+            setattr(self, f"_{name}", self.read_rows(data[name]))
+
+    def read_rows(self, data: Any) -> LabelledRows:
+        """Read flows of the model; see :meth:`.LabelledRows.from_dict`."""
+        model = self.running
+        return LabelledRows.from_dict(data, len(model.input.features), len(model.classes))
 
     def anchor(self, rows: LabelledRows) -> None:
         """Take flows of the training, whose labels are trusted.

@@ -62,7 +62,7 @@ class LearnerFunction(MeterFunction):
         self.learning = self._opened(self._settings())
         settings = self.learning.learner.settings
         self.join = LabelJoin(self.model, seed=settings.seed, block=settings.block)
-        self._learner = LiveLearner(self.labels, self.learning, self.join)
+        self._learner = LiveLearner(lambda _: self.labels.news(), self.learning, self.join)
         self._flows: queue.Queue[FlowBatch | None] = queue.Queue(_ROOM)
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._learn, daemon=True)

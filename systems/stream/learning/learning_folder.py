@@ -12,9 +12,7 @@ digest, and the log begins anew with a line that names it. Models that cannot ru
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import zipfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -189,8 +187,7 @@ class LearningFolder:
         elif what == "rollback":
             self.learner.roll_back(str(entry.get("reason")))
         else:
-            model = self.learner.running
-            rows = LabelledRows.from_dict(entry, len(model.input.features), len(model.classes))
+            rows = self.learner.read_rows(entry)
             (self.learner.add_rows if what == "rows" else self.learner.anchor)(rows)
 
     def _begin(self, model: str, plain: Any, where: str) -> None:
@@ -220,21 +217,18 @@ class LearningFolder:
 
         After a kill at any step, the log names a state that is there, with all of its models.
         """
-        state, arrays = self.learner.state()
         plain = {
             "began": self._began,
             "settings": asdict(self.learner.settings),
-            "learner": state,
+            "learner": self.learner.to_dict(),
             "decisions": self.decisions[-_DECISIONS:],
             "n": self._log.lines,
             "previous": self._log.last,
         }
-        text = np.frombuffer(json.dumps(plain, sort_keys=True).encode(), np.uint8)
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, plain=text, **arrays)
-        digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+        data = json.dumps(plain, sort_keys=True).encode()
+        digest = hashlib.sha256(data).hexdigest()
         (self.folder / STATES).mkdir(exist_ok=True)
-        write_atomic(self._state_file(digest), buffer.getvalue())
+        write_atomic(self._state_file(digest), data)
         self._log.cut({"state": digest, "at": self._now()})
         kept = {self._began, digest, *(model.digest for model in self.learner.models)}
         for folder in (STATES, MODELS):
@@ -253,19 +247,17 @@ class LearningFolder:
         if hashlib.sha256(data).hexdigest() != digest:
             raise DataError(f"{file}: damaged: its digest is not its name")
         try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                parts = dict(arrays)
-            plain = json.loads(parts.pop("plain").tobytes())
+            plain = json.loads(data)
             if any(entry[name] != plain[name] for name in ("n", "previous")):
                 raise DataError(f"{where}: it does not follow from the lines before {file.name}")
             self._begin(plain["began"], plain["settings"], where)
-            self.learner.restore(plain["learner"], parts, self._read)
-        except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            self.learner.restore(plain["learner"], self._read)
+        except (ValueError, KeyError, TypeError, IndexError) as error:
             raise DataError(f"{file}: of another version of n3ic: {error}") from error
         self.decisions[:] = plain["decisions"]
 
     def _state_file(self, digest: str) -> Path:
-        return self.folder / STATES / f"{_checked(digest, self._log.path)}.npz"
+        return self.folder / STATES / f"{_checked(digest, self._log.path)}.json"
 
     def _read(self, digest: str) -> Classifier:
         model = load_model(self.model_file(_checked(digest, self._log.path)))

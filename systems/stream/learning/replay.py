@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -14,14 +14,14 @@ from n3ic.errors import DataError, UsageError
 from n3ic.meter.capture import is_capture
 from n3ic.meter.compiled import KEY, Records
 from n3ic.model.classifier import Classifier
-from n3ic.systems.stream.batch import FlowBatch, decided, features_read
+from n3ic.systems.stream.batch import FlowBatch, FlowColumns, decided, features_read
 
 _NUMBERED = 10 << 24  # flows without addresses get those of 10.0.0.0/8, in their order
 _TIMES = ("first", "last")
 
 
 @dataclass(frozen=True, eq=False)
-class ReplayedFlows:
+class ReplayedFlows(FlowColumns):
     """Flows of a table, in its order, with their labels.
 
     Attributes:
@@ -33,20 +33,6 @@ class ReplayedFlows:
     features: NDArray[np.uint32]
     label: NDArray[np.int64]
     records: Records
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    def part(self, start: int, end: int) -> ReplayedFlows:
-        """Some of the flows, in their order."""
-        rows = slice(start, end)
-        return ReplayedFlows(self.features[rows], self.label[rows], self.records[rows])
-
-    @classmethod
-    def joined(cls, *parts: ReplayedFlows) -> ReplayedFlows:
-        """Join parts, one after the other."""
-        names = [f.name for f in fields(cls)]
-        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
     def batch(self, model: Classifier, rows: slice) -> FlowBatch:
         """Decide some of the flows with a model."""

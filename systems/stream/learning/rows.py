@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from n3ic.errors import DataError
 from n3ic.model.inputs import UINT32_MAX
+from n3ic.systems.stream.batch import FlowColumns
 
 _MIXING = 0.002  # weight of a new row in the shares of the classes: half of it after 350 rows
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledRows:
+class LabelledRows(FlowColumns):
     """Labelled flows, in the order of their labels' arrival.
 
     Attributes:
@@ -32,13 +33,6 @@ class LabelledRows:
     label: NDArray[np.int64]
     block: NDArray[np.uint64]
 
-    def __len__(self) -> int:
-        return len(self.label)
-
-    def select(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
-        """The flows that a mask, indices or a slice select."""
-        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
-
     @classmethod
     def none(cls, features: int) -> Self:
         """No flows; ``features`` is the number of features."""
@@ -46,25 +40,9 @@ class LabelledRows:
             np.empty((0, features), np.uint32), np.empty(0, np.int64), np.empty(0, np.uint64)
         )
 
-    @classmethod
-    def joined(cls, *parts: LabelledRows) -> Self:
-        """Join parts, one after the other."""
-        return cls(
-            **{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)}
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {f.name: getattr(self, f.name).tolist() for f in fields(self)}
-
-    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """The flows as arrays, for :meth:`of_arrays`."""
-        return {f"{name}.{f.name}": getattr(self, f.name) for f in fields(self)}
-
-    @classmethod
-    def of_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The flows of :meth:`arrays`."""
-        return cls(**{f.name: arrays[f"{name}.{f.name}"] for f in fields(cls)})
 
     @classmethod
     def from_dict(cls, data: Any, features: int, classes: int) -> Self:
@@ -136,22 +114,20 @@ class Reservoir:
     def __len__(self) -> int:
         return int(self._counts.sum())
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Plain data and arrays, from which :meth:`restore` makes the same sample."""
-        arrays: dict[str, NDArray[Any]] = {
-            "features": self._features,
-            "counts": self._counts,
-            "share": self._share,
-        }
-        plain = {"random": self._random.bit_generator.state}
-        return plain, {f"reservoir.{name}": array for name, array in arrays.items()}
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, from which :meth:`restore` makes the same sample."""
+        random = self._random.bit_generator.state
+        return {"random": random, **{name: array.tolist() for name, array in self._arrays.items()}}
 
-    def restore(self, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what :meth:`state` gave."""
-        self._features, self._counts, self._share = (
-            arrays[f"reservoir.{name}"] for name in ("features", "counts", "share")
-        )
-        self._random.bit_generator.state = plain["random"]
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Take over what :meth:`to_dict` gave."""
+        for name, array in self._arrays.items():
+            array[...] = data[name]
+        self._random.bit_generator.state = data["random"]
+
+    @property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {"features": self._features, "counts": self._counts, "share": self._share}
 
     def add(self, rows: LabelledRows) -> None:
         """Take flows, in their order."""

@@ -15,16 +15,19 @@ from n3ic.errors import UsageError
 from n3ic.meter.capture import is_capture
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.batch import FlowBatch
-from n3ic.systems.stream.flows.source import open_source
+from n3ic.systems.stream.flows.decide import StreamModel
+from n3ic.systems.stream.flows.figures import StreamFigures
+from n3ic.systems.stream.flows.pipeline import FlowStream, StreamSettings
+from n3ic.systems.stream.flows.sinks.callback import CallbackSink
+from n3ic.systems.stream.flows.source import Source, open_source
 from n3ic.systems.stream.learning.blocks import block_hashes
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
 from n3ic.systems.stream.learning.learner import LearnSettings
 from n3ic.systems.stream.learning.learning_folder import LOG, LearningFolder, time_text
-from n3ic.systems.stream.learning.live import learn_live
 from n3ic.systems.stream.learning.pushes import push_to
 from n3ic.systems.stream.learning.replay import ReplayedFlows, replayed
 from n3ic.systems.stream.learning.rows import LabelledRows
-from n3ic.systems.stream.learning.stream import LearnedBatch, LiveLearner, ReplayedLabels
+from n3ic.systems.stream.learning.stream import LearnedBatch, LiveLearner, replayed_labels
 from n3ic.util.display import Displayed, TextTable, View
 from n3ic.util.markdown import percent
 
@@ -130,26 +133,45 @@ def learn_from(
             learning.anchor(trusted)
         join = LabelJoin(first, seed=settings.seed, block=settings.block)
         right: list[tuple[int, int]] = []
+        file = LabelFile(labels or "")
         if flows is None or labels is not None:
-            feed: LabelFile | ReplayedLabels = LabelFile(labels or "")
-            learner = LiveLearner(feed, learning, join)
+            learner = LiveLearner(lambda _: file.news(), learning, join)
         else:
-            feed = ReplayedLabels(flows, first, delay or 0, settings.seed)
-            learner = LiveLearner(feed, learning, join, feed.pass_flows)
+            late = replayed_labels(flows, first, delay or 0, settings.seed)
+            learner = LiveLearner(late, learning, join)
         if packets is not None:
             learn_live(packets, first, learner, watch, seconds)
         if flows is not None:
             for batch in _running(flows, learning, right):
                 watch(learner.learn(batch))
-        unread = (feed.unread, feed.first_fault) if isinstance(feed, LabelFile) else (0, "")
         return LearnedStream(
             first,
             learning.learner.running,
             tuple(learning.decisions),
             {**join.counts, "late for their block": learning.learner.blocks.late},
             tuple(right),
-            *unread,
+            file.unread,
+            file.first_fault,
         )
+
+
+def learn_live(
+    source: Source,
+    model: Classifier,
+    learner: LiveLearner,
+    watch: Callable[[LearnedBatch], object],
+    seconds: float | None = None,
+    figures: Callable[[StreamFigures], object] = lambda figures: None,
+) -> StreamFigures:
+    """Learn from packets until they end, the time limit is reached, or Ctrl-C.
+
+    ``figures`` gets those of the stream a few times a second; see :func:`learn_from`.
+    """
+    sink = CallbackSink(lambda batch: watch(learner.learn(batch)), "learner")
+    settings = StreamSettings(seconds=seconds)
+    counts = FlowStream(source, StreamModel(model), [sink], settings).run(figures)
+    watch(learner.finish())
+    return counts
 
 
 def _anchors(

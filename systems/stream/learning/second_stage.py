@@ -102,15 +102,14 @@ class SecondStage:
 
 
 def second_stage(
-    model: str | Path, data: str | Path | None = None, *, dataset: str | None = None, task: str = ""
+    model: str | Path, data: str | Path | None = None, *, dataset: str | None = None
 ) -> SecondStage:
     """Train boosted trees on the training rows of a model, and study both stages on its test rows.
 
     Args:
-        model: a run folder or a model file.
+        model: a run folder of one network, or a model file.
         data: labelled flows; None for the data set's embedded sample.
         dataset: name of the data set that reads them; None for the model's own.
-        task: name of the network, if a run has several.
 
     Raises:
         UsageError: No data set reads the flows, or there are several networks.
@@ -121,9 +120,9 @@ def second_stage(
         N3icWarning: The installed version of boosting has a fault.
     """
     labelled = labelled_flows(model, data, dataset)
-    if (not task and len(labelled) > 1) or (task and task not in labelled):
-        raise UsageError(f"{model} holds the networks {', '.join(labelled)}: name one with --task")
-    flows = labelled[task or next(iter(labelled))]
+    if len(labelled) > 1:
+        raise UsageError(f"{model} holds {len(labelled)} networks: name the file of one")
+    flows = next(iter(labelled.values()))
     card, table = flows.model, flows.table
     protocol, seed, _ = known_split(card, table)
     parts = split(table, protocol, seed)

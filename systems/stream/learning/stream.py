@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import islice
 
 import numpy as np
 
@@ -18,12 +18,9 @@ from n3ic.systems.stream.learning.late_labels import LabelJoin
 from n3ic.systems.stream.learning.learning_folder import LearningFolder
 from n3ic.systems.stream.learning.replay import ReplayedFlows
 
-
-class LabelSource(Protocol):
-    """Where labels come from."""
-
-    def news(self) -> list[tuple[Key, Labelled]]:
-        """Labels that have come since the last call; none only if all have been read."""
+LabelSource = Callable[[int], list[tuple[Key, Labelled]]]
+"""Labels that have come since the last call, given the number of flows so far; none only if all
+have been read."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class LearnedBatch:
     decisions: tuple[str, ...]
 
 
-class ReplayedLabels:
+def replayed_labels(flows: ReplayedFlows, model: Classifier, delay: int, seed: int) -> LabelSource:
     """The labels of a table, which come late and out of order.
 
     Args:
@@ -53,72 +50,48 @@ class ReplayedLabels:
             half of it and all of it.
         seed: seed of the delays.
     """
+    rows = np.flatnonzero(flows.label >= 0)
+    drawn = np.random.default_rng(seed).integers(delay // 2, delay + 1, len(rows))
+    order = np.argsort(rows + drawn, kind="stable")
+    due, waiting = (rows + drawn)[order], iter(rows[order].tolist())
+    given = 0
 
-    def __init__(self, flows: ReplayedFlows, model: Classifier, delay: int, seed: int) -> None:
-        rows = np.flatnonzero(flows.label >= 0)
-        drawn = np.random.default_rng(seed).integers(delay // 2, delay + 1, len(rows))
-        order = np.argsort(rows + drawn, kind="stable")
-        self._due = (rows + drawn)[order]
-        self._rows = rows[order]
-        self._flows, self._classes = flows, model.classes
-        self._at = 0
-        self.flow = 0
-        """Number of flows that have passed."""
-
-    def pass_flows(self, flows: int) -> None:
-        """Let flows pass, which makes labels due.
-
-        Args:
-            flows: number of flows that have passed.
-        """
-        self.flow = flows
-
-    def news(self) -> list[tuple[Key, Labelled]]:
-        """The labels that are now due."""
-        end = int(np.searchsorted(self._due, self.flow))
-        rows, self._at = self._rows[self._at : end], end
+    def news(passed: int) -> list[tuple[Key, Labelled]]:
+        nonlocal given
+        before, given = given, int(np.searchsorted(due, passed))
         return [
-            (
-                record_key(self._flows.records[row]),
-                Labelled(self._classes[self._flows.label[row]]),
-            )
-            for row in rows.tolist()
+            (record_key(flows.records[row]), Labelled(model.classes[flows.label[row]]))
+            for row in islice(waiting, given - before)
         ]
+
+    return news
 
 
 class LiveLearner:
     """Joins flows with their labels and learns from them.
 
     Args:
-        labels: where labels come from.
+        labels: where labels come from; see :data:`LabelSource`.
         folder: the learner.
         join: keeps flows and labels that wait for each other.
-        on_flows: called with the number of flows so far, before labels are read.
     """
 
-    def __init__(
-        self,
-        labels: LabelSource,
-        folder: LearningFolder,
-        join: LabelJoin,
-        on_flows: Callable[[int], object] = lambda flows: None,
-    ) -> None:
-        self._labels, self._folder, self._join, self._on_flows = labels, folder, join, on_flows
+    def __init__(self, labels: LabelSource, folder: LearningFolder, join: LabelJoin) -> None:
+        self._labels, self._folder, self._join = labels, folder, join
         self._flows = 0
 
     def learn(self, batch: FlowBatch) -> LearnedBatch:
         """Learn from the labels that have come meanwhile, for these flows and for others."""
         self._flows += len(batch)
-        self._on_flows(self._flows)
         before = len(self._folder.decisions)
-        for rows in (self._join.flows(batch), self._join.labels(self._labels.news())):
+        for rows in (self._join.flows(batch), self._join.labels(self._labels(self._flows))):
             self._folder.add_rows(rows)
         return self._done(before)
 
     def finish(self) -> LearnedBatch:
         """Learn from the remaining labels, when no more flows come."""
         before = len(self._folder.decisions)
-        while labels := self._labels.news():
+        while labels := self._labels(self._flows):
             self._folder.add_rows(self._join.labels(labels))
         return self._done(before)
 

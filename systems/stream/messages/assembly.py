@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.systems.stream.messages.protocol import (
+    FAULT_TEXTS,
     HEADER_BYTES,
     PacketFault,
     faults_of,
@@ -97,29 +99,61 @@ class PlacedPackets:
 
 
 @dataclass
-class AssemblyCounts:
-    """Received and refused packets and messages.
+class MessageCounts:
+    """Received and refused packets and messages, and their cost.
 
     Attributes:
         packets: received packets.
         accepted: packets that were accepted, including those of messages that expired later.
         refused: packets that were refused, by reason; also accepted ones of expired messages.
+        kernel_refused: datagrams for which the socket's buffer was full.
         complete: messages that became complete.
         expired: messages that did not become complete in time.
         no_room: messages for which no row was free.
+        device_memory: messages for which the device's memory did not suffice.
+        computed: messages that were computed.
+        transfer_cpu_ns: CPU time of the receiving thread for transfers.
+        receive_cpu_ns: CPU time of that thread for everything else.
     """
 
     packets: int = 0
     accepted: int = 0
     refused: Counter[PacketFault] = field(default_factory=Counter)
+    kernel_refused: int = 0
     complete: int = 0
     expired: int = 0
     no_room: int = 0
+    device_memory: int = 0
+    computed: int = 0
+    transfer_cpu_ns: int = 0
+    receive_cpu_ns: int = 0
 
     @property
     def ended(self) -> int:
         """Messages that are complete or lost."""
         return self.complete + self.expired + self.no_room
+
+    def lines(self) -> list[tuple[str, int]]:
+        """The losses that occurred, in words, with their counts."""
+        pairs = [(f"packets: {FAULT_TEXTS[f]}", n) for f, n in sorted(self.refused.items())]
+        pairs += [
+            ("packets: the socket's buffer was full", self.kernel_refused),
+            ("messages: incomplete in time", self.expired),
+            ("messages: no room", self.no_room),
+            ("messages: the device's memory did not suffice", self.device_memory),
+        ]
+        return [(text, count) for text, count in pairs if count]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts as plain data."""
+        ends = ("complete", "computed", "expired", "no_room", "device_memory")
+        return {
+            "packets": self.packets,
+            "accepted": self.accepted,
+            "messages": {name: getattr(self, name) for name in ends},
+            "refused": {f.name.lower(): n for f, n in sorted(self.refused.items())},
+            "refused_by_kernel": self.kernel_refused,
+        }
 
 
 class MessageAssembly:
@@ -141,7 +175,7 @@ class MessageAssembly:
         give_back: Callable[[int], None],
     ) -> None:
         self.limits = limits
-        self.counts = AssemblyCounts()
+        self.counts = MessageCounts()
         self._take_row, self._give_back = take_row, give_back
         self._open: dict[MessageKey, PartialMessage] = {}  # in the order of their first packets
         self._of_sender: Counter[int] = Counter()

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from n3ic.systems.stream.messages.assembly import (
-    AssemblyCounts,
     AssemblyLimits,
     MessageAssembly,
     PartialMessage,
@@ -51,58 +50,6 @@ class BatchOutcome:
     early: float
     computed: bool
     result: Any
-
-
-@dataclass
-class PipelineCounts:
-    """Received and refused packets, and their cost.
-
-    Attributes:
-        assembly: counts of packets and messages.
-        kernel_refused: datagrams for which the socket's buffer was full.
-        device_memory: messages for which the device's memory did not suffice.
-        computed: messages that were computed.
-        transfer_cpu_ns: CPU time of the receiving thread for transfers.
-        receive_cpu_ns: CPU time of that thread for everything else.
-    """
-
-    assembly: AssemblyCounts
-    kernel_refused: int = 0
-    device_memory: int = 0
-    computed: int = 0
-    transfer_cpu_ns: int = 0
-    receive_cpu_ns: int = 0
-
-    def lines(self) -> list[tuple[str, int]]:
-        """The losses that occurred, in words, with their counts."""
-        from n3ic.systems.stream.messages.protocol import FAULT_TEXTS
-
-        refused = self.assembly.refused
-        pairs = [(f"packets: {FAULT_TEXTS[fault]}", refused[fault]) for fault in sorted(refused)]
-        pairs += [
-            ("packets: the socket's buffer was full", self.kernel_refused),
-            ("messages: incomplete in time", self.assembly.expired),
-            ("messages: no room", self.assembly.no_room),
-            ("messages: the device's memory did not suffice", self.device_memory),
-        ]
-        return [(text, count) for text, count in pairs if count]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The counts as plain data."""
-        assembly = self.assembly
-        return {
-            "packets": assembly.packets,
-            "accepted": assembly.accepted,
-            "messages": {
-                "complete": assembly.complete,
-                "computed": self.computed,
-                "expired": assembly.expired,
-                "no_room": assembly.no_room,
-                "device_memory": self.device_memory,
-            },
-            "refused": {f.name.lower(): n for f, n in sorted(assembly.refused.items())},
-            "refused_by_kernel": self.kernel_refused,
-        }
 
 
 def _own_pages(entries: int) -> NDArray[np.int64]:
@@ -159,7 +106,7 @@ class MessageBatches:
         self._ring = _own_pages(packets)
         self._way = way(device, buffers, self._ring, self.tensor)
         self._assembly = MessageAssembly(limits, self._rows.take_row, self._rows.give_back)
-        self.counts = PipelineCounts(self._assembly.counts)
+        self.counts = self._assembly.counts
         self._entry = 0  # next entry of the ring
         self._used: deque[_Burst] = deque()
         self._in_use = 0
@@ -188,7 +135,7 @@ class MessageBatches:
     @property
     def received(self) -> int:
         """Number of received packets, refused ones included."""
-        return self.counts.assembly.packets
+        return self.counts.packets
 
     @property
     def in_use(self) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -47,8 +46,10 @@ class TransferMark(Protocol):
         """Wait until all transfers before it are done."""
 
 
-class TransferDevice(ABC):
-    """A device: its memory, its transfers and where models compute.
+class TransferDevice:
+    """A device: its memory, its transfers and where models compute. This one is the CPU.
+
+    Its stream of transfers is a thread, which reads packet buffers in place.
 
     Args:
         memory_bytes: the most bytes of its memory to use; None for all.
@@ -60,13 +61,16 @@ class TransferDevice(ABC):
         busy_ns: CPU time of transfers in the device's thread; 0 on a GPU.
     """
 
-    name: str
-    ran: str
+    name = "cpu"
+    ran = "the CPU took the device's part: no CUDA ran"
     torch_device: torch.device = torch.device("cpu")
 
     def __init__(self, memory_bytes: int | None = None) -> None:
         self._memory_bytes, self._in_use = memory_bytes, 0
         self.busy_ns = 0
+        self._stream = ThreadPoolExecutor(1, thread_name_prefix="n3ic-transfers")
+        self._last: Future[None] = Future()
+        self._last.set_result(None)
 
     def claim(self, count: int, what: str) -> None:
         """Count memory that is about to be allocated.
@@ -111,7 +115,6 @@ class TransferDevice(ABC):
         except (torch.cuda.OutOfMemoryError, MemoryError) as error:
             raise DeviceMemoryError(f"the device's memory is full: {error}") from error
 
-    @abstractmethod
     def register(self, memory: NDArray[Any], *, only_read: bool = False) -> None:
         """Make host memory readable for the device, until :meth:`close`.
 
@@ -120,23 +123,29 @@ class TransferDevice(ABC):
             only_read: whether it is mapped for reading only.
         """
 
-    @abstractmethod
     def transfers(self) -> AbstractContextManager[Any]:
         """A context in which PyTorch's copies go to the stream of transfers."""
+        return nullcontext()
 
-    @abstractmethod
     def computing(self) -> AbstractContextManager[Any]:
         """A context in which PyTorch computes in parallel to the transfers."""
+        return nullcontext()
 
-    @abstractmethod
     def submit(self, work: Callable[[], None]) -> TransferMark:
         """Append work to the stream of transfers."""
 
-    @abstractmethod
+        def timed() -> None:
+            begin = time.thread_time_ns()
+            work()
+            self.busy_ns += time.thread_time_ns() - begin
+
+        self._last = self._stream.submit(timed)
+        return self._last
+
     def mark(self) -> TransferMark:
         """A mark after all transfers so far."""
+        return self._last
 
-    @abstractmethod
     def pull(
         self, buffers: PacketBuffers, ring: NDArray[np.int64], first: int, count: int, to: Tensor
     ) -> TransferMark:
@@ -150,10 +159,11 @@ class TransferDevice(ABC):
             count: number of packets; the first entry follows the last one.
             to: a tensor made by :meth:`tensor`.
         """
+        return self.submit(lambda: gather(buffers, ring, first, count, to.numpy()))
 
-    @abstractmethod
     def close(self) -> None:
         """End the streams, and forget registered memory."""
+        self._stream.shutdown()
 
 
 def gather(
@@ -177,56 +187,7 @@ def gather(
         there[...] = buffers.data[slot : slot + len(run), HEADER_BYTES : HEADER_BYTES + part]
 
 
-class CpuDevice(TransferDevice):
-    """The CPU: its stream of transfers is a thread, which reads packet buffers in place."""
-
-    name = "cpu"
-    ran = "the CPU took the device's part: no CUDA ran"
-
-    def __init__(self, memory_bytes: int | None = None) -> None:
-        super().__init__(memory_bytes)
-        self._stream = ThreadPoolExecutor(1, thread_name_prefix="n3ic-transfers")
-        self._last: Future[None] = Future()
-        self._last.set_result(None)
-
-    def register(self, memory: NDArray[Any], *, only_read: bool = False) -> None:
-        """Do nothing: the CPU reads all memory of its process."""
-
-    def transfers(self) -> AbstractContextManager[Any]:
-        """No context is needed: copies are done when they return."""
-        return nullcontext()
-
-    def computing(self) -> AbstractContextManager[Any]:
-        """No context is needed: models compute in the thread that calls them."""
-        return nullcontext()
-
-    def submit(self, work: Callable[[], None]) -> TransferMark:
-        """Append work to the thread of transfers."""
-
-        def timed() -> None:
-            begin = time.thread_time_ns()
-            work()
-            self.busy_ns += time.thread_time_ns() - begin
-
-        self._last = self._stream.submit(timed)
-        return self._last
-
-    def mark(self) -> TransferMark:
-        """The last work of the thread of transfers."""
-        return self._last
-
-    def pull(
-        self, buffers: PacketBuffers, ring: NDArray[np.int64], first: int, count: int, to: Tensor
-    ) -> TransferMark:
-        """Read the packet buffers in place, in the thread of transfers."""
-        return self.submit(lambda: gather(buffers, ring, first, count, to.numpy()))
-
-    def close(self) -> None:
-        """End the thread of transfers."""
-        self._stream.shutdown()
-
-
-class SimulatorDevice(CpuDevice):
+class SimulatorDevice(TransferDevice):
     """Numba's simulator of CUDA runs the kernel of the pull; everything else is as on the CPU."""
 
     name = "simulator"
@@ -337,6 +298,7 @@ class CudaDevice(TransferDevice):
 
     def close(self) -> None:
         """Wait for the streams, and unregister memory."""
+        super().close()
         torch.cuda.synchronize()
         for start in self._registered:
             torch.cuda.check_error(torch.cuda.cudart().cudaHostUnregister(start))
@@ -344,7 +306,7 @@ class CudaDevice(TransferDevice):
 
 
 DEVICES: dict[str, type[TransferDevice]] = {
-    kind.name: kind for kind in (CpuDevice, CudaDevice, SimulatorDevice)
+    kind.name: kind for kind in (TransferDevice, CudaDevice, SimulatorDevice)
 }
 
 

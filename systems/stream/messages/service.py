@@ -13,8 +13,8 @@ from typing import Any, Protocol, Self
 
 from torch import Tensor
 
-from n3ic.systems.stream.messages.assembly import AssemblyLimits
-from n3ic.systems.stream.messages.batches import BatchOutcome, BatchWork, PipelineCounts
+from n3ic.systems.stream.messages.assembly import AssemblyLimits, MessageCounts
+from n3ic.systems.stream.messages.batches import BatchOutcome, BatchWork
 from n3ic.systems.stream.messages.buffers import PacketBuffers
 from n3ic.systems.stream.messages.devices import TransferDevice, open_device
 from n3ic.systems.stream.messages.models import message_model
@@ -128,14 +128,14 @@ class MessageReceiver:
         self._open.close()
 
     @property
-    def counts(self) -> PipelineCounts:
+    def counts(self) -> MessageCounts:
         """Received and refused packets."""
         return self._pipeline.counts
 
     def __iter__(self) -> Iterator[BatchOutcome]:
         """Yield each message's outcome, until enough have ended or a signal ends it."""
         most = self._options.messages
-        while not most or self.counts.assembly.ended < most:
+        while not most or self.counts.ended < most:
             check()
             yield from self._pipeline.step(0.2)
         yield from self._pipeline.flush()
@@ -162,10 +162,7 @@ def serve_model(
                 line(json.dumps(described(outcome)))
         finally:
             counts = receiver.counts
-            note(
-                f"{counts.computed:,} messages computed, "
-                f"{counts.assembly.packets:,} packets received"
-            )
+            note(f"{counts.computed:,} messages computed, {counts.packets:,} packets received")
             for reason, count in counts.lines():
                 note(f"lost {reason}: {count:,}")
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -29,12 +29,10 @@ class TransferMethod(ABC):
     Attributes:
         name: name of the way.
         paper: its name in the paper.
-        summary: what it does.
     """
 
     name: ClassVar[str]
     paper: ClassVar[str]
-    summary: ClassVar[str]
 
     def __init__(
         self,
@@ -44,11 +42,6 @@ class TransferMethod(ABC):
         tensor: Tensor,
     ) -> None:
         self._device, self._buffers, self._ring, self._tensor = device, buffers, ring, tensor
-        self.prepare()
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Prepare memory once, before packets come."""
 
     @abstractmethod
     def accept(self, first: int, count: int) -> TransferMark | None:
@@ -68,10 +61,9 @@ class CopyTransfer(TransferMethod):
 
     name = "copy"
     paper = "A#1"
-    summary = "a copy a packet"
 
-    def prepare(self) -> None:
-        """Prepare memory."""
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
         self._device.register(self._buffers.flat, only_read=self._buffers.only_read)
         self._memory = torch.from_numpy(self._buffers.flat)
 
@@ -92,10 +84,9 @@ class GatherTransfer(TransferMethod):
 
     name = "gather"
     paper = "A#2"
-    summary = "a gather by the CPU, one copy a batch"
 
-    def prepare(self) -> None:
-        """Prepare memory."""
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
         self._host = torch.zeros(
             self._tensor.shape, dtype=torch.uint8, pin_memory=self._tensor.is_cuda
         )
@@ -108,12 +99,10 @@ class GatherTransfer(TransferMethod):
         """Copy the rows, in one copy if they are neighbours."""
 
         def copy() -> None:
-            if rows == list(range(rows[0], rows[0] + len(rows))):
-                part = slice(rows[0], rows[0] + len(rows))
+            neighbours = rows == list(range(rows[0], rows[0] + len(rows)))
+            parts = [slice(rows[0], rows[0] + len(rows))] if neighbours else rows
+            for part in parts:
                 self._tensor[part].copy_(self._host[part], non_blocking=True)
-                return
-            for row in rows:
-                self._tensor[row].copy_(self._host[row], non_blocking=True)
 
         return self._device.submit(copy)
 
@@ -123,10 +112,9 @@ class PullTransfer(TransferMethod):
 
     name = "pull"
     paper = "NetML"
-    summary = "a pull by the device from the packet buffers"
 
-    def prepare(self) -> None:
-        """Prepare memory."""
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
         self._device.register(self._buffers.flat, only_read=self._buffers.only_read)
         self._device.register(self._ring)
 

@@ -6,7 +6,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from n3ic.systems.stream.json_rows import COMPACT, SPACED, json_lines, json_rows
+from n3ic.systems.stream.json_rows import json_lines, json_rows
 
 HOSTILE = ("plain", 'quote "', "back\\slash", "line\nfeed", "\x7f\x00", "naïve", "€😀", "")
 
@@ -29,13 +29,12 @@ def hostile_table():
     )
 
 
-@pytest.mark.parametrize("separators", [COMPACT, SPACED])
 @pytest.mark.parametrize("part", [(0, len(HOSTILE)), (2, 3), (5, 0)])
-def test_rows_are_those_of_json_dumps(separators, part):
+def test_rows_are_those_of_json_dumps(part):
     table = hostile_table().slice(*part)
-    want = [json.dumps(row, separators=separators).encode() for row in table.to_pylist()]
-    assert json_rows(table, separators) == want
-    assert bytes(json_lines(table, separators)) == b"".join(row + b"\n" for row in want)
+    want = [json.dumps(row, separators=(",", ":")).encode() for row in table.to_pylist()]
+    assert json_rows(table) == want
+    assert bytes(json_lines(table)) == b"".join(row + b"\n" for row in want)
 
 
 def test_columns_in_chunks_are_one_table():

@@ -12,14 +12,13 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
 from n3ic.errors import N3icError, UsageError
 from n3ic.meter.compiled import ENDS
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.flows.decide import StreamModel
-from n3ic.systems.stream.flows.sink import CutFile, Offset, StreamSink
+from n3ic.systems.stream.flows.sink import FileSink, Offset, StreamSink
 
 ENTERPRISE = 32473  # reserved for examples (RFC 5612); n3icd uses it too
 TEMPLATE_4, TEMPLATE_6, TEMPLATE_NAMES = 256, 257, 258
@@ -162,28 +161,29 @@ def _fitting(records: list[bytes]) -> Iterator[list[bytes]]:
         yield group
 
 
-class IpfixFile(StreamSink):
+class IpfixFile(FileSink):
     """IPFIX messages in a file."""
 
-    cuts: ClassVar[bool] = True
-
     def __init__(self, path: Path, messages: IpfixMessages) -> None:
-        self.name = str(path.absolute())
-        self._file, self._messages = CutFile(path), messages
+        super().__init__(path)
+        self._messages = messages
 
     def begin(self, replace: bool) -> Offset:
         """See :meth:`StreamSink.begin`."""
-        return {**self._file.begin(replace), "sequence": 0}
+        return {**super().begin(replace), "sequence": 0}
 
     def open(self, offset: Offset, first: int, stream: str) -> None:
         """See :meth:`StreamSink.open`."""
         self._messages.sequence = int(offset["sequence"])
-        if self._file.open(offset) == 0:
-            self._file.write(b"".join(self._messages.templates()))
+        super().open(offset, first, stream)
+
+    def head(self) -> bytes:
+        """The templates."""
+        return b"".join(self._messages.templates())
 
     def write(self, batch: FlowBatch, first: int) -> None:
         """See :meth:`StreamSink.write`."""
-        self._file.write(b"".join(message for message, _ in self._messages.flows(batch)))
+        self.append(b"".join(message for message, _ in self._messages.flows(batch)))
 
     def use(self, model: StreamModel) -> None:
         """See :meth:`StreamSink.use`: each flow names its model."""
@@ -191,15 +191,7 @@ class IpfixFile(StreamSink):
 
     def flush(self) -> Offset:
         """See :meth:`StreamSink.flush`."""
-        return {**self._file.flush(), "sequence": self._messages.sequence}
-
-    def discard(self) -> None:
-        """See :meth:`StreamSink.discard`."""
-        self._file.discard()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        return {**super().flush(), "sequence": self._messages.sequence}
 
 
 class IpfixCollector(StreamSink):

@@ -5,47 +5,23 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import ClassVar
 
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.flows.decide import StreamModel
-from n3ic.systems.stream.flows.sink import STANDARD_OUTPUT, CutFile, Offset, StreamSink
+from n3ic.systems.stream.flows.sink import STANDARD_OUTPUT, FileSink, Offset, StreamSink
 from n3ic.systems.stream.json_rows import json_lines
 
 
-class JsonLinesFile(StreamSink):
+class JsonLinesFile(FileSink):
     """Lines of JSON in a file, which is cut at the state's offset when the stream resumes."""
 
-    cuts: ClassVar[bool] = True
-
     def __init__(self, path: Path, model: StreamModel) -> None:
-        self.name = str(path.absolute())
+        super().__init__(path)
         self._model = model
-        self._file = CutFile(path)
-
-    def begin(self, replace: bool) -> Offset:
-        """See :meth:`StreamSink.begin`."""
-        return self._file.begin(replace)
-
-    def open(self, offset: Offset, first: int, stream: str) -> None:
-        """See :meth:`StreamSink.open`."""
-        self._file.open(offset)
 
     def write(self, batch: FlowBatch, first: int) -> None:
         """See :meth:`StreamSink.write`."""
-        self._file.write(json_lines(self._model.table(batch, first)))
-
-    def flush(self) -> Offset:
-        """See :meth:`StreamSink.flush`."""
-        return self._file.flush()
-
-    def discard(self) -> None:
-        """See :meth:`StreamSink.discard`."""
-        self._file.discard()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        self.append(json_lines(self._model.table(batch, first)))
 
 
 class JsonLinesOutput(StreamSink):
@@ -58,10 +34,8 @@ class JsonLinesOutput(StreamSink):
 
     def write(self, batch: FlowBatch, first: int) -> None:
         """See :meth:`StreamSink.write`."""
-        lines, out = (
-            json_lines(self._model.table(batch, first)),
-            getattr(sys.stdout, "buffer", None),
-        )
+        lines = json_lines(self._model.table(batch, first))
+        out = getattr(sys.stdout, "buffer", None)
         out.write(lines) if out else sys.stdout.write(str(lines, "ascii"))
 
     def flush(self) -> Offset:

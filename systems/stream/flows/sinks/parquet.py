@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from n3ic.data.parquet import UNITS_KEY
 from n3ic.errors import DataError, N3icError
 from n3ic.systems.stream.batch import FlowBatch
 from n3ic.systems.stream.flows.decide import StreamModel
-from n3ic.systems.stream.flows.sink import CutFile, Offset, StreamSink
+from n3ic.systems.stream.flows.sink import FileSink, Offset, StreamSink
 from n3ic.util.files import free_path, new_file
 
 if TYPE_CHECKING:
@@ -25,40 +25,37 @@ if TYPE_CHECKING:
 ROW_GROUP = 1 << 16
 
 
-class ParquetFile(StreamSink):
-    """A Parquet file of row groups of 65,536 flows."""
-
-    cuts: ClassVar[bool] = True
+class ParquetFile(FileSink):
+    """A Parquet file of row groups of 65,536 flows; the file that grows is that of the rows."""
 
     def __init__(self, path: Path, model: StreamModel) -> None:
-        self.name = str(path.absolute())
-        self.path = path
-        self.rows = path.with_name(f".{path.name}.rows")
-        self._model = model
-        self._file = CutFile(self.rows)
+        super().__init__(path.with_name(f".{path.name}.rows"))
+        self.name, self._table, self._model = str(path.absolute()), path, model
         self._is_complete = False  # whether the Parquet file is complete, and the rows were removed
 
     def begin(self, replace: bool) -> Offset:
         """See :meth:`StreamSink.begin`; drops rows that a killed stream without a state left."""
-        free_path(self.path, replace)
+        free_path(self._table, replace)
         return {"bytes": 0}
 
     def open(self, offset: Offset, first: int, stream: str) -> None:
         """See :meth:`StreamSink.open`."""
-        self._is_complete = bool(offset["bytes"]) and self.path.exists() and not self.rows.exists()
-        if not self._is_complete and self._file.open(offset) == 0:
-            self._file.write(self._model.schema.serialize().to_pybytes())
+        complete = bool(offset["bytes"]) and self._table.exists() and not self.path.exists()
+        self._is_complete = complete
+        if not complete:
+            super().open(offset, first, stream)
+
+    def head(self) -> bytes:
+        """The schema."""
+        data: bytes = self._model.schema.serialize().to_pybytes()
+        return data
 
     def write(self, batch: FlowBatch, first: int) -> None:
         """See :meth:`StreamSink.write`."""
         if self._is_complete:
-            raise DataError(f"{self.rows} is missing: begin again with another --state and file")
+            raise DataError(f"{self.path} is missing: begin again with another --state and file")
         for part in self._model.table(batch, first).combine_chunks().to_batches():
-            self._file.write(part.serialize().to_pybytes())
-
-    def flush(self) -> Offset:
-        """See :meth:`StreamSink.flush`."""
-        return self._file.flush()
+            self.append(part.serialize().to_pybytes())
 
     def finish(self, more: bool) -> None:
         """Write the Parquet file.
@@ -71,21 +68,20 @@ class ParquetFile(StreamSink):
 
         if self._is_complete:
             return
-        self._file.close()
+        super().close()
         try:
-            with pa.OSFile(str(self.rows)) as source, pa.ipc.open_stream(source) as reader:
+            with pa.OSFile(str(self.path)) as source, pa.ipc.open_stream(source) as reader:
                 schema = reader.schema.with_metadata({UNITS_KEY: "nic"})
-                with new_file(self.path) as stream, ParquetWriter(stream, schema) as out:
+                with new_file(self._table) as stream, ParquetWriter(stream, schema) as out:
                     for group in _groups(reader):
                         out.write_table(group.cast(schema), row_group_size=ROW_GROUP)
         except (pa.ArrowException, OSError) as error:
-            raise N3icError(f"cannot make {self.path} of {self.rows}: {error}") from error
+            raise N3icError(f"cannot make {self._table} of {self.path}: {error}") from error
         if not more:
-            self.rows.unlink()
+            self.path.unlink()
 
-    def close(self) -> None:
-        """Close the rows."""
-        self._file.close()
+    def discard(self) -> None:
+        """Nothing: the Parquet file says that there were no flows."""
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

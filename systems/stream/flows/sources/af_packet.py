@@ -21,7 +21,7 @@ from n3ic.meter.packet import ALIKE, LINKS
 from n3ic.meter.records import unread_error
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.flows.gather import LARGEST, PacketGatherer
-from n3ic.systems.stream.flows.source import FrameBatch, Position
+from n3ic.systems.stream.flows.source import FrameBatch, Position, Source
 
 BUFFER = 1 << 25  # bytes of the kernel's buffer
 GRACE_NS = 10**9  # a packet of the interface is fetched within this time
@@ -44,7 +44,7 @@ class _Statistics(ctypes.Structure):
     )
 
 
-class InterfaceSource:
+class InterfaceSource(Source):
     """A network interface.
 
     Its position is the number of the interface's packets that the stream has handled. If the
@@ -59,18 +59,15 @@ class InterfaceSource:
         MissingDependencyError: libpcap is not installed.
     """
 
-    live = True
-
     def __init__(self, interface: str) -> None:
         self.interface, self.name = interface, f"interface:{interface}"
-        self._stopped = False
         self._passed_on = 0
         self._missed = 0  # packets that passed while nobody read
         self._before = self._counters()
         self._c = _declared()
         self._pcap = self._activated()
         link = int(self._c.pcap_datalink(self._pcap))
-        self.link: int | None = ALIKE.get(link, link)
+        self.link = ALIKE.get(link, link)
         if self.link not in LINKS:
             self._c.pcap_close(self._pcap)
             raise unread_error(self.name, link_text(link))
@@ -94,10 +91,6 @@ class InterfaceSource:
             yield FrameBatch(at, frames if len(frames.time) else None, quiet_ns=until)
             if quiet:
                 waits.poll(_WAIT_MS)
-
-    def stop(self) -> None:
-        """End :meth:`batches` within a tenth of a second."""
-        self._stopped = True
 
     def lost(self) -> Mapping[str, int]:
         """Packets lost by the kernel's buffer, by the interface, and while nobody read."""

@@ -9,7 +9,7 @@ import select
 import sys
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from typing_extensions import Buffer
@@ -21,7 +21,7 @@ from n3ic.meter.packet import LINK_EACH, LINKS
 from n3ic.meter.records import unread_error, unread_lines
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.flows.gather import PACKETS, PacketGatherer
-from n3ic.systems.stream.flows.source import FrameBatch, Position
+from n3ic.systems.stream.flows.source import FrameBatch, Position, Source
 
 
 class StoppableInput(io.RawIOBase):
@@ -54,14 +54,11 @@ class StoppableInput(io.RawIOBase):
         os.write(self._waker, b".")
 
 
-class CaptureFrames:
+class CaptureFrames(Source):
     """A capture; its position is the number of packets read and their checksums.
 
     Args:
         path: see :class:`~n3ic.meter.capture.Capture`.
-
-    Attributes:
-        checked: see :class:`.CheckedSource`.
 
     Raises:
         DataError: the capture cannot be opened, or its link type is not one that is read.
@@ -70,14 +67,13 @@ class CaptureFrames:
     live = False
 
     def __init__(self, path: str) -> None:
-        self.checked = True
-        self._stopped = self._reading = False
+        self._reading = False
         self._stoppable = StoppableInput(sys.stdin.fileno()) if path == STANDARD_INPUT else None
         standard_input = io.BufferedReader(self._stoppable) if self._stoppable else None
         self._capture = Capture(path, self._damaged, standard_input)
         self._gatherer = PacketGatherer()
         self.name = f"capture:{path if path == STANDARD_INPUT else Path(path).absolute()}"
-        self.link: int | None = self._capture.link
+        self.link = self._capture.link
         if self._capture.link_type not in (*LINKS, LINK_EACH):
             with self._capture:
                 raise unread_error(self.name, link_text(self._capture.link_type))
@@ -118,10 +114,6 @@ class CaptureFrames:
         self._stopped = True
         if self._stoppable:
             self._stoppable.stop()
-
-    def lost(self) -> Mapping[str, int]:
-        """Empty: a capture loses no packets."""
-        return {}
 
     def close(self) -> None:
         """Close the file, unless a thread is still reading it."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.classifier import Classifier
-from n3ic.systems.stream.flows.source import FrameBatch, Position
+from n3ic.systems.stream.flows.source import FrameBatch, Position, Source
 from n3ic.systems.stream.functions.capture_ports import check_whole_frames
 from n3ic.systems.stream.functions.chain import ChainFunction, FunctionChain, is_device
 from n3ic.systems.stream.functions.manager import FunctionManager
@@ -40,7 +40,7 @@ _END_S = 5.0
 _SENT = ("transmit_errors",)  # left out: this source sends nothing
 
 
-class DpdkSource:
+class DpdkSource(Source):
     """A DPDK port.
 
     Its position is empty: packets that come while nobody reads are lost and not counted. A capture
@@ -60,7 +60,7 @@ class DpdkSource:
         DataError: DPDK cannot open the device.
     """
 
-    link: int | None = LINK_ETHERNET
+    link = LINK_ETHERNET
     status: Mapping[str, Any]
 
     def __init__(self, device: str, name: str = "") -> None:
@@ -73,7 +73,6 @@ class DpdkSource:
         ends = ",rx_pcap=" in device and ",infinite_rx=1" not in device
         self.live = not ends
         check_whole_frames(device)
-        self._stopped = False
         self._asking, self._reading, self._returning = (threading.Lock() for _ in range(3))
         self._closed = False
         self._counted = 0  # packets that the meter has counted

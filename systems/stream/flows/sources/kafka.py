@@ -29,7 +29,7 @@ from n3ic.meter.standard import standard_spec
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.systems.stream.flows.decide import row_records
-from n3ic.systems.stream.flows.source import FrameBatch, Position
+from n3ic.systems.stream.flows.source import FrameBatch, Position, Source
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -43,7 +43,7 @@ _MOST = {"source_port": 0xFFFF, "destination_port": 0xFFFF, "protocol": 0xFF} | 
 )  # largest values of the fields that are read beside the features
 
 
-class TopicSource:
+class TopicSource(Source):
     """The flows of a topic.
 
     Args:
@@ -60,7 +60,6 @@ class TopicSource:
     """
 
     live = False
-    link: int | None = None
 
     def __init__(
         self,
@@ -81,7 +80,6 @@ class TopicSource:
         self._features = [f"feature_{feature}" for feature in model.input.features]
         self._ticks = 1000 / (model.meter or standard_spec()).tick_ns  # ticks per microsecond
         self._refused: Counter[str] = Counter()
-        self._stopped = False
         own = {
             "group.id": "n3ic",  # librdkafka requires one, but no offsets are kept in it
             "enable.auto.commit": False,
@@ -130,10 +128,6 @@ class TopicSource:
             for message in messages:
                 at[str(message.partition())] = int(message.offset() or 0) + 1
             yield FrameBatch(dict(at), rows=records)
-
-    def stop(self) -> None:
-        """End :meth:`batches` within a tenth of a second."""
-        self._stopped = True
 
     def lost(self) -> Mapping[str, int]:
         """The number of messages that are not flows of the model, by reason."""

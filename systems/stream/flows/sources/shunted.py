@@ -21,7 +21,7 @@ from n3ic.meter.compiled import Frames
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.flows.gather import PACKETS
-from n3ic.systems.stream.flows.source import FrameBatch, Position
+from n3ic.systems.stream.flows.source import FrameBatch, Position, Source
 
 HEAD = struct.Struct("=IIQ80x")
 _LARGEST = HEAD.size + (1 << 16)
@@ -29,7 +29,7 @@ _WAIT_MS = 100
 _GRACE_NS = 10**9
 
 
-class ShuntedSource:
+class ShuntedSource(Source):
     """The packets of shunted flows.
 
     Args:
@@ -39,12 +39,10 @@ class ShuntedSource:
         DataError: Nobody listens there.
     """
 
-    live = True
-    link: int | None = LINK_ETHERNET
+    link = LINK_ETHERNET
 
     def __init__(self, path: str) -> None:
         self.name = f"shunted:{path}"
-        self._stopped = False
         self._damaged = 0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -72,10 +70,6 @@ class ShuntedSource:
             yield FrameBatch({}, Frames.of(frames) if frames else None, quiet_ns=quiet)
             if not more:
                 waits.poll(_WAIT_MS)
-
-    def stop(self) -> None:
-        """End :meth:`batches` within a tenth of a second."""
-        self._stopped = True
 
     def lost(self) -> Mapping[str, int]:
         """The number of malformed messages; ``shunted`` and ``status`` count earlier losses."""

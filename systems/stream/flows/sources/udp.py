@@ -24,7 +24,7 @@ from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
 from n3ic.systems.stream.flows.decide import row_records, rows_type
-from n3ic.systems.stream.flows.source import FrameBatch, Position
+from n3ic.systems.stream.flows.source import FrameBatch, Position, Source
 
 BUFFER = 1 << 25  # bytes of the kernel's buffer
 ROWS = 1 << 14  # rows of a batch, roughly
@@ -33,7 +33,7 @@ _WAIT_S = 0.1
 _OVERFLOW = 40  # SO_RXQ_OVFL: the kernel reports how many datagrams it had no room for
 
 
-class DatagramSource:
+class DatagramSource(Source):
     """Rows in datagrams.
 
     Args:
@@ -48,15 +48,11 @@ class DatagramSource:
         UsageError: The address is not one of this machine, or the port is in use.
     """
 
-    live = True
-    link: int | None = None
-
     def __init__(self, address: str, port: int, model: Classifier) -> None:
         self._model = model
         self._refused: Counter[str] = Counter()
         self._numbers: dict[tuple[str, int], int] = {}  # the next expected number, by sender
         self._overflow = self._rows = 0
-        self._stopped = False
         self._tick_ns = (model.meter or standard_spec()).tick_ns
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
@@ -82,10 +78,6 @@ class DatagramSource:
                     count += len(records)
             if rows:
                 yield FrameBatch({}, rows=np.concatenate(rows))
-
-    def stop(self) -> None:
-        """End :meth:`batches` within a tenth of a second."""
-        self._stopped = True
 
     def lost(self) -> Mapping[str, int]:
         """Datagrams lost or refused, by reason, including gaps in the numbers of messages."""

@@ -23,7 +23,7 @@ from n3ic.model.classifier import SHUNT_NAME, Classifier
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.systems.stream.batch import features_read
 from n3ic.systems.stream.flows.decide import row_records
-from n3ic.systems.stream.flows.source import FrameBatch, Position
+from n3ic.systems.stream.flows.source import FrameBatch, Position, Source
 from n3ic.systems.xdp.daemon import FlowReader
 from n3ic.systems.xdp.deployment import attached_program, is_attached, open_program
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface, watching
@@ -112,7 +112,7 @@ class _DaemonEvents:
         self._reader.close()
 
 
-class XdpEventSource:
+class XdpEventSource(Source):
     """The shunted flows of an interface's XDP program.
 
     Args:
@@ -124,13 +124,9 @@ class XdpEventSource:
             compute a feature of the model.
     """
 
-    live = True
-    link: int | None = None
-
     def __init__(self, interface: str, model: Classifier) -> None:
         self.name = f"xdp:{interface}"
         self._model = model
-        self._stopped = False
         where = Interface.named(interface)
         record, compiled = attached_program(where)
         spec = compiled[0].meter
@@ -156,10 +152,6 @@ class XdpEventSource:
             events = self._events.read()
             if len(events):
                 yield FrameBatch({}, rows=self._records(events))
-
-    def stop(self) -> None:
-        """End :meth:`batches` within a tenth of a second."""
-        self._stopped = True
 
     def lost(self) -> Mapping[str, int]:
         """The number of decided flows for which the ring buffer, or n3icd's queue, had no room."""

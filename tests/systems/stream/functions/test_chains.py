@@ -357,17 +357,29 @@ def test_a_function_that_cannot_finish_is_a_failure(n3ic, tmp_path, dpdk):
     assert re.search(r"error: function one ended \d+: [\d,]+ packets were lost with it", said)
 
 
-@pytest.mark.parametrize("use", ["meter", "count"])
+OWN_METER = """
+from n3ic.systems.stream.functions.metering import MeterFunction
+
+
+class Own(MeterFunction):
+    pass
+"""
+
+
+@pytest.mark.parametrize("use", ["meter", "own.py:Own", "count"])
 def test_cut_frames_are_not_metered(use, tmp_path, request):
     if use == "count":  # which goes on to start the manager
         request.getfixturevalue("dpdk")
     frames = [(bytes(60), 60, 10), (bytes(96), 400, 20)]
     (tmp_path / "in.pcap").write_bytes(pcap(LINK_ETHERNET, frames, 1000, "<"))
+    if use == "own.py:Own":
+        (tmp_path / "own.py").write_text(OWN_METER)
+        use = f"{tmp_path}/{use}"
     chain = FunctionChain(
         (f"net_pcap0,rx_pcap={tmp_path / 'in.pcap'}",), ("one",), (ChainFunction("one", use),)
     )
     supervisor = ChainSupervisor(chain, tmp_path / "nowhere" / "here", print)
-    expected = r"in.pcap: frame 2 is cut: 96 of 400 bytes" if use == "meter" else "nowhere"
+    expected = r"in.pcap: frame 2 is cut: 96 of 400 bytes" if use != "count" else "nowhere"
     with pytest.raises(UsageError, match=expected):
         supervisor.run()
 

@@ -25,7 +25,7 @@ from n3ic.systems.stream.functions.packets import (
     PacketView,
     PayloadKind,
 )
-from n3ic.systems.stream.messages.devices import CpuDevice
+from n3ic.systems.stream.messages.devices import TransferDevice
 from n3ic.systems.stream.messages.models import message_model
 from n3ic.systems.stream.messages.protocol import last_bytes, packets_of
 from n3ic.systems.stream.messages.transfers import TRANSFERS
@@ -82,7 +82,7 @@ def image(seed):
 def classes_of(data):
     """What the module makes of a message's bytes, as ``n3ic stream receive`` places it."""
     model = message_model(MODEL)
-    with closing(CpuDevice()) as device:
+    with closing(TransferDevice()) as device:
         rows = device.tensor(1, SIZE)
         rows[0, :SIZE] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         return model.on(device)(rows[:, :SIZE], [])[0].argmax(dim=-1).reshape(-1).tolist()
@@ -178,7 +178,7 @@ def test_packets_are_held_until_the_device_has_them(way, tmp_path):
 def test_what_the_device_reads_late_is_given_back_when_no_packet_comes(tmp_path, monkeypatch):
     may_read = threading.Event()
 
-    class Late(CpuDevice):
+    class Late(TransferDevice):
         def submit(self, work):
             return super().submit(lambda: may_read.wait(60) and work())
 

@@ -122,7 +122,7 @@ def test_what_follows_a_block_of_unreadable_lines_is_read(model, tmp_path, monke
     taken, feed = [], LabelFile(path)
     running = SimpleNamespace(running=SimpleNamespace(digest=""))
     folder = SimpleNamespace(decisions=[], add_rows=taken.append, learner=running)
-    learner = LiveLearner(feed, folder, LabelJoin(model))
+    learner = LiveLearner(lambda _: feed.news(), folder, LabelJoin(model))
     learner.learn(FLOWS.batch(model, slice(0, 2)))
     assert learner.finish().labelled == 2
     assert (sum(map(len, taken)), feed.unread) == (2, 2400)

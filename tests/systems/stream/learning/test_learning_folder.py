@@ -127,8 +127,7 @@ def test_a_folder_from_before_blocks_is_refused_in_words(folder, tmp_path):
 
 def facts_of(learning):
     """Everything that decides what a learner does next, as text."""
-    plain, arrays = learning.learner.state()
-    return json.dumps(plain), {name: array.tolist() for name, array in arrays.items()}
+    return json.dumps(learning.learner.to_dict())
 
 
 SMALL = [labelled(traffic(60, 100 + i, changed=True), 100 + i) for i in range(20)]

@@ -12,8 +12,8 @@ from n3ic.systems.stream.flows.source import open_source
 from n3ic.systems.stream.learning.late_labels import LabelFile, LabelJoin
 from n3ic.systems.stream.learning.learner import LearnSettings
 from n3ic.systems.stream.learning.learning_folder import LearningFolder
-from n3ic.systems.stream.learning.live import learn_live
 from n3ic.systems.stream.learning.pushes import push_to
+from n3ic.systems.stream.learning.run import learn_live
 from n3ic.systems.stream.learning.stream import LiveLearner
 from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.program_record import Interface
@@ -74,7 +74,8 @@ def check_the_command(folder):
     sender = threading.Thread(target=send, daemon=True)
     source = open_source(f"xdp:{ONE}", card)
     sender.start()
-    learner = LiveLearner(LabelFile(labels), learning, join)
+    file = LabelFile(labels)
+    learner = LiveLearner(lambda _: file.news(), learning, join)
     figures = learn_live(source, card, learner, tell, 600, stop_at_the_end)
     sender.join(60)
     running = learning.learner.running.digest[:16]

@@ -12,7 +12,7 @@ from n3ic.errors import UsageError
 from n3ic.model.family import family
 from n3ic.model.random_models import random_model
 from n3ic.model.simplified import unchanged
-from n3ic.systems.stream.messages.devices import CpuDevice
+from n3ic.systems.stream.messages.devices import TransferDevice
 from n3ic.systems.stream.messages.models import (
     ClassifierModule,
     MessageModel,
@@ -55,7 +55,7 @@ def test_a_module_reads_a_row_where_it_lies():
     model = MessageModel("sum", Sum(), (2, 3))
     values = np.arange(6, dtype=np.float32).reshape(1, 6)
     rows = rows_of(values, 64)
-    with closing(CpuDevice()) as device:
+    with closing(TransferDevice()) as device:
         assert model.on(device)(rows, []).tolist() == [15.0]
     assert seen[0].shape == (1, 2, 3)
     assert seen[0].data_ptr() == rows.data_ptr()

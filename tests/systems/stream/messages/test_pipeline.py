@@ -15,10 +15,10 @@ from n3ic.errors import N3icError, UsageError
 from n3ic.systems.stream.messages.assembly import AssemblyLimits
 from n3ic.systems.stream.messages.buffers import HUGE_PAGE, PacketBuffers
 from n3ic.systems.stream.messages.devices import (
-    CpuDevice,
     CudaDevice,
     DeviceMemoryError,
     SimulatorDevice,
+    TransferDevice,
     gather,
     open_device,
 )
@@ -47,7 +47,7 @@ class Rig:
         self.sock = open_receiver("127.0.0.1")
         self.out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.out.connect(self.sock.getsockname())
-        self.device = device or CpuDevice()
+        self.device = device or TransferDevice()
         limits = AssemblyLimits(size, timeout_s=more.pop("timeout_s", 60.0))
         buffers = PacketBuffers.allocate(slots, PART + HEADER_BYTES)
         work = work or (lambda rows, messages: rows.clone())
@@ -196,7 +196,7 @@ def test_a_sender_that_dies_mid_message_costs_its_message_alone():
     dying, whole = random_bytes(1000, 1), random_bytes(1000, 2)
     with Rig(timeout_s=0.05, batches=2) as rig:
         rig.send(1, dying, [0, 1])
-        rig.until(lambda _: rig.pipeline.counts.assembly.expired)
+        rig.until(lambda _: rig.pipeline.counts.expired)
         rig.send(2, whole)
         (found,) = rig.until(bool)
     assert (found.result.numpy() == whole).all()
@@ -218,7 +218,7 @@ def test_a_slow_consumer_costs_messages_and_no_memory():
             rig.send(number, random_bytes(1000))
         rig.until(lambda _: rig.pipeline.received == 24)
         counts = rig.pipeline.counts
-        assert (counts.assembly.complete, counts.assembly.no_room) == (2, 4)
+        assert (counts.complete, counts.no_room) == (2, 4)
         assert counts.to_dict()["refused"] == {"no_room": 16}
         free.set()
         assert [out.result for out in rig.until(lambda out: len(out) == 2)] == [0, 1]
@@ -239,7 +239,7 @@ def test_a_batch_counts_as_computed_when_its_rows_are_free():
         assert rig.pipeline.counts.computed == 1
         rig.send(2, random_bytes(1000))
         rig.until(bool)
-        assert rig.pipeline.counts.assembly.no_room == 0
+        assert rig.pipeline.counts.no_room == 0
 
 
 def test_a_full_socket_is_counted():
@@ -282,8 +282,8 @@ def test_another_error_of_a_model_ends_the_stream():
 
 def test_a_device_that_is_too_small_is_refused():
     with pytest.raises(DeviceMemoryError, match=r"may hold 3,000 bytes.*take fewer or smaller"):
-        Rig(device=CpuDevice(3000), size=1000, batches=3)
-    device = CpuDevice(1000)
+        Rig(device=TransferDevice(3000), size=1000, batches=3)
+    device = TransferDevice(1000)
     with closing(device), pytest.raises(DeviceMemoryError, match=r"a model of 2,400 bytes"):
         device.place(torch.nn.Linear(19, 30))
 
@@ -292,7 +292,7 @@ def test_the_rest_of_a_stream_is_flushed():
     with Rig(batch=4) as rig:
         for number in range(3):
             rig.send(number, random_bytes(1000, number))
-        rig.until(lambda _: rig.pipeline.counts.assembly.complete == 3)
+        rig.until(lambda _: rig.pipeline.counts.complete == 3)
         (found,) = rig.pipeline.flush()
     assert [m.number for m in found.messages] == [0, 1, 2]
     assert (found.result[2].numpy() == random_bytes(1000, 2)).all()

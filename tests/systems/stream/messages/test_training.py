@@ -16,7 +16,7 @@ from n3ic.systems.stream.messages.api import (
     ReceiverOptions,
     StreamTrainer,
 )
-from n3ic.systems.stream.messages.devices import CpuDevice, DeviceMemoryError
+from n3ic.systems.stream.messages.devices import DeviceMemoryError, TransferDevice
 from n3ic.systems.stream.messages.training import weights_digest
 from n3ic.systems.stream.messages.transfers import TRANSFERS
 from n3ic.training.input_choice import choose_input
@@ -47,13 +47,13 @@ def trained(trainer, messages, batch, way="pull"):
     """Send messages one after the other, each when a row is free; the receiver's losses."""
     options = ReceiverOptions(way=way, rows=2, batch=batch, timeout_s=60, messages=len(messages))
     losses = []
-    with MessageReceiver(trainer, CpuDevice, options) as receiver:
+    with MessageReceiver(trainer, TransferDevice, options) as receiver:
         sender = MessageSender(*receiver.address, part=64)
         for number, payload in enumerate(messages):
             while not receiver._pipeline.free_rows:
                 losses += receiver._pipeline.step(0.05)
             sender.send(number, payload)
-            while receiver.counts.assembly.ended <= number:
+            while receiver.counts.ended <= number:
                 losses += receiver._pipeline.step(0.05)
         losses += receiver
         sender.close()
@@ -117,6 +117,6 @@ def test_a_device_that_is_too_small_trains_nothing():
     trainer = StreamTrainer(small_network(), 24, as_floats)
     with (
         pytest.raises(DeviceMemoryError, match="the device may hold 100 bytes"),
-        MessageReceiver(trainer, lambda: CpuDevice(100)),
+        MessageReceiver(trainer, lambda: TransferDevice(100)),
     ):
         pass
