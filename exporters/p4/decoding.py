@@ -9,10 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import P4Error, Switch
@@ -29,9 +33,13 @@ _WRITTEN = re.compile(
     r"|clear [a-z0-9_]+)"
 )
 _NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|action)\b')
-_TABLE = re.compile(r"l(\d{1,9})_n(\d{1,9})_(weights|threshold|bias)")
-_ACTIONS = {"weights": "xnor", "threshold": "sign", "bias": "add_bias"}
-_NAMES = {"weights": ("weights", "mask"), "threshold": ("threshold",), "bias": ("bias",)}
+_TABLE = re.compile(r"(l\d{1,9})_(weights\d{1,9}|thresholds|biases)")
+_PARAMETERS = {
+    "weights": re.compile(r"(weights\d+ )+(mask\d+ )*"),
+    "thresholds": re.compile(r"(threshold\d+ )+"),
+    "biases": re.compile(r"(bias\d+ )+"),
+}
+_FIELD_BITS, _LEAST_LANE = 2048, 64
 _SHUNTING = {"shunting": ("shunt_below", "threshold"), "shunt_port": ("shunt_to", "egress_port")}
 _READINGS = ["model", "model_again"]
 
@@ -142,13 +150,29 @@ def _tutorial_entry(entry: Any, name: str) -> DecodedEntry:
     if not known or entry["default_action"] is not True:
         raise VerifyError(f"{name}: {decoded.table} has no default action")
     table = _TABLE.fullmatch(decoded.table)
-    alone = _SHUNTING.get(decoded.table, ("", "model_id"))[1]
-    expected = (alone,) if table is None else _NAMES[table[3]]
-    if tuple(parameters) != expected[: len(parameters)]:
+    if table is None:
+        right = list(parameters) in ([], [_SHUNTING.get(decoded.table, ("", "model_id"))[1]])
+    else:
+        names = "".join(f"{each} " for each in parameters)
+        right = bool(_PARAMETERS[table[2].rstrip("0123456789")].fullmatch(names)) and _counted(
+            parameters
+        )
+    if not right:
         raise VerifyError(f"{name}: {decoded.table} has the parameters {list(parameters)}")
     if any(type(value) is not int for value in decoded.data):  # in Python true is an integer
         raise VerifyError(f"{name}: {decoded.table} has a value that is not an integer")
     return decoded
+
+
+def _counted(names: Iterable[str]) -> bool:
+    """Whether the names of each kind of parameter count from 0."""
+    counts = Counter[str]()
+    for name in names:
+        kind = name.rstrip("0123456789")
+        if name != f"{kind}{counts[kind]}":
+            return False
+        counts[kind] += 1
+    return True
 
 
 def from_p4runtime(
@@ -311,30 +335,89 @@ def decode_entries(
     """
     contents = loaded(artefact, entries, shunt_port)
     signature = "_".join(
-        [str(model.input.n_bits)]
+        ["lanes", str(model.input.n_bits)]
         + [f"{layer.n_outputs}{'' if layer.mask is None else 'm'}" for layer in model.layers]
     )
     signature += "" if contents.shunt is None else "s"
     if contents.signature != signature:
         raise VerifyError(f"{artefact}: does not end with the model's number for {signature}")
-    values: dict[Place, int] = {}
+    held: dict[str, tuple[int, ...]] = {}
     for entry in contents.entries:
         place = _TABLE.fullmatch(entry.table)
-        if place is None or entry.action != f"l{place[1]}_n{place[2]}_{_ACTIONS[place[3]]}":
+        does = "" if place is None else place[2].replace("weights", "xnor")
+        if place is None or entry.action not in (f"{place[1]}_{does}", f"{place[1]}_set_{does}"):
             raise VerifyError(f"{artefact}: no such entry: {entry.table} with {entry.action}")
-        layer, neuron = int(place[1]), int(place[2])
-        kinds = ("weights", "mask") if place[3] == "weights" else ("limit",)
-        if (place[3] == "bias") != (layer == len(model.hidden)) and place[3] != "weights":
-            raise VerifyError(f"{artefact}: layer {layer} has no {place[3]}")
-        if not 1 <= len(entry.data) <= len(kinds):
-            raise VerifyError(f"{artefact}: {entry.table} has {len(entry.data)} values")
-        for kind, value in zip(kinds, entry.data, strict=False):
-            if (kind, layer, neuron) in values:
-                raise VerifyError(f"{artefact}: {entry.table} is set twice")
-            values[kind, layer, neuron] = value
+        if entry.table in held:
+            raise VerifyError(f"{artefact}: {entry.table} is set twice")
+        held[entry.table] = entry.data
+    values: dict[Place, int] = {}
+    for index in range(len(model.layers)):
+        values |= _layer(artefact, index, model, held)
+    if held:
+        raise VerifyError(f"{artefact}: the network has no {', '.join(held)}")
     digest = digest_of_numbers(contents.numbers, model)
     layers = decoded_layers(artefact, values, model)
     return Decoded(artefact, layers, digest=digest, shunt=contents.shunt)
+
+
+def popcount_field(inputs: int, outputs: int) -> tuple[int, int]:
+    """Bits of the field in which a layer's neurons count, and the number of popcount stages."""
+    lane, lanes = _lanes(inputs, outputs)
+    return lane * lanes, int(np.log2(lane)) - 1
+
+
+def _lanes(inputs: int, outputs: int) -> tuple[int, int]:
+    """Bits in which a neuron counts, and the neurons that share a field."""
+    powers = [1 << i for i in range(1, 64)]
+    enough = next(power for power in powers if power >= inputs)
+    fitting = max((power for power in powers if power * outputs <= _FIELD_BITS), default=0)
+    lane = min(enough, max(fitting, _LEAST_LANE))
+    fields = math.ceil(outputs / (_FIELD_BITS // lane))
+    return lane, math.ceil(outputs / fields)
+
+
+def _layer(
+    artefact: str, index: int, model: BinaryModel, held: dict[str, tuple[int, ...]]
+) -> dict[Place, int]:
+    """Take a layer's values from what the tables hold.
+
+    Raises:
+        VerifyError: a table is missing, has another number of values, or counts ones where the
+            network has no weight.
+    """
+    inputs, neurons = model.shape[index : index + 2]
+    lane, lanes = _lanes(inputs, neurons)
+    fields = math.ceil(neurons / lanes)
+
+    def take(table: str, count: int) -> tuple[int, ...]:
+        data = held.pop(table, None)
+        if data is None:
+            raise VerifyError(f"{artefact}: {table} is missing")
+        if len(data) != count:
+            raise VerifyError(f"{artefact}: {table} has {len(data)} values, not {count}")
+        return data
+
+    offsets = take(f"l{index}_{'thresholds' if index < len(model.hidden) else 'biases'}", neurons)
+    values: dict[Place, int] = {("limit", index, j): value for j, value in enumerate(offsets)}
+    kinds = ("weights",) if model.layers[index].mask is None else ("weights", "mask")
+    for part in range(math.ceil(inputs / lane)):
+        table = f"l{index}_weights{part}"
+        data = take(table, fields * len(kinds))
+        for number, value in enumerate(data):
+            kind, field = kinds[number // fields], number % fields
+            if not 0 <= value < 1 << (lane * lanes):
+                raise VerifyError(f"{artefact}: {table} has a value wider than {lane * lanes} bits")
+            bits = f"{value:0{lane * lanes}b}"[::-1]
+            for at in range(lanes):
+                own, neuron = bits[at * lane : (at + 1) * lane], field * lanes + at
+                used = min(lane, inputs - part * lane) if neuron < neurons else 0
+                # 1 as a weight and 0 as a mask let a bit of no input count nothing.
+                if own[used:].strip("1" if kind == "weights" else "0"):
+                    raise VerifyError(f"{artefact}: {table} counts a bit that is no input")
+                if used:
+                    place = kind, index, neuron
+                    values[place] = values.get(place, 0) | int(own[:used][::-1], 2) << part * lane
+    return values
 
 
 def _json(text: str, name: str) -> Any:

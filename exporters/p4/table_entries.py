@@ -21,12 +21,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from n3ic.errors import ExportError
+from n3ic.exporters.p4.lanes import lane_layers
 from n3ic.exporters.p4.shared.pipeline import MODEL_BITS, PORT_BITS, MatchActionPipeline
 from n3ic.targets.packets import SCORE_BITS
 
@@ -89,26 +89,26 @@ def network_entries(network: MatchActionPipeline, shunt_port: int | None = None)
         shunt_port: port for shunted packets; None if they leave like all others.
     """
     entries = []
-    for layer in network.layers:
-        l, k = f"l{layer.index}", layer.inputs  # noqa: E741 - the layer's prefix
-        for n in layer.neurons:
-            data = [ActionParameter("weights", k, n.weights)]
-            if n.mask is not None:
-                data.append(ActionParameter("mask", k, n.mask))
-            name = f"{l}_n{n.index}"
-            entries.append(DefaultEntry(f"{name}_weights", f"{name}_xnor", tuple(data)))
-        for n in layer.neurons:
-            name = f"{l}_n{n.index}"
-            if layer.hidden:
-                bits = layer.difference_bits
-                parameter = ActionParameter("threshold", bits, n.offset)
-                entries.append(DefaultEntry(f"{name}_threshold", f"{name}_sign", (parameter,)))
-            else:
-                parameter = ActionParameter("bias", SCORE_BITS, n.offset)
-                entries.append(DefaultEntry(f"{name}_bias", f"{name}_add_bias", (parameter,)))
+    for layer in lane_layers(network.layers):
+        l = f"l{layer.index}"  # noqa: E741 - the layer's prefix
+        table, name = ("thresholds", "threshold") if layer.hidden else ("biases", "bias")
+        bits = layer.counter_bits if layer.hidden else SCORE_BITS
+        offsets = _parameters(name, bits, layer.offsets)
+        entries.append(DefaultEntry(f"{l}_{table}", f"{l}_set_{table}", offsets))
+        for part in layer.parts:
+            weights = _parameters("weights", layer.count_bits, part.weights)
+            masks = _parameters("mask", layer.count_bits, part.masks)
+            number = part.index
+            entries.append(
+                DefaultEntry(f"{l}_weights{number}", f"{l}_xnor{number}", weights + masks)
+            )
     threshold = network.shunt if network.shunts else None
     clear, setting = model_entries(network.model_id, network.signature)
     return clear, (*entries, *shunting_entries(threshold, shunt_port)), setting
+
+
+def _parameters(name: str, bits: int, values: Sequence[int]) -> tuple[ActionParameter, ...]:
+    return tuple(ActionParameter(f"{name}{i}", bits, value) for i, value in enumerate(values))
 
 
 def shunting_entries(threshold: int | None, shunt_port: int | None) -> tuple[DefaultEntry, ...]:
@@ -242,10 +242,7 @@ def tutorial_runtime(steps: Steps) -> str:
         "bmv2_json": "n3ic.json",
         "table_entries": table_entries,
     }
-    try:
-        return json.dumps(runtime, indent=1) + "\n"
-    except ValueError as error:  # Python writes no integer of more than 4,300 decimal digits
-        raise ExportError("a layer has more inputs than runtime.json can hold: 14,000") from error
+    return json.dumps(runtime, indent=1) + "\n"
 
 
 def _tutorial_match(e: DefaultEntry) -> dict[str, Any]:
