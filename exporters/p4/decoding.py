@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a network back from the three entry files.
+"""Reads a network back from the files of entries.
 
 The code shares nothing with the writer, so that a mistake there shows here.
 """
@@ -33,6 +33,13 @@ _WRITTEN = re.compile(
     r"|clear [a-z0-9_]+)"
 )
 _NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|action)\b')
+_FIELD = re.compile(
+    r"((?:  )*)(\}|([a-z_]+)( \{|: (?:\d{1,20}|true|INSERT|MODIFY"
+    r'|"(?:\\[0-3][0-7]{2})+")))'
+)
+_MESSAGE = "# proto-file: p4/v1/p4runtime.proto\n# proto-message: p4.v1.WriteRequest\n"
+_CALL = re.compile(r"p4\.([a-z0-9_]+)\.(set_default|add)_with_([a-z0-9_]+)\(([a-z0-9_=, ]*)\)")
+_CLEARED = re.compile(r"p4\.([a-z0-9_]+)\.clear\(\)")
 _TABLE = re.compile(r"(l\d{1,9})_(weights\d{1,9}|thresholds|biases)")
 _PARAMETERS = {
     "weights": re.compile(r"(weights\d+ )+(mask\d+ )*"),
@@ -190,10 +197,118 @@ def from_p4runtime(
         VerifyError: the text does not hold such requests, or they do not clear the model's number,
             load the weights and set the number, in this order.
     """
-    names = {
-        (kind, int(number, 16)): name_text for name_text, number, kind in _NUMBERED.findall(source)
-    }
-    requests = _json(text, name)
+    return _from_requests(_json(text, name), _numbers(source), name, update=update)
+
+
+def from_p4runtime_texts(
+    texts: Sequence[str], names: Sequence[str], source: str
+) -> list[DecodedEntry]:
+    """Read the entries of P4Runtime requests in protobuf text, one a file.
+
+    Args:
+        texts: the requests.
+        names: names of the files, for errors.
+        source: P4 source, whose ``@id`` annotations number its tables and actions.
+
+    Raises:
+        VerifyError: the texts do not hold such requests.
+    """
+    requests = [_message(text, name) for text, name in zip(texts, names, strict=True)]
+    return _from_requests(requests, _numbers(source), names[0])
+
+
+def _message(text: str, name: str) -> dict[str, Any]:
+    """Read protobuf text as n3ic writes it, a field or a brace a line, into the JSON mapping."""
+    if not text.startswith(_MESSAGE):
+        raise VerifyError(f"{name}: does not say that it is a WriteRequest")
+    stack: list[dict[str, Any]] = [{}]
+    for number, line in enumerate(text.removeprefix(_MESSAGE).removesuffix("\n").split("\n"), 3):
+        found = _FIELD.fullmatch(line)
+        if found is None or len(found[1]) != 2 * (len(stack) - 1 - (found[2] == "}")):
+            raise VerifyError(f"{name}, line {number}: not a line that n3ic writes there")
+        if found[2] == "}":
+            stack.pop()
+            continue
+        key = re.sub("_([a-z])", lambda letter: letter[1].upper(), found[3])
+        value = {} if found[4] == " {" else _scalar(key, found[4].removeprefix(": "))
+        held = stack[-1]
+        if key in ("updates", "params", "match"):
+            held.setdefault(key, []).append(value)
+        elif key in held:
+            raise VerifyError(f"{name}, line {number}: {found[3]} is set twice")
+        else:
+            held[key] = value
+        if key == "actionId":
+            held["params"] = []  # JSON has an empty list where an action has no data
+        if isinstance(value, dict):
+            stack.append(value)
+    if len(stack) != 1:
+        raise VerifyError(f"{name}: ends within a message")
+    return stack[0]
+
+
+def _scalar(key: str, text: str) -> Any:
+    if text.startswith('"'):
+        octets = bytes(int(octet, 8) & 255 for octet in text[2:-1].split("\\"))
+        return base64.b64encode(octets).decode()
+    if text in ("true", "INSERT", "MODIFY"):
+        return text == "true" or text
+    return text if key in ("deviceId", "low") else int(text)
+
+
+def from_bfrt(text: str, name: str, program: Switch) -> list[DecodedEntry]:
+    """Read the entries of calls for ``bfrt_python``, each as the command that does the same.
+
+    Args:
+        text: the calls.
+        name: name of the file, for errors.
+        program: the compiled program, without entries.
+
+    Raises:
+        VerifyError: n3ic writes no such line; the error names the line.
+    """
+    lines = text.split("\n")
+    if lines[:1] != ["p4 = bfrt.n3ic.pipe"] or lines[-2:] != ["bfrt.complete_operations()", ""]:
+        raise VerifyError(f"{name}: does not begin with the program and end with its completion")
+    commands = [
+        _as_command(line, f"{name}, line {i}", program) for i, line in enumerate(lines[1:-2], 2)
+    ]
+    return from_commands("".join(f"{each}\n" for each in commands), name, program)
+
+
+def _as_command(line: str, where: str, program: Switch) -> str:
+    if cleared := _CLEARED.fullmatch(line):
+        return f"table_clear {cleared[1]}"
+    call = _CALL.fullmatch(line)
+    if call is None:
+        raise VerifyError(f"{where}: not a call that n3ic writes there")
+    table, verb, action, inside = call.groups()
+    arguments = [part for part in inside.split(", ") if part]
+    keys = [part for part in arguments if "=" not in part]
+    data = [part.partition("=") for part in arguments[len(keys) :]]
+    known = program.tables[table].actions.get(action) if table in program.tables else None
+    names = [] if known is None else [p.name.rpartition(".")[2] for p in known.parameters]
+    if known is None or [given for given, _, _ in data] != names[: len(data)]:
+        raise VerifyError(f"{where}: the program has no such table, action or parameters")
+    values = [value for _, _, value in data]
+    if verb == "set_default" and not keys:
+        return " ".join(("table_set_default", table, action, *values))
+    if verb == "add" and len(keys) == 1:
+        return " ".join(("table_add", table, action, keys[0], "=>", *values))
+    if verb == "add" and len(keys) == 3:
+        key = f"{keys[0]}&&&{keys[1]}"
+        return " ".join(("table_add", table, action, key, "=>", *values, keys[2]))
+    raise VerifyError(f"{where}: not a call that n3ic writes there")
+
+
+def _numbers(source: str) -> dict[tuple[str, int], str]:
+    """The names of a program's tables and actions by kind and number."""
+    return {(kind, int(number, 16)): name for name, number, kind in _NUMBERED.findall(source)}
+
+
+def _from_requests(
+    requests: Any, names: Mapping[tuple[str, int], str], name: str, *, update: bool = False
+) -> list[DecodedEntry]:
     entries: list[DecodedEntry] = []
     try:
         for request in requests:

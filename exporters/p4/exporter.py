@@ -10,8 +10,6 @@ from typing import Any, ClassVar
 
 from n3ic.exporters.p4.decoding import (
     decode_entries,
-    from_commands,
-    from_p4runtime,
     from_tutorial,
     popcount_field,
 )
@@ -31,7 +29,6 @@ from n3ic.exporters.p4.shared.target import (
 from n3ic.exporters.p4.table_entries import Steps, network_entries
 from n3ic.exporters.p4.v1model import (
     COMMANDS,
-    P4RUNTIME,
     TUTORIAL,
     V1ModelProgram,
     tofino_figures,
@@ -108,14 +105,12 @@ class P4Exporter(V1ModelProgram[BinaryModel], P4Target):
         return network_entries(network, port)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """Decode the network from each of the three entry files, and check the popcount masks."""
-        texts = {name: read_artefact(directory / name) for name in (COMMANDS, P4RUNTIME, TUTORIAL)}
+        """Decode the network from each form of its entries, and check the popcount masks."""
         source = read_artefact(directory / PROGRAM)
         check_popcount_masks(source, [popcount_field(*size) for size in pairwise(model.shape)])
         entries_of = {
-            COMMANDS: from_commands(texts[COMMANDS], COMMANDS, compile_switch(source, model)),
-            P4RUNTIME: from_p4runtime(texts[P4RUNTIME], P4RUNTIME, source),
-            TUTORIAL: from_tutorial(texts[TUTORIAL], TUTORIAL),
+            **self.common_entries(directory, source, model),
+            TUTORIAL: from_tutorial(read_artefact(directory / TUTORIAL), TUTORIAL),
         }
         port = packet_layout(model, options).shunt_port
         return tuple(

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.decoding import DecodedEntry, decode_entries, from_tutorial
+from n3ic.exporters.p4.decoding import DecodedEntry, decode_entries, from_bfrt, from_tutorial
 from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.shared.decoding import digest_of_numbers
+from n3ic.exporters.p4.shared.target import compile_switch
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
@@ -25,9 +26,14 @@ from n3ic.targets.decoding import decoding_difference
 ARTEFACTS = [
     (P4, "commands.txt"),
     (P4, "p4runtime.json"),
+    (P4, "p4runtime-1.txtpb"),
+    (P4, "bfrt.py"),
     (P4, "runtime.json"),
     (NETFPGA, "n3ic.p4"),
 ]
+
+
+MESSAGE = "# proto-file: p4/v1/p4runtime.proto\n# proto-message: p4.v1.WriteRequest\n"
 
 
 def drawn(shape=(20, 5, 3), seed=3, density=None) -> BinaryModel:
@@ -119,7 +125,7 @@ def told(target: Exporter, model: BinaryModel, out: Path, name: str, index: int,
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "name"),
-    [ARTEFACTS[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in ARTEFACTS[1:])],
+    [*ARTEFACTS, (P4, "p4runtime-2.txtpb"), (P4, "p4runtime-3.txtpb")],
     ids=lambda v: getattr(v, "name", v),
 )
 def test_flipped_bits_of_the_file_are_found(target: Exporter, name: str, tmp_path: Path) -> None:
@@ -130,6 +136,10 @@ def test_flipped_bits_of_the_file_are_found(target: Exporter, name: str, tmp_pat
     plain = path.read_bytes()
     pattern = {
         "commands.txt": rb".+",
+        "p4runtime-1.txtpb": rb".+",
+        "p4runtime-2.txtpb": rb".+",
+        "p4runtime-3.txtpb": rb".+",
+        "bfrt.py": rb".+",
         "p4runtime.json": rb"[^ \n]+",
         "runtime.json": rb"[^ \n]+",
         "n3ic.p4": rb"user_metadata\.l\d_v\d = \(?~.+|const bit<\d+> L\d_MASK.+|score\d = \(\(.+"
@@ -184,6 +194,15 @@ def test_the_order_of_the_entries_is_part_of_what_is_read(tmp_path: Path) -> Non
             '{"target": "bmv2", "p4info": "n3ic.p4info.txt", "bmv2_json": "n3ic.json", '
             '"table_entries": [{"table": "model", "action_name": "x", "action_params": [1]}]}',
         ),
+        ("p4runtime-2.txtpb", ""),
+        ("p4runtime-2.txtpb", f"{MESSAGE}updates {{\n"),
+        ("p4runtime-2.txtpb", f"{MESSAGE}device_id: 0\ndevice_id: 0\n"),
+        ("p4runtime-2.txtpb", f"{MESSAGE}}}\n"),
+        ("p4runtime-2.txtpb", f"{MESSAGE}device_id: 1\n"),
+        ("p4runtime-2.txtpb", f"{MESSAGE} device_id: 0\n"),
+        ("bfrt.py", ""),
+        ("bfrt.py", "p4 = bfrt.n3ic.pipe\nimport os\nbfrt.complete_operations()\n"),
+        ("bfrt.py", "p4 = bfrt.n3ic.pipe\np4.l0_weights0.clear()\nbfrt.complete_operations()\n"),
         ("n3ic.p4", ""),
         ("n3ic.p4", "const bit<1" + "0" * 5000 + "> L0_MASK1 = 1" + "0" * 5000 + "w0x1;"),
     ],
@@ -192,7 +211,7 @@ def test_what_is_no_such_file_is_one_clear_error(name: str, text: str, tmp_path:
     model = drawn()
     out = written(P4, model, tmp_path)
     (out / name).write_text(text)
-    assert complaint(P4, model, out).startswith((name, "n3ic.p4", "p4runtime.json"))
+    assert complaint(P4, model, out).startswith((name, "n3ic.p4", "p4runtime"))
 
 
 @pytest.mark.parametrize("target", [P4, NETFPGA], ids=lambda t: t.name)
@@ -376,6 +395,25 @@ def test_packets_are_shunted_where_the_export_says(masked) -> None:
         with pytest.raises(VerifyError, match=r"does not (begin by clearing|end with) the model's"):
             decode_entries("file", short, model)
     assert decode_entries("file", without("shunt_port")(held), model).shunt == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(threshold0=", "(bias0="),
+        ("p4.l0_thresholds.set_default_with_l0_set", "p4.l0_threshold.set_default_with_l0_set"),
+        ("p4.l0_thresholds.set_default", "p4.l0_thresholds.add"),
+        ("p4.shunting.set_default_with_shunt_below(", "p4.shunting.clear() # ("),
+        ("p4.l0_thresholds.set_default_with_l0_set", "p4.l0_thresholds.set_default_with_no_set"),
+    ],
+)
+def test_a_call_of_another_table_action_or_parameter_is_refused(masked, old, new) -> None:
+    model, out = masked
+    source = (out / "n3ic.p4").read_text()
+    text = (out / "bfrt.py").read_text()
+    assert text.count(old) == 1
+    with pytest.raises(VerifyError, match=r"^bfrt\.py, line \d+: "):
+        from_bfrt(text.replace(old, new), "bfrt.py", compile_switch(source, model))
 
 
 ENTRY = 3  # the first layer's weights and masks

@@ -116,7 +116,9 @@ def test_verify_runs_the_options_of_the_export(target: Exporter, tmp_path: Path,
     result = verify_directory(tmp_path / "out", vectors=40)
     assert result.ok, str(result)
     assert result.decoded == (
-        ("commands.txt", "p4runtime.json", "runtime.json") if target is P4 else ("n3ic.p4",)
+        ("commands.txt", "p4runtime.json", "p4runtime-1.txtpb", "bfrt.py", "runtime.json")
+        if target is P4
+        else ("n3ic.p4",)
     )
 
 
