@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a network back from the three entry files.
+"""Reads a network back from the files of entries.
 
 The code shares nothing with the writer, so that a mistake there shows here.
 """
@@ -9,10 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import P4Error, Switch
@@ -29,9 +33,20 @@ _WRITTEN = re.compile(
     r"|clear [a-z0-9_]+)"
 )
 _NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|action)\b')
-_TABLE = re.compile(r"l(\d{1,9})_n(\d{1,9})_(weights|threshold|bias)")
-_ACTIONS = {"weights": "xnor", "threshold": "sign", "bias": "add_bias"}
-_NAMES = {"weights": ("weights", "mask"), "threshold": ("threshold",), "bias": ("bias",)}
+_FIELD = re.compile(
+    r"((?:  )*)(\}|([a-z_]+)( \{|: (?:\d{1,20}|true|INSERT|MODIFY"
+    r'|"(?:\\[0-3][0-7]{2})+")))'
+)
+_MESSAGE = "# proto-file: p4/v1/p4runtime.proto\n# proto-message: p4.v1.WriteRequest\n"
+_CALL = re.compile(r"p4\.([a-z0-9_]+)\.(set_default|add)_with_([a-z0-9_]+)\(([a-z0-9_=, ]*)\)")
+_CLEARED = re.compile(r"p4\.([a-z0-9_]+)\.clear\(\)")
+_TABLE = re.compile(r"(l\d{1,9})_(weights\d{1,9}|thresholds|biases)")
+_PARAMETERS = {
+    "weights": re.compile(r"(weights\d+ )+(mask\d+ )*"),
+    "thresholds": re.compile(r"(threshold\d+ )+"),
+    "biases": re.compile(r"(bias\d+ )+"),
+}
+_FIELD_BITS, _LEAST_LANE = 2048, 64
 _SHUNTING = {"shunting": ("shunt_below", "threshold"), "shunt_port": ("shunt_to", "egress_port")}
 _READINGS = ["model", "model_again"]
 
@@ -142,13 +157,29 @@ def _tutorial_entry(entry: Any, name: str) -> DecodedEntry:
     if not known or entry["default_action"] is not True:
         raise VerifyError(f"{name}: {decoded.table} has no default action")
     table = _TABLE.fullmatch(decoded.table)
-    alone = _SHUNTING.get(decoded.table, ("", "model_id"))[1]
-    expected = (alone,) if table is None else _NAMES[table[3]]
-    if tuple(parameters) != expected[: len(parameters)]:
+    if table is None:
+        right = list(parameters) in ([], [_SHUNTING.get(decoded.table, ("", "model_id"))[1]])
+    else:
+        names = "".join(f"{each} " for each in parameters)
+        right = bool(_PARAMETERS[table[2].rstrip("0123456789")].fullmatch(names)) and _counted(
+            parameters
+        )
+    if not right:
         raise VerifyError(f"{name}: {decoded.table} has the parameters {list(parameters)}")
     if any(type(value) is not int for value in decoded.data):  # in Python true is an integer
         raise VerifyError(f"{name}: {decoded.table} has a value that is not an integer")
     return decoded
+
+
+def _counted(names: Iterable[str]) -> bool:
+    """Whether the names of each kind of parameter count from 0."""
+    counts = Counter[str]()
+    for name in names:
+        kind = name.rstrip("0123456789")
+        if name != f"{kind}{counts[kind]}":
+            return False
+        counts[kind] += 1
+    return True
 
 
 def from_p4runtime(
@@ -166,10 +197,118 @@ def from_p4runtime(
         VerifyError: the text does not hold such requests, or they do not clear the model's number,
             load the weights and set the number, in this order.
     """
-    names = {
-        (kind, int(number, 16)): name_text for name_text, number, kind in _NUMBERED.findall(source)
-    }
-    requests = _json(text, name)
+    return _from_requests(_json(text, name), _numbers(source), name, update=update)
+
+
+def from_p4runtime_texts(
+    texts: Sequence[str], names: Sequence[str], source: str
+) -> list[DecodedEntry]:
+    """Read the entries of P4Runtime requests in protobuf text, one a file.
+
+    Args:
+        texts: the requests.
+        names: names of the files, for errors.
+        source: P4 source, whose ``@id`` annotations number its tables and actions.
+
+    Raises:
+        VerifyError: the texts do not hold such requests.
+    """
+    requests = [_message(text, name) for text, name in zip(texts, names, strict=True)]
+    return _from_requests(requests, _numbers(source), names[0])
+
+
+def _message(text: str, name: str) -> dict[str, Any]:
+    """Read protobuf text as n3ic writes it, a field or a brace a line, into the JSON mapping."""
+    if not text.startswith(_MESSAGE):
+        raise VerifyError(f"{name}: does not say that it is a WriteRequest")
+    stack: list[dict[str, Any]] = [{}]
+    for number, line in enumerate(text.removeprefix(_MESSAGE).removesuffix("\n").split("\n"), 3):
+        found = _FIELD.fullmatch(line)
+        if found is None or len(found[1]) != 2 * (len(stack) - 1 - (found[2] == "}")):
+            raise VerifyError(f"{name}, line {number}: not a line that n3ic writes there")
+        if found[2] == "}":
+            stack.pop()
+            continue
+        key = re.sub("_([a-z])", lambda letter: letter[1].upper(), found[3])
+        value = {} if found[4] == " {" else _scalar(key, found[4].removeprefix(": "))
+        held = stack[-1]
+        if key in ("updates", "params", "match"):
+            held.setdefault(key, []).append(value)
+        elif key in held:
+            raise VerifyError(f"{name}, line {number}: {found[3]} is set twice")
+        else:
+            held[key] = value
+        if key == "actionId":
+            held["params"] = []  # JSON has an empty list where an action has no data
+        if isinstance(value, dict):
+            stack.append(value)
+    if len(stack) != 1:
+        raise VerifyError(f"{name}: ends within a message")
+    return stack[0]
+
+
+def _scalar(key: str, text: str) -> Any:
+    if text.startswith('"'):
+        octets = bytes(int(octet, 8) & 255 for octet in text[2:-1].split("\\"))
+        return base64.b64encode(octets).decode()
+    if text in ("true", "INSERT", "MODIFY"):
+        return text == "true" or text
+    return text if key in ("deviceId", "low") else int(text)
+
+
+def from_bfrt(text: str, name: str, program: Switch) -> list[DecodedEntry]:
+    """Read the entries of calls for ``bfrt_python``, each as the command that does the same.
+
+    Args:
+        text: the calls.
+        name: name of the file, for errors.
+        program: the compiled program, without entries.
+
+    Raises:
+        VerifyError: n3ic writes no such line; the error names the line.
+    """
+    lines = text.split("\n")
+    if lines[:1] != ["p4 = bfrt.n3ic.pipe"] or lines[-2:] != ["bfrt.complete_operations()", ""]:
+        raise VerifyError(f"{name}: does not begin with the program and end with its completion")
+    commands = [
+        _as_command(line, f"{name}, line {i}", program) for i, line in enumerate(lines[1:-2], 2)
+    ]
+    return from_commands("".join(f"{each}\n" for each in commands), name, program)
+
+
+def _as_command(line: str, where: str, program: Switch) -> str:
+    if cleared := _CLEARED.fullmatch(line):
+        return f"table_clear {cleared[1]}"
+    call = _CALL.fullmatch(line)
+    if call is None:
+        raise VerifyError(f"{where}: not a call that n3ic writes there")
+    table, verb, action, inside = call.groups()
+    arguments = [part for part in inside.split(", ") if part]
+    keys = [part for part in arguments if "=" not in part]
+    data = [part.partition("=") for part in arguments[len(keys) :]]
+    known = program.tables[table].actions.get(action) if table in program.tables else None
+    names = [] if known is None else [p.name.rpartition(".")[2] for p in known.parameters]
+    if known is None or [given for given, _, _ in data] != names[: len(data)]:
+        raise VerifyError(f"{where}: the program has no such table, action or parameters")
+    values = [value for _, _, value in data]
+    if verb == "set_default" and not keys:
+        return " ".join(("table_set_default", table, action, *values))
+    if verb == "add" and len(keys) == 1:
+        return " ".join(("table_add", table, action, keys[0], "=>", *values))
+    if verb == "add" and len(keys) == 3:
+        key = f"{keys[0]}&&&{keys[1]}"
+        return " ".join(("table_add", table, action, key, "=>", *values, keys[2]))
+    raise VerifyError(f"{where}: not a call that n3ic writes there")
+
+
+def _numbers(source: str) -> dict[tuple[str, int], str]:
+    """The names of a program's tables and actions by kind and number."""
+    return {(kind, int(number, 16)): name for name, number, kind in _NUMBERED.findall(source)}
+
+
+def _from_requests(
+    requests: Any, names: Mapping[tuple[str, int], str], name: str, *, update: bool = False
+) -> list[DecodedEntry]:
     entries: list[DecodedEntry] = []
     try:
         for request in requests:
@@ -311,30 +450,89 @@ def decode_entries(
     """
     contents = loaded(artefact, entries, shunt_port)
     signature = "_".join(
-        [str(model.input.n_bits)]
+        ["lanes", str(model.input.n_bits)]
         + [f"{layer.n_outputs}{'' if layer.mask is None else 'm'}" for layer in model.layers]
     )
     signature += "" if contents.shunt is None else "s"
     if contents.signature != signature:
         raise VerifyError(f"{artefact}: does not end with the model's number for {signature}")
-    values: dict[Place, int] = {}
+    held: dict[str, tuple[int, ...]] = {}
     for entry in contents.entries:
         place = _TABLE.fullmatch(entry.table)
-        if place is None or entry.action != f"l{place[1]}_n{place[2]}_{_ACTIONS[place[3]]}":
+        does = "" if place is None else place[2].replace("weights", "xnor")
+        if place is None or entry.action not in (f"{place[1]}_{does}", f"{place[1]}_set_{does}"):
             raise VerifyError(f"{artefact}: no such entry: {entry.table} with {entry.action}")
-        layer, neuron = int(place[1]), int(place[2])
-        kinds = ("weights", "mask") if place[3] == "weights" else ("limit",)
-        if (place[3] == "bias") != (layer == len(model.hidden)) and place[3] != "weights":
-            raise VerifyError(f"{artefact}: layer {layer} has no {place[3]}")
-        if not 1 <= len(entry.data) <= len(kinds):
-            raise VerifyError(f"{artefact}: {entry.table} has {len(entry.data)} values")
-        for kind, value in zip(kinds, entry.data, strict=False):
-            if (kind, layer, neuron) in values:
-                raise VerifyError(f"{artefact}: {entry.table} is set twice")
-            values[kind, layer, neuron] = value
+        if entry.table in held:
+            raise VerifyError(f"{artefact}: {entry.table} is set twice")
+        held[entry.table] = entry.data
+    values: dict[Place, int] = {}
+    for index in range(len(model.layers)):
+        values |= _layer(artefact, index, model, held)
+    if held:
+        raise VerifyError(f"{artefact}: the network has no {', '.join(held)}")
     digest = digest_of_numbers(contents.numbers, model)
     layers = decoded_layers(artefact, values, model)
     return Decoded(artefact, layers, digest=digest, shunt=contents.shunt)
+
+
+def popcount_field(inputs: int, outputs: int) -> tuple[int, int]:
+    """Bits of the field in which a layer's neurons count, and the number of popcount stages."""
+    lane, lanes = _lanes(inputs, outputs)
+    return lane * lanes, int(np.log2(lane)) - 1
+
+
+def _lanes(inputs: int, outputs: int) -> tuple[int, int]:
+    """Bits in which a neuron counts, and the neurons that share a field."""
+    powers = [1 << i for i in range(1, 64)]
+    enough = next(power for power in powers if power >= inputs)
+    fitting = max((power for power in powers if power * outputs <= _FIELD_BITS), default=0)
+    lane = min(enough, max(fitting, _LEAST_LANE))
+    fields = math.ceil(outputs / (_FIELD_BITS // lane))
+    return lane, math.ceil(outputs / fields)
+
+
+def _layer(
+    artefact: str, index: int, model: BinaryModel, held: dict[str, tuple[int, ...]]
+) -> dict[Place, int]:
+    """Take a layer's values from what the tables hold.
+
+    Raises:
+        VerifyError: a table is missing, has another number of values, or counts ones where the
+            network has no weight.
+    """
+    inputs, neurons = model.shape[index : index + 2]
+    lane, lanes = _lanes(inputs, neurons)
+    fields = math.ceil(neurons / lanes)
+
+    def take(table: str, count: int) -> tuple[int, ...]:
+        data = held.pop(table, None)
+        if data is None:
+            raise VerifyError(f"{artefact}: {table} is missing")
+        if len(data) != count:
+            raise VerifyError(f"{artefact}: {table} has {len(data)} values, not {count}")
+        return data
+
+    offsets = take(f"l{index}_{'thresholds' if index < len(model.hidden) else 'biases'}", neurons)
+    values: dict[Place, int] = {("limit", index, j): value for j, value in enumerate(offsets)}
+    kinds = ("weights",) if model.layers[index].mask is None else ("weights", "mask")
+    for part in range(math.ceil(inputs / lane)):
+        table = f"l{index}_weights{part}"
+        data = take(table, fields * len(kinds))
+        for number, value in enumerate(data):
+            kind, field = kinds[number // fields], number % fields
+            if not 0 <= value < 1 << (lane * lanes):
+                raise VerifyError(f"{artefact}: {table} has a value wider than {lane * lanes} bits")
+            bits = f"{value:0{lane * lanes}b}"[::-1]
+            for at in range(lanes):
+                own, neuron = bits[at * lane : (at + 1) * lane], field * lanes + at
+                used = min(lane, inputs - part * lane) if neuron < neurons else 0
+                # 1 as a weight and 0 as a mask let a bit of no input count nothing.
+                if own[used:].strip("1" if kind == "weights" else "0"):
+                    raise VerifyError(f"{artefact}: {table} counts a bit that is no input")
+                if used:
+                    place = kind, index, neuron
+                    values[place] = values.get(place, 0) | int(own[:used][::-1], 2) << part * lane
+    return values
 
 
 def _json(text: str, name: str) -> Any:

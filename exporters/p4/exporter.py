@@ -4,25 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from n3ic.exporters.p4.decoding import (
     decode_entries,
-    from_commands,
-    from_p4runtime,
     from_tutorial,
+    popcount_field,
 )
 from n3ic.exporters.p4.interpreter import Switch
 from n3ic.exporters.p4.interpreter.commands import SetDefault
+from n3ic.exporters.p4.lanes import LaneSize, lane_layers, statements, tables
 from n3ic.exporters.p4.shared.decoding import check_popcount_masks
 from n3ic.exporters.p4.shared.options import packet_layout
-from n3ic.exporters.p4.shared.pipeline import (
-    MatchActionPipeline,
-    pipeline_of,
-    statements,
-    tables,
-)
+from n3ic.exporters.p4.shared.pipeline import MatchActionPipeline, pipeline_of
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
     P4Target,
@@ -33,7 +29,6 @@ from n3ic.exporters.p4.shared.target import (
 from n3ic.exporters.p4.table_entries import Steps, network_entries
 from n3ic.exporters.p4.v1model import (
     COMMANDS,
-    P4RUNTIME,
     TUTORIAL,
     V1ModelProgram,
     tofino_figures,
@@ -44,6 +39,7 @@ from n3ic.options import Options
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement, Problem
 from n3ic.targets.figures import Figure, Report
+from n3ic.targets.packets import PacketLayout
 from n3ic.targets.shape_search import Shape, nearest_shape
 
 
@@ -97,19 +93,24 @@ class P4Exporter(V1ModelProgram[BinaryModel], P4Target):
         size = sum(entry.data_bytes for step in steps for entry in step)
         return (Placement("weights, thresholds and biases", "table entries", size),)
 
+    def render(
+        self, name: str, model: BinaryModel, network: Any, packets: PacketLayout, **more: Any
+    ) -> str:
+        """Render a template of the target, with the layers' counters in lanes."""
+        layers = lane_layers(network.layers)
+        return super().render(name, model, network, packets, layers=layers, **more)
+
     def entries(self, network: MatchActionPipeline, port: int | None = None) -> Steps:
         """Weights, thresholds and biases as default actions."""
         return network_entries(network, port)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """Decode the network from each of the three entry files, and check the popcount masks."""
-        texts = {name: read_artefact(directory / name) for name in (COMMANDS, P4RUNTIME, TUTORIAL)}
+        """Decode the network from each form of its entries, and check the popcount masks."""
         source = read_artefact(directory / PROGRAM)
-        check_popcount_masks(source, model.shape)
+        check_popcount_masks(source, [popcount_field(*size) for size in pairwise(model.shape)])
         entries_of = {
-            COMMANDS: from_commands(texts[COMMANDS], COMMANDS, compile_switch(source, model)),
-            P4RUNTIME: from_p4runtime(texts[P4RUNTIME], P4RUNTIME, source),
-            TUTORIAL: from_tutorial(texts[TUTORIAL], TUTORIAL),
+            **self.common_entries(directory, source, model),
+            TUTORIAL: from_tutorial(read_artefact(directory / TUTORIAL), TUTORIAL),
         }
         port = packet_layout(model, options).shunt_port
         return tuple(
@@ -122,7 +123,7 @@ class P4Exporter(V1ModelProgram[BinaryModel], P4Target):
         program = compile_switch(source, model)
         figures = (
             *memory_figures(read_artefact(directory / COMMANDS), program),
-            *program_figures(model, source, program),
+            *program_figures(model, source, program, _popcount(model)),
             *tofino_figures(program, waiting_tables(source)),
             self.latency(model, "; bmv2 is a software switch and far slower"),
         )
@@ -132,23 +133,29 @@ class P4Exporter(V1ModelProgram[BinaryModel], P4Target):
                 "bmv2 shows function, not speed: measure latency on the target device.",
                 "The program is for p4c and bmv2; the verification names the executor that ran "
                 "here.",
-                "PHV bits are the width of the program's headers and metadata. As in the paper, "
-                "each neuron has its own copy of the input.",
+                "PHV bits are the width of the program's headers and metadata. The neurons of a "
+                "layer share popcount stages, and parts of its input take turns in them.",
             ),
         )
+
+
+def _popcount(model: BinaryModel) -> tuple[int, str]:
+    """Count the popcount stages, and say how."""
+    stages = sum(LaneSize(*size).popcount_stages for size in pairwise(model.shape))
+    return stages, "ceil(log2 L) for each part of L bits of a layer's input, one after the other"
 
 
 def memory_figures(commands: str, program: Switch) -> tuple[Figure, ...]:
     """Count the bytes of action data by kind, and the entries, in the commands."""
     totals = {"weights": 0, "masks": 0, "thresholds": 0, "biases": 0}
-    kinds = {"weights": ("weights", "masks"), "threshold": ("thresholds",), "bias": ("biases",)}
+    kinds = {"weights": "weights", "mask": "masks", "threshold": "thresholds", "bias": "biases"}
     filled = set[str]()  # tables already counted: those of the model's number are set twice
     for command in program.read(commands):
         if isinstance(command, SetDefault):
             filled.add(command.table)
             parameters = program.tables[command.table].actions[command.action].parameters
-            named = kinds.get(command.table.rpartition("_")[2], ())
-            for kind, parameter in zip(named, parameters, strict=False):
+            for parameter in parameters if command.table.startswith("l") else ():
+                kind = kinds[parameter.name.rpartition(".")[2].rstrip("0123456789")]
                 totals[kind] += -(-parameter.type.width // 8)
     source = "action data of commands.txt, each parameter in whole bytes"
     memory = (

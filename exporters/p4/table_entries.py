@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes the table entries of a network, and writes them in three formats.
+"""Computes the table entries of a network, and writes them in the formats of control planes.
 
 The entries hold weights, masks, thresholds and biases. A network that shunts flows has one more,
 the smallest margin that is not shunted. The formats are ``simple_switch_CLI`` commands, P4Runtime
-``WriteRequest`` messages in the JSON mapping of protocol buffers, and the runtime file of the
-p4lang tutorials. P4Runtime identifies tables and actions by number; the program fixes the numbers
-with ``@id``, so the requests need no P4Info.
+``WriteRequest`` messages as text and in the JSON mapping of protocol buffers, calls for
+``bfrt_python``, and the runtime file of the p4lang tutorials. P4Runtime identifies tables and
+actions by number; the program fixes the numbers with ``@id``, so the requests need no P4Info.
 
 The entries are written in three steps. The first clears the model's number in answers, and the last
 sets the new one, so answers in between claim no model. The action of the last step carries the
@@ -21,16 +21,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from n3ic.errors import ExportError
+from n3ic.exporters.p4.lanes import lane_layers
 from n3ic.exporters.p4.shared.pipeline import MODEL_BITS, PORT_BITS, MatchActionPipeline
 from n3ic.targets.packets import SCORE_BITS
 
 PRIORITY = 1  # of ternary entries, no two of which match the same key
+_BFRT_START, _BFRT_END = "p4 = bfrt.n3ic.pipe", "bfrt.complete_operations()"
+_WRITE_REQUEST = "# proto-file: p4/v1/p4runtime.proto\n# proto-message: p4.v1.WriteRequest\n"
 TABLE_PREFIX, ACTION_PREFIX = 0x02, 0x01  # P4Runtime specification 1.3, 6.3.1
 
 
@@ -89,26 +92,26 @@ def network_entries(network: MatchActionPipeline, shunt_port: int | None = None)
         shunt_port: port for shunted packets; None if they leave like all others.
     """
     entries = []
-    for layer in network.layers:
-        l, k = f"l{layer.index}", layer.inputs  # noqa: E741 - the layer's prefix
-        for n in layer.neurons:
-            data = [ActionParameter("weights", k, n.weights)]
-            if n.mask is not None:
-                data.append(ActionParameter("mask", k, n.mask))
-            name = f"{l}_n{n.index}"
-            entries.append(DefaultEntry(f"{name}_weights", f"{name}_xnor", tuple(data)))
-        for n in layer.neurons:
-            name = f"{l}_n{n.index}"
-            if layer.hidden:
-                bits = layer.difference_bits
-                parameter = ActionParameter("threshold", bits, n.offset)
-                entries.append(DefaultEntry(f"{name}_threshold", f"{name}_sign", (parameter,)))
-            else:
-                parameter = ActionParameter("bias", SCORE_BITS, n.offset)
-                entries.append(DefaultEntry(f"{name}_bias", f"{name}_add_bias", (parameter,)))
+    for layer in lane_layers(network.layers):
+        l = f"l{layer.index}"  # noqa: E741 - the layer's prefix
+        table, name = ("thresholds", "threshold") if layer.hidden else ("biases", "bias")
+        bits = layer.counter_bits if layer.hidden else SCORE_BITS
+        offsets = _parameters(name, bits, layer.offsets)
+        entries.append(DefaultEntry(f"{l}_{table}", f"{l}_set_{table}", offsets))
+        for part in layer.parts:
+            weights = _parameters("weights", layer.count_bits, part.weights)
+            masks = _parameters("mask", layer.count_bits, part.masks)
+            number = part.index
+            entries.append(
+                DefaultEntry(f"{l}_weights{number}", f"{l}_xnor{number}", weights + masks)
+            )
     threshold = network.shunt if network.shunts else None
     clear, setting = model_entries(network.model_id, network.signature)
     return clear, (*entries, *shunting_entries(threshold, shunt_port)), setting
+
+
+def _parameters(name: str, bits: int, values: Sequence[int]) -> tuple[ActionParameter, ...]:
+    return tuple(ActionParameter(f"{name}{i}", bits, value) for i, value in enumerate(values))
 
 
 def shunting_entries(threshold: int | None, shunt_port: int | None) -> tuple[DefaultEntry, ...]:
@@ -188,6 +191,54 @@ def _hexadecimal(p: ActionParameter) -> str:
     return f"{p.value:#0{2 + -(-p.bits // 4)}x}"
 
 
+def bfrt_calls(steps: Steps) -> str:
+    """Write the entries as calls for ``bfrt_python``, in the order of the commands.
+
+    Keys come first and without names: a value, or a value, its mask and a priority.
+    """
+    number, entries, setting = steps
+    keyed = dict.fromkeys(e.table for e in entries if isinstance(e, MatchEntry))
+    calls = (
+        *map(_call, number),
+        *(f"p4.{table}.clear()" for table in keyed),
+        *map(_call, (*entries, *setting)),
+    )
+    return "".join(f"{line}\n" for line in (_BFRT_START, *calls, _BFRT_END))
+
+
+def _call(e: DefaultEntry) -> str:
+    verb, keys = "set_default_with", list[str]()
+    if isinstance(e, MatchEntry):
+        verb, keys = "add_with", [_hexadecimal(e.key)]
+        keys += [] if e.mask is None else [_hexadecimal(e.mask), str(PRIORITY)]
+    data = (f"{p.name}={_hexadecimal(p)}" for p in e.parameters)
+    return f"p4.{e.table}.{verb}_{e.action}({', '.join((*keys, *data))})"
+
+
+def p4runtime_texts(steps: Steps, ids: ControlIds) -> tuple[str, ...]:
+    """Write each step as the text of one ``p4.v1.WriteRequest``; see :func:`p4runtime_requests`."""
+    return tuple(_WRITE_REQUEST + _text(request) for request in _requests(steps, ids, update=False))
+
+
+def _text(message: Mapping[str, Any], indent: str = "") -> str:
+    """Write a message in the JSON mapping as protobuf text, with every byte as an escape."""
+    lines = []
+    for key, value in message.items():
+        name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, dict):
+                lines.append(f"{indent}{name} {{\n{_text(each, indent + '  ')}{indent}}}\n")
+            else:
+                lines.append(f"{indent}{name}: {_scalar(each)}\n")
+    return "".join(lines)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bytes):
+        return '"' + "".join(f"\\{octet:03o}" for octet in value) + '"'
+    return "true" if value is True else str(value)
+
+
 def p4runtime_requests(steps: Steps, ids: ControlIds, *, update: bool = False) -> str:
     """Write each step as one ``p4.v1.WriteRequest`` in the JSON mapping, with bytes in base64.
 
@@ -199,7 +250,12 @@ def p4runtime_requests(steps: Steps, ids: ControlIds, *, update: bool = False) -
         ids: numbers of tables and actions.
         update: whether to change the entries of tables with a key instead of inserting them.
     """
-    requests = [
+    requests = _requests(steps, ids, update=update)
+    return json.dumps(requests, indent=1, default=lambda b: base64.b64encode(b).decode()) + "\n"
+
+
+def _requests(steps: Steps, ids: ControlIds, *, update: bool) -> list[dict[str, Any]]:
+    return [
         {
             "deviceId": "0",
             "electionId": {"low": "1"},
@@ -207,20 +263,19 @@ def p4runtime_requests(steps: Steps, ids: ControlIds, *, update: bool = False) -
         }
         for step in steps
     ]
-    return json.dumps(requests, indent=1) + "\n"
 
 
 def _update(e: DefaultEntry, ids: ControlIds, update: bool) -> dict[str, Any]:
-    parameters = [{"paramId": i, "value": _base64(p.value)} for i, p in enumerate(e.parameters, 1)]
+    parameters = [{"paramId": i, "value": _octets(p.value)} for i, p in enumerate(e.parameters, 1)]
     entry: dict[str, Any] = {"tableId": ids.tables[e.table]}
     action = {"action": {"actionId": ids.actions[e.action], "params": parameters}}
     if not isinstance(e, MatchEntry):
         entry |= {"action": action, "isDefaultAction": True}
         return {"type": "MODIFY", "entity": {"tableEntry": entry}}
-    match: dict[str, Any] = {"fieldId": 1, "exact": {"value": _base64(e.key.value)}}
+    match: dict[str, Any] = {"fieldId": 1, "exact": {"value": _octets(e.key.value)}}
     entry |= {"match": [match], "action": action}
     if e.mask is not None:
-        ternary = {"value": _base64(e.key.value), "mask": _base64(e.mask.value)}
+        ternary = {"value": _octets(e.key.value), "mask": _octets(e.mask.value)}
         entry |= {"match": [{"fieldId": 1, "ternary": ternary}], "priority": PRIORITY}
     return {"type": "MODIFY" if update else "INSERT", "entity": {"tableEntry": entry}}
 
@@ -242,10 +297,7 @@ def tutorial_runtime(steps: Steps) -> str:
         "bmv2_json": "n3ic.json",
         "table_entries": table_entries,
     }
-    try:
-        return json.dumps(runtime, indent=1) + "\n"
-    except ValueError as error:  # Python writes no integer of more than 4,300 decimal digits
-        raise ExportError("a layer has more inputs than runtime.json can hold: 14,000") from error
+    return json.dumps(runtime, indent=1) + "\n"
 
 
 def _tutorial_match(e: DefaultEntry) -> dict[str, Any]:
@@ -256,7 +308,6 @@ def _tutorial_match(e: DefaultEntry) -> dict[str, Any]:
     return {"match": {e.key.name: [e.key.value, e.mask.value]}, "priority": PRIORITY}
 
 
-def _base64(value: int) -> str:
+def _octets(value: int) -> bytes:
     # P4Runtime 1.3, 8.4: the canonical form has no leading zero bytes, and 0 is one byte.
-    data = value.to_bytes(max(1, -(-value.bit_length() // 8)), "big")
-    return base64.b64encode(data).decode("ascii")
+    return value.to_bytes(max(1, -(-value.bit_length() // 8)), "big")

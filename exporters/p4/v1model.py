@@ -8,17 +8,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from n3ic.exporters.p4.decoding import (
+    DecodedEntry,
+    from_bfrt,
+    from_commands,
+    from_p4runtime,
+    from_p4runtime_texts,
+)
 from n3ic.exporters.p4.interpreter import Switch
 from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, SHUNTING, shunt_port
-from n3ic.exporters.p4.shared.target import PROGRAM, P4Program, read_artefact
+from n3ic.exporters.p4.shared.target import PROGRAM, P4Program, compile_switch, read_artefact
 from n3ic.exporters.p4.table_entries import (
     ControlIds,
     Steps,
+    bfrt_calls,
     cli_commands,
     ids_of,
     p4runtime_requests,
+    p4runtime_texts,
     tutorial_runtime,
 )
+from n3ic.model.classifier import Classifier
 from n3ic.options import Option
 from n3ic.targets.base import ModelT
 from n3ic.targets.capabilities import VerificationDefaults
@@ -26,6 +36,9 @@ from n3ic.targets.figures import Figure
 from n3ic.targets.packets import INGRESS, PacketLayout
 
 COMMANDS, P4RUNTIME, TUTORIAL = "commands.txt", "p4runtime.json", "runtime.json"
+BFRT = "bfrt.py"
+# The steps of p4runtime.json, a message each.
+P4RUNTIME_TEXTS = ("p4runtime-1.txtpb", "p4runtime-2.txtpb", "p4runtime-3.txtpb")
 # Of one direction of a pipe of Tofino 2, in p4c's Tofino back end (backends/tofino/bf-p4c): stages;
 # tables of a stage; bits of the containers that every action may write, 48 of 8, 72 of 16 and 48
 # of 32 bits. Its other containers hold what is moved as a whole.
@@ -57,15 +70,34 @@ class V1ModelProgram(P4Program[ModelT]):
         return {TUTORIAL: tutorial_runtime(entries)}
 
     def texts(self, model: ModelT, network: Any, packets: PacketLayout) -> dict[str, str]:
-        """Render the program, its entries in three forms, and the README."""
+        """Render the program, its entries in the forms of control planes, and the README."""
         entries = self.entries(network, packets.shunt_port)
         ids = ids_of(entries)
         return {
             PROGRAM: self.render("n3ic.p4.j2", model, network, packets, id=ids.annotation),
             COMMANDS: cli_commands(entries),
             P4RUNTIME: p4runtime_requests(entries, ids),
+            **dict(zip(P4RUNTIME_TEXTS, p4runtime_texts(entries, ids), strict=True)),
+            BFRT: bfrt_calls(entries),
             **self.further_files(entries, ids),
             "README.md": self.render("README.md.j2", model, network, packets),
+        }
+
+    def common_entries(
+        self, directory: Path, source: str, model: Classifier
+    ) -> dict[str, list[DecodedEntry]]:
+        """Read the entries of the files that every program has, by name.
+
+        Raises:
+            VerifyError: a file is missing, or n3ic writes no such file.
+        """
+        switch = compile_switch(source, model)
+        texts = [read_artefact(directory / name) for name in P4RUNTIME_TEXTS]
+        return {
+            COMMANDS: from_commands(self.commands(directory), COMMANDS, switch),
+            P4RUNTIME: from_p4runtime(read_artefact(directory / P4RUNTIME), P4RUNTIME, source),
+            P4RUNTIME_TEXTS[0]: from_p4runtime_texts(texts, P4RUNTIME_TEXTS, source),
+            BFRT: from_bfrt(read_artefact(directory / BFRT), BFRT, switch),
         }
 
     def commands(self, directory: Path) -> str:

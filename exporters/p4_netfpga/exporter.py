@@ -92,14 +92,14 @@ class P4NetfpgaExporter(P4Target):
     ) -> dict[str, str]:
         """Render the program and the README."""
         return {
-            PROGRAM: self.render("n3ic_sume.p4.j2", model, network, packets),
+            PROGRAM: self.render("n3ic_sume.p4.j2", model, network, packets, layers=network.layers),
             "README.md": self.render("README_sume.md.j2", model, network, packets),
         }
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """Decode the network from the program's constants, and check the popcount masks."""
         source = read_artefact(directory / PROGRAM)
-        check_popcount_masks(source, model.shape)
+        check_popcount_masks(source, [(k, (k - 1).bit_length()) for k in model.shape[:-1]])
         return (decode_program(source, model, packet_layout(model, options).shunt_port),)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
@@ -107,11 +107,13 @@ class P4NetfpgaExporter(P4Target):
         paper = self.device.paper
         source = read_artefact(directory / PROGRAM)
         needs = self.needs([model.shape], masked_bits(model))
+        stages = sum((layer.n_inputs - 1).bit_length() for layer in model.layers)
+        popcount = (stages, "ceil(log2 K) per layer")
         constants = "the model's bits, constants in the code without a memory of their own"
         figures = (
             Figure("memory.weights", model.weight_bytes, "byte", "measured", constants),
             Figure("memory.thresholds", model.threshold_bytes, "byte", "measured", constants),
-            *program_figures(model, source, compile_switch(source, model)),
+            *program_figures(model, source, compile_switch(source, model), popcount),
             *resource_figures(needs, paper),
             self.latency(model),
         )

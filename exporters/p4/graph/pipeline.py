@@ -117,7 +117,6 @@ class ForestPipeline:
         model_id: number in answers: the start of the model's digest, never 0.
         shunts: whether the program has a shunting threshold.
         shunt: smallest margin that is not shunted.
-        layers: empty; templates shared with binary networks loop over it.
     """
 
     forest: ForestTables
@@ -133,7 +132,6 @@ class ForestPipeline:
     model_id: int
     shunts: bool
     shunt: int
-    layers: tuple[()] = ()
 
     @property
     def signature(self) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from n3ic.exporters.p4 import exporter as binary
-from n3ic.exporters.p4.decoding import from_commands, from_p4runtime
 from n3ic.exporters.p4.graph.decoding import decode_entries, from_runtime, program_keys
 from n3ic.exporters.p4.graph.pipeline import ForestPipeline, forest_entries, forest_pipeline
 from n3ic.exporters.p4.graph.target import P4GraphTarget
@@ -18,7 +17,6 @@ from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefa
 from n3ic.exporters.p4.table_entries import Steps
 from n3ic.exporters.p4.v1model import (
     COMMANDS,
-    P4RUNTIME,
     TUTORIAL,
     V1ModelProgram,
     tofino_figures,
@@ -83,14 +81,12 @@ class P4TreesExporter(V1ModelProgram[Classifier], P4GraphTarget[ForestPipeline])
         return forest_entries(network, port)
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
-        """Decode the keys from the program, and the trees from each of the three files."""
+        """Decode the keys from the program, and the trees from each form of the entries."""
         source = read_artefact(directory / PROGRAM)
         program = program_keys(source)
-        texts = {name: read_artefact(directory / name) for name in (COMMANDS, P4RUNTIME, TUTORIAL)}
         entries_of = {
-            COMMANDS: from_commands(texts[COMMANDS], COMMANDS, compile_switch(source, model)),
-            P4RUNTIME: from_p4runtime(texts[P4RUNTIME], P4RUNTIME, source),
-            TUTORIAL: from_runtime(texts[TUTORIAL], TUTORIAL, program),
+            **self.common_entries(directory, source, model),
+            TUTORIAL: from_runtime(read_artefact(directory / TUTORIAL), TUTORIAL, program),
         }
         port = packet_layout(model, options).shunt_port
         return tuple(

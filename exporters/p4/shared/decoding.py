@@ -24,8 +24,12 @@ _MASK = re.compile(
 )
 
 
-def check_popcount_masks(source: str, shape: tuple[int, ...]) -> None:
+def check_popcount_masks(source: str, counted: Sequence[tuple[int, int]]) -> None:
     """Check a program's popcount masks: stage ``s`` keeps the bits whose index lacks bit ``s``.
+
+    Args:
+        source: P4 source.
+        counted: bits in which each layer counts, and the number of its stages.
 
     Raises:
         VerifyError: a mask is missing, duplicated, or has another value.
@@ -35,8 +39,8 @@ def check_popcount_masks(source: str, shape: tuple[int, ...]) -> None:
         if (int(layer), int(stage)) in masks or declared != width:
             raise VerifyError(f"n3ic.p4: L{layer}_MASK{stage} is not one constant of {width} bits")
         masks[int(layer), int(stage)] = int(width), int(digits, 16)
-    for layer, width in enumerate(shape[:-1]):
-        for stage in range((width - 1).bit_length()):
+    for layer, (width, stages) in enumerate(counted):
+        for stage in range(stages):
             mask = masks.pop((layer, stage + 1), None)
             positions = [bit for bit in range(width) if not bit >> stage & 1]
             if mask != (width, sum(1 << bit for bit in positions)):

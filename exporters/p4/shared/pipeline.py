@@ -76,6 +76,11 @@ class PipelineLayer:
     neurons: tuple[NeuronConstants, ...]
 
     @property
+    def count_bits(self) -> int:
+        """Width of the field in which a neuron's popcount stages count."""
+        return self.inputs
+
+    @property
     def sign_shift(self) -> int:
         """Position of the sign bit of the difference."""
         return self.difference_bits - 1
@@ -108,9 +113,10 @@ class MatchActionPipeline:
         """The properties on which the tables of a v1model program depend.
 
         These are the shape, an ``m`` for each masked layer, and an ``s`` for a shunting threshold.
+        ``lanes`` tells the tables from those of earlier releases, which held a neuron each.
         """
         layers = (f"{n.outputs}{'m' if n.masked else ''}" for n in self.layers)
-        return "_".join((str(self.input_bits), *layers)) + ("s" if self.shunts else "")
+        return "_".join(("lanes", str(self.input_bits), *layers)) + ("s" if self.shunts else "")
 
 
 def pipeline_of(model: BinaryModel, *, shunts: bool = False) -> MatchActionPipeline:
@@ -222,15 +228,3 @@ def shape_operations(shape: tuple[int, ...]) -> int:
         m * (k * (2 + 4 * (k - 1).bit_length()) + 4 * (k + 1).bit_length())
         for k, m in pairwise(shape)
     )
-
-
-def statements(shape: tuple[int, ...]) -> int:
-    """Count the statements of the popcount stages, which are most of a program."""
-    return sum(m * (k - 1).bit_length() for k, m in pairwise(shape))
-
-
-def tables(shape: tuple[int, ...]) -> int:
-    """Count the tables of a v1model program, without forwarding."""
-    layers = sum(2 * m + (k - 1).bit_length() for k, m in pairwise(shape))
-    # Arg max takes 2 classes - 1; the others are load_input, model, model_again and result.
-    return layers + 2 * shape[-1] + 3

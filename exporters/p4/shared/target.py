@@ -86,6 +86,7 @@ class P4Program(Exporter[ModelT]):
         """Render a template of the target, which may include shared ones."""
         values = {
             "network": network,
+            "layers": (),
             "packets": packets,
             "title": model.name,
             "shape": model.shape_text,
@@ -240,9 +241,17 @@ def compile_switch(source: str, model: Classifier) -> Switch:
         raise VerifyError(f"{PROGRAM}: {error}") from error
 
 
-def program_figures(model: BinaryModel, source: str, switch: Switch) -> tuple[Figure, ...]:
-    """Report size, operations, PHV bits, popcount stages and tables of a program."""
-    stages = sum((layer.n_inputs - 1).bit_length() for layer in model.layers)
+def program_figures(
+    model: BinaryModel, source: str, switch: Switch, popcount: tuple[int, str]
+) -> tuple[Figure, ...]:
+    """Report size, operations, PHV bits, popcount stages and tables of a program.
+
+    Args:
+        model: the network.
+        source: P4 source.
+        switch: the compiled program.
+        popcount: number of its popcount stages, and how they are counted.
+    """
     counted = "counted in n3ic's reading of the program; no P4 compiler ran"
     return (
         Figure("code", len(source), "byte", "measured", "size of n3ic.p4"),
@@ -254,7 +263,7 @@ def program_figures(model: BinaryModel, source: str, switch: Switch) -> tuple[Fi
             "formula in docs/how-to/p4.md: XNOR, popcount stages and signs",
         ),
         Figure("phv", switch.metadata_bits + switch.header_bits, "bit", "estimated", counted),
-        Figure("stages.popcount", stages, "stage", "estimated", "ceil(log2 K) per layer"),
+        Figure("stages.popcount", popcount[0], "stage", "estimated", popcount[1]),
         Figure("tables", len(switch.tables), "table", "estimated", counted),
     )
 

@@ -84,7 +84,6 @@ class GraphStatements:
         model_id: number in answers: the start of the model's digest, never 0.
         shunts: whether the program has a shunting threshold.
         shunt: smallest margin that is not shunted.
-        layers: empty; templates shared with binary networks loop over it.
     """
 
     graph: Graph
@@ -98,7 +97,6 @@ class GraphStatements:
     model_id: int
     shunts: bool
     shunt: int
-    layers: tuple[()] = ()
 
     @property
     def statements(self) -> tuple[StepStatement, ...]:

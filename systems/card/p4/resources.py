@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from n3ic.exporters.p4.interpreter import Switch
+from n3ic.exporters.p4.lanes import lane_layers
 from n3ic.systems.card.p4.image import P4CardImage, ShapeGroup, graph_entries_of, network_entries_of
 from n3ic.systems.card.p4.write import program_of
 from n3ic.systems.card.resources import Amount
@@ -57,16 +58,16 @@ def _tables(group: ShapeGroup) -> int:
     find the best class.
     """
     network = group.network
-    layers = sum(2 * len(y.neurons) + len(y.stages) for y in network.layers)
+    layers = sum(y.tables for y in lane_layers(network.layers))
     return layers + 3 + network.shunts + 2 * network.classes - 1
 
 
 def _stages(group: ShapeGroup) -> int:
-    return sum(len(y.stages) for y in group.network.layers)
+    return sum(y.popcount_stages for y in lane_layers(group.network.layers))
 
 
 def _phv(group: ShapeGroup) -> int:
     """Count the PHV bits of the input, the counters, and the hidden layers."""
     network = group.network
-    layers = sum(y.inputs * y.outputs + y.outputs * y.hidden for y in network.layers)
+    layers = sum(y.phv_bits for y in lane_layers(network.layers))
     return network.input_bits + layers

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.exporters import p4
+from n3ic.exporters.p4.lanes import lane_layers
 from n3ic.exporters.p4.shared.pipeline import literal
 from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph
 from n3ic.systems.card.p4.image import (
@@ -95,7 +96,7 @@ def _values(image: P4CardImage) -> dict[str, Any]:
         "groups": [
             {
                 "index": g.index,
-                "layers": g.network.layers,
+                "layers": lane_layers(g.network.layers),
                 "input_bits": g.network.input_bits,
                 "classes": g.network.classes,
                 "signature": g.network.signature,

@@ -151,10 +151,10 @@ def test_entries_are_read_back_from_the_switch(stand_ins, exported, monkeypatch)
             with bmv2.running_switch(namespace, compiled, out / "log") as process:
                 return bmv2.load_entries(namespace, program, process, out / "log")
 
-    # a table a neuron for its weights and one for its limit, and the two readings of the model
-    assert load() == 2 * (5 + 3) + 2
+    # a table of weights and one of limits a layer, and the two readings of the model
+    assert load() == 2 * 2 + 2
     monkeypatch.setenv("N3IC_SPOIL", "ignore")
-    with pytest.raises(VerifyError, match=r"18 of 18 differ; table_dump model: expected set_model"):
+    with pytest.raises(VerifyError, match=r"6 of 6 differ; table_dump model: expected set_model"):
         load()
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.decoding import DecodedEntry, decode_entries, from_tutorial
+from n3ic.exporters.p4.decoding import DecodedEntry, decode_entries, from_bfrt, from_tutorial
 from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.shared.decoding import digest_of_numbers
+from n3ic.exporters.p4.shared.target import compile_switch
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
@@ -25,9 +26,14 @@ from n3ic.targets.decoding import decoding_difference
 ARTEFACTS = [
     (P4, "commands.txt"),
     (P4, "p4runtime.json"),
+    (P4, "p4runtime-1.txtpb"),
+    (P4, "bfrt.py"),
     (P4, "runtime.json"),
     (NETFPGA, "n3ic.p4"),
 ]
+
+
+MESSAGE = "# proto-file: p4/v1/p4runtime.proto\n# proto-message: p4.v1.WriteRequest\n"
 
 
 def drawn(shape=(20, 5, 3), seed=3, density=None) -> BinaryModel:
@@ -119,7 +125,7 @@ def told(target: Exporter, model: BinaryModel, out: Path, name: str, index: int,
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "name"),
-    [ARTEFACTS[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in ARTEFACTS[1:])],
+    [*ARTEFACTS, (P4, "p4runtime-2.txtpb"), (P4, "p4runtime-3.txtpb")],
     ids=lambda v: getattr(v, "name", v),
 )
 def test_flipped_bits_of_the_file_are_found(target: Exporter, name: str, tmp_path: Path) -> None:
@@ -130,6 +136,10 @@ def test_flipped_bits_of_the_file_are_found(target: Exporter, name: str, tmp_pat
     plain = path.read_bytes()
     pattern = {
         "commands.txt": rb".+",
+        "p4runtime-1.txtpb": rb".+",
+        "p4runtime-2.txtpb": rb".+",
+        "p4runtime-3.txtpb": rb".+",
+        "bfrt.py": rb".+",
         "p4runtime.json": rb"[^ \n]+",
         "runtime.json": rb"[^ \n]+",
         "n3ic.p4": rb"user_metadata\.l\d_v\d = \(?~.+|const bit<\d+> L\d_MASK.+|score\d = \(\(.+"
@@ -171,7 +181,7 @@ def test_the_order_of_the_entries_is_part_of_what_is_read(tmp_path: Path) -> Non
     [
         ("commands.txt", ""),
         ("commands.txt", "\x00"),
-        ("commands.txt", "table_add l0_n0_weights l0_n0_xnor 1 => 0x1\n"),
+        ("commands.txt", "table_add l0_weights0 l0_xnor0 1 => 0x1\n"),
         ("p4runtime.json", "[" * 100_000),
         ("p4runtime.json", '{"updates": 5}'),
         ("p4runtime.json", '[{"updates": [1, 2]}]'),
@@ -184,6 +194,15 @@ def test_the_order_of_the_entries_is_part_of_what_is_read(tmp_path: Path) -> Non
             '{"target": "bmv2", "p4info": "n3ic.p4info.txt", "bmv2_json": "n3ic.json", '
             '"table_entries": [{"table": "model", "action_name": "x", "action_params": [1]}]}',
         ),
+        ("p4runtime-2.txtpb", ""),
+        ("p4runtime-2.txtpb", f"{MESSAGE}updates {{\n"),
+        ("p4runtime-2.txtpb", f"{MESSAGE}device_id: 0\ndevice_id: 0\n"),
+        ("p4runtime-2.txtpb", f"{MESSAGE}}}\n"),
+        ("p4runtime-2.txtpb", f"{MESSAGE}device_id: 1\n"),
+        ("p4runtime-2.txtpb", f"{MESSAGE} device_id: 0\n"),
+        ("bfrt.py", ""),
+        ("bfrt.py", "p4 = bfrt.n3ic.pipe\nimport os\nbfrt.complete_operations()\n"),
+        ("bfrt.py", "p4 = bfrt.n3ic.pipe\np4.l0_weights0.clear()\nbfrt.complete_operations()\n"),
         ("n3ic.p4", ""),
         ("n3ic.p4", "const bit<1" + "0" * 5000 + "> L0_MASK1 = 1" + "0" * 5000 + "w0x1;"),
     ],
@@ -192,7 +211,7 @@ def test_what_is_no_such_file_is_one_clear_error(name: str, text: str, tmp_path:
     model = drawn()
     out = written(P4, model, tmp_path)
     (out / name).write_text(text)
-    assert complaint(P4, model, out).startswith((name, "n3ic.p4", "p4runtime.json"))
+    assert complaint(P4, model, out).startswith((name, "n3ic.p4", "p4runtime"))
 
 
 @pytest.mark.parametrize("target", [P4, NETFPGA], ids=lambda t: t.name)
@@ -299,7 +318,10 @@ def without(table: str) -> Callable[[Held], Held]:
         (changed("model", data=(1, 2)), "does not end with the model's number"),
         (changed("model_again", data=()), "does not end with the model's number"),
         (changed("model_again", data=(1, 2)), "does not end with the model's number"),
-        (changed("model", action="set_model_9_3m_2m"), "does not end with the model's number"),
+        (
+            changed("model", action="set_model_lanes_9_3m_2m"),
+            "does not end with the model's number",
+        ),
         (changed("model", data=(7,)), "model"),
         (changed("model_again", data=(7,)), "model"),
         (changed("shunting", action="shunt_to"), "no such entry: shunting with shunt_to"),
@@ -307,37 +329,51 @@ def without(table: str) -> Callable[[Held], Held]:
         (changed("shunting", data=(2, 2)), "no such entry: shunting"),
         (changed("shunting", data=(3,)), "shunts margins below 3"),
         (twice("shunting"), "shunting is set twice"),
-        (without("shunting"), "does not end with the model's number for 9_3m_2m$"),
+        (without("shunting"), "does not end with the model's number for lanes_9_3m_2m$"),
         (changed("shunt_port", data=(9,)), "go to port 9, the export's is 8"),
         (changed("shunt_port", data=(8, 8)), "no such entry: shunt_port"),
         (without("shunt_port"), "go to port None, the export's is 8"),
-        (changed("l0_n1_weights", table="l0_n1_weight"), "no such entry: l0_n1_weight"),
-        (changed("l0_n1_weights", action="l0_n2_xnor"), "no such entry: l0_n1_weights"),
-        (changed("l0_n1_weights", action="l1_n1_xnor"), "no such entry: l0_n1_weights"),
-        (changed("l0_n1_weights", data=()), "l0_n1_weights has 0 values"),
-        (changed("l0_n1_weights", data=(1, 2, 3)), "l0_n1_weights has 3 values"),
-        (changed("l0_n1_weights", data=(1,)), "mask of layer 0, neuron 1 is missing"),
-        (changed("l0_n1_threshold", data=()), "l0_n1_threshold has 0 values"),
-        (changed("l0_n1_threshold", data=(1, 2)), "l0_n1_threshold has 2 values"),
-        (changed("l1_n1_bias", data=(1, 2)), "l1_n1_bias has 2 values"),
+        (changed("l0_weights0", table="l0_weight"), "no such entry: l0_weight"),
+        (changed("l0_weights0", action="l0_xnor1"), "no such entry: l0_weights0"),
+        (changed("l0_weights0", action="l1_xnor0"), "no such entry: l0_weights0"),
+        (changed("l0_weights0", action="l0_set_weights0"), "no such entry: l0_weights0"),
+        (changed("l0_thresholds", action="l0_set_biases"), "no such entry: l0_thresholds"),
+        (changed("l0_weights0", data=()), "l0_weights0 has 0 values, not 2"),
+        (changed("l0_weights0", data=(1, 2, 3)), "l0_weights0 has 3 values, not 2"),
+        (changed("l0_weights0", data=(1,)), "l0_weights0 has 1 values, not 2"),
+        (changed("l0_thresholds", data=()), "l0_thresholds has 0 values, not 3"),
+        (changed("l0_thresholds", data=(1, 2)), "l0_thresholds has 2 values, not 3"),
+        (changed("l1_biases", data=(1, 2, 3)), "l1_biases has 3 values, not 2"),
         (
-            changed("l0_n1_threshold", table="l0_n1_bias", action="l0_n1_add_bias"),
-            "layer 0 has no bias",
+            changed("l0_thresholds", table="l0_biases", action="l0_set_biases"),
+            "l0_thresholds is missing",
         ),
         (
-            changed("l1_n1_bias", table="l1_n1_threshold", action="l1_n1_sign"),
-            "layer 1 has no threshold",
+            changed("l1_biases", table="l1_thresholds", action="l1_set_thresholds"),
+            "l1_biases is missing",
         ),
-        (twice("l0_n1_weights"), "l0_n1_weights is set twice"),
-        (twice("l0_n1_threshold"), "l0_n1_threshold is set twice"),
-        (twice("l1_n0_bias"), "l1_n0_bias is set twice"),
-        (changed("l0_n1_weights", data=(1 << 9, 1)), "weights .* wider than 9 bits"),
-        (changed("l0_n1_weights", data=(1, 1 << 9)), "mask .* wider than 9 bits"),
-        (changed("l0_n1_threshold", data=(1 << 32,)), "limit .* wider than 32 bits"),
-        (changed("l1_n1_bias", data=(1 << 32,)), "limit .* wider than 32 bits"),
-        (changed("l1_n1_bias", data=(-1,)), "limit .* wider than 32 bits"),
-        (without("l0_n1_weights"), "weights of layer 0, neuron 1 is missing"),
-        (without("l1_n0_bias"), "limit of layer 1, neuron 0 is missing"),
+        (changed("l0_weights0", table="l0_weights1", action="l0_xnor1"), "l0_weights0 is missing"),
+        (changed("l0_weights0", data=(1 << 48, 0)), "l0_weights0 has a value wider than 48 bits"),
+        (changed("l0_weights0", data=(-1, 0)), "l0_weights0 has a value wider than 48 bits"),
+        # Three lanes of 16 bits, of which nine are inputs.
+        (changed("l0_weights0", data=(0xFE00FE00FC00, 0)), "counts a bit that is no input"),
+        (changed("l0_weights0", data=((1 << 48) - 1, 1 << 9)), "counts a bit that is no input"),
+        (twice("l0_weights0"), "l0_weights0 is set twice"),
+        (twice("l0_thresholds"), "l0_thresholds is set twice"),
+        (twice("l1_biases"), "l1_biases is set twice"),
+        (changed("l0_thresholds", data=(1, 1 << 32, 1)), "limit .* wider than 32 bits"),
+        (changed("l1_biases", data=(1 << 32, 0)), "limit .* wider than 32 bits"),
+        (changed("l1_biases", data=(0, -1)), "limit .* wider than 32 bits"),
+        (without("l0_weights0"), "l0_weights0 is missing"),
+        (without("l1_biases"), "l1_biases is missing"),
+        (
+            lambda held: [
+                *held[:2],
+                replace(held[3], table="l0_weights1", action="l0_xnor1"),
+                *held[2:],
+            ],
+            "the network has no l0_weights1",
+        ),
     ],
 )
 def test_entries_are_those_of_the_network(masked, change, wrong) -> None:
@@ -361,26 +397,47 @@ def test_packets_are_shunted_where_the_export_says(masked) -> None:
     assert decode_entries("file", without("shunt_port")(held), model).shunt == 2
 
 
-ENTRY = 4  # the third neuron's weights and mask
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(threshold0=", "(bias0="),
+        ("p4.l0_thresholds.set_default_with_l0_set", "p4.l0_threshold.set_default_with_l0_set"),
+        ("p4.l0_thresholds.set_default", "p4.l0_thresholds.add"),
+        ("p4.shunting.set_default_with_shunt_below(", "p4.shunting.clear() # ("),
+        ("p4.l0_thresholds.set_default_with_l0_set", "p4.l0_thresholds.set_default_with_no_set"),
+    ],
+)
+def test_a_call_of_another_table_action_or_parameter_is_refused(masked, old, new) -> None:
+    model, out = masked
+    source = (out / "n3ic.p4").read_text()
+    text = (out / "bfrt.py").read_text()
+    assert text.count(old) == 1
+    with pytest.raises(VerifyError, match=r"^bfrt\.py, line \d+: "):
+        from_bfrt(text.replace(old, new), "bfrt.py", compile_switch(source, model))
+
+
+ENTRY = 3  # the first layer's weights and masks
 
 
 @pytest.mark.parametrize(
     ("parameters", "wrong"),
     [
-        ({"mask": 1, "weights": 2}, "has the parameters"),
-        ({"weights": 1, "masks": 2}, "has the parameters"),
-        ({"weights": 1, "mask": 2, "more": 3}, "has the parameters"),
-        ({"weights": 1, "mask": True}, "has a value that is not an integer"),
-        ({"weights": "1", "mask": 2}, "has a value that is not an integer"),
-        ({"weights": 1.0, "mask": 2}, "has a value that is not an integer"),
-        ({"weights": None, "mask": None}, "has a value that is not an integer"),
+        ({"mask0": 1, "weights0": 2}, "has the parameters"),
+        ({"weights0": 1, "masks0": 2}, "has the parameters"),
+        ({"weights0": 1, "mask0": 2, "more0": 3}, "has the parameters"),
+        ({"weights0": 1, "mask1": 2}, "has the parameters"),
+        ({"weights1": 1, "weights0": 2}, "has the parameters"),
+        ({"weights0": 1, "mask0": True}, "has a value that is not an integer"),
+        ({"weights0": "1", "mask0": 2}, "has a value that is not an integer"),
+        ({"weights0": 1.0, "mask0": 2}, "has a value that is not an integer"),
+        ({"weights0": None, "mask0": None}, "has a value that is not an integer"),
     ],
     ids=str,
 )
 def test_parameters_have_their_names_and_are_integers(masked, parameters, wrong) -> None:
     data = json.loads((masked[1] / "runtime.json").read_text())
     data["table_entries"][ENTRY]["action_params"] = parameters
-    with pytest.raises(VerifyError, match=f"^file: l0_n2_weights {wrong}"):
+    with pytest.raises(VerifyError, match=f"^file: l0_weights0 {wrong}"):
         from_tutorial(json.dumps(data), "file")
 
 

@@ -45,7 +45,10 @@ TARGETS: dict[str, Exporter[Any]] = {t.name: t.for_family(TreesModel.family) for
 TARGET, SUME = TARGETS.values()
 KERNEL: P4GraphTarget[Any] = TARGET.of_graphs  # type: ignore[attr-defined]
 BOTH = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-FILES = {"p4": ("commands.txt", "p4runtime.json", "runtime.json"), "p4-netfpga": ("n3ic.p4",)}
+FILES = {
+    "p4": ("commands.txt", "p4runtime.json", "p4runtime-1.txtpb", "bfrt.py", "runtime.json"),
+    "p4-netfpga": ("n3ic.p4",),
+}
 RAW = InputSpec((Field.binary("port", 16), Field("mark", "binary", 3, 5, ())))
 WIDE = InputSpec(
     (

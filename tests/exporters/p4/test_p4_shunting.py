@@ -139,9 +139,10 @@ def complaint(target: Exporter, model: BinaryModel, out: Path, options: Options)
         (P4, "commands.txt", "shunt_below 0x00000002", "shunt_below 0x00000003"),
         (P4, "runtime.json", '"threshold": 2\n', '"threshold": 3\n'),
         (P4, "p4runtime.json", '"value": "Ag=="', '"value": "Aw=="'),
+        (P4, "bfrt.py", "shunt_below(threshold=0x00000002", "shunt_below(threshold=0x00000003"),
         (NETFPGA, "n3ic.p4", "32w0x00000002) >> 31", "32w0x00000003) >> 31"),
     ],
-    ids=["commands", "runtime", "p4runtime", "program"],
+    ids=["commands", "runtime", "p4runtime", "bfrt", "program"],
 )
 def test_the_threshold_of_each_artefact_is_read_back(
     target, name, old, new, tmp_path, at_the_threshold
@@ -156,7 +157,7 @@ def test_the_threshold_of_each_artefact_is_read_back(
     options = written(target, model, tmp_path)
     assert complaint(target, model, tmp_path, options) == ""
     assert [each.shunt for each in target.decode(tmp_path, model, options)] == (
-        [2, 2, 2] if target is P4 else [2]
+        [2] * 5 if target is P4 else [2]
     )
     text = (tmp_path / name).read_text()
     at = text.rindex(old)

@@ -38,7 +38,13 @@ from tests.support.p4_stand_ins import needs_namespaces
 FAMILY = TablesModel.family
 TARGETS: dict[str, Exporter[Any]] = {t.name: t.for_family(FAMILY) for t in (P4, NETFPGA)}
 BOTH = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-FILES = ("commands.txt", "p4runtime.json", "p4runtime_update.json")
+FILES = (
+    "commands.txt",
+    "p4runtime.json",
+    "p4runtime-1.txtpb",
+    "bfrt.py",
+    "p4runtime_update.json",
+)
 RAW = InputSpec((Field.binary("port", 16), Field("mark", "binary", 3, 5, ())))
 CASES: dict[str, dict[str, Any]] = {
     "ragged": {"inputs": (1, 6), "widths": (1, 8)},
@@ -508,6 +514,8 @@ def test_an_entry_of_a_sum_that_is_not_there_is_told(tmp_path: Path) -> None:
     path = tmp_path / "n3ic.p4"
     text = path.read_text().replace("t0_s0", "t0_s1")
     path.write_text(changed(text, r"(t0_entry\(.*)entry0(.*\n.*)entry0", r"\1entry1\2entry1"))
+    calls = tmp_path / "bfrt.py"
+    calls.write_text(re.sub(r"(p4\.t0\.add.*)entry0=", r"\1entry1=", calls.read_text()))
     assert "table t0 has entries of sum 1" in told(target, model, tmp_path, options)
 
 
@@ -536,9 +544,16 @@ def test_lines_that_are_missing_or_in_another_order_are_told(tmp_path: Path, nam
         kind = {**body, "updates": [{**body["updates"][0], "type": "DELETE"}, *body["updates"][1:]]}
         others = [[first, update, last], [body, first, last], [first, last, body], [], {}]
         texts = [json.dumps(each) for each in [*others, [first, kind, last]]]
+    elif name.endswith("txtpb"):
+        second = (tmp_path / "p4runtime-2.txtpb").read_text()
+        texts = ["", second, second.replace("updates {", "updates {\n  type: DELETE", 1)]
     else:
-        lines = path.read_text().splitlines()
-        assert lines[2:4] == ["table_clear t0", "table_clear t1"]
+        start, *lines, end = ["", *path.read_text().splitlines(), ""]
+        clear = "table_clear {}"
+        if name == "bfrt.py":
+            start, *lines, end = lines
+            clear = "p4.{}.clear()"
+        assert lines[2:4] == [clear.format("t0"), clear.format("t1")]
         others_of = [
             lines[1:],
             [*lines[:2], *lines[3:]],  # a switch that holds entries refuses those of t0
@@ -547,11 +562,11 @@ def test_lines_that_are_missing_or_in_another_order_are_told(tmp_path: Path, nam
             [*lines[2:4], *lines[:2], *lines[4:]],  # a packet would find the model, and no entry
             [*lines[:3], lines[2], *lines[3:]],
             [*lines[:-2], lines[2], *lines[-2:]],
-            [*lines[:4], "table_clear forward", *lines[4:]],
+            [*lines[:4], clear.format("forward"), *lines[4:]],
             [*lines[:4], lines[5], lines[4], *lines[6:]],
             [*lines[:5], lines[4], *lines[5:]],
         ]
-        texts = ["\n".join(each) + "\n" for each in others_of]
+        texts = ["\n".join((start, *each, end)).strip() + "\n" for each in others_of]
     for text in texts:
         path.write_text(text)
         assert told(target, model, tmp_path, options), text[:300]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from n3ic.exporters.p4 import exporter as binary
-from n3ic.exporters.p4.decoding import from_commands, from_p4runtime
+from n3ic.exporters.p4.decoding import from_p4runtime
 from n3ic.exporters.p4.graph.bit_tables.decoding import decode_entries, program_wiring
 from n3ic.exporters.p4.graph.bit_tables.pipeline import TablesPipeline, tables_entries
 from n3ic.exporters.p4.graph.bit_tables.target import P4TablesTarget, tables_figures
@@ -16,7 +16,7 @@ from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefact
 from n3ic.exporters.p4.table_entries import ControlIds, Steps, p4runtime_requests
-from n3ic.exporters.p4.v1model import COMMANDS, P4RUNTIME, V1ModelProgram, tofino_figures
+from n3ic.exporters.p4.v1model import COMMANDS, V1ModelProgram, tofino_figures
 from n3ic.exporters.p4.waiting import waiting_tables
 from n3ic.model.classifier import Classifier
 from n3ic.options import Options
@@ -71,19 +71,17 @@ class P4TablesExporter(V1ModelProgram[Classifier], P4TablesTarget):
         return {P4RUNTIME_UPDATE: p4runtime_requests(entries, ids, update=True)}
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
-        """Decode the indices from the program, and the entries from each of the three files."""
+        """Decode the indices from the program, and the entries from each form of them."""
         source = read_artefact(directory / PROGRAM)
         wiring = program_wiring(source, "meta")
-        switch = compile_switch(source, model)
         port = packet_layout(model, options).shunt_port
+        text = read_artefact(directory / P4RUNTIME_UPDATE)
+        entries_of = {
+            **self.common_entries(directory, source, model),
+            P4RUNTIME_UPDATE: from_p4runtime(text, P4RUNTIME_UPDATE, source, update=True),
+        }
         decoded = []
-        for name in (COMMANDS, P4RUNTIME, P4RUNTIME_UPDATE):
-            text = read_artefact(directory / name)
-            entries = (
-                from_commands(text, name, switch)
-                if name == COMMANDS
-                else from_p4runtime(text, name, source, update=name == P4RUNTIME_UPDATE)
-            )
+        for name, entries in entries_of.items():
             read = decode_entries(name, entries, wiring, model, len(self.tables(model).bias), port)
             decoded.append(compared(model, read))
         return tuple(decoded)

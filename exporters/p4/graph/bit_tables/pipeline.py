@@ -38,7 +38,6 @@ class TablesPipeline(StoredTables):
         model_id: number in answers: the start of the model's digest, never 0.
         shunts: whether the program has a shunting threshold.
         shunt: smallest margin that is not shunted.
-        layers: empty; templates shared with binary networks loop over it.
     """
 
     input_bits: int
@@ -47,7 +46,6 @@ class TablesPipeline(StoredTables):
     model_id: int
     shunts: bool
     shunt: int
-    layers: tuple[()] = ()
 
     @property
     def signature(self) -> str:
