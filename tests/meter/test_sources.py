@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Features by source: what they count, in the reference meter and in the compiled one."""
 
+import csv
 import random
 import shutil
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
+from n3ic.cli.main import command_line
+from n3ic.data.table_meter import meter_of
 from n3ic.errors import ModelError
 from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.packet import LINK_ETHERNET, parse
@@ -16,6 +20,7 @@ from n3ic.meter.sources import NAMES, SourceTable, with_sources
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import catalogue_of
 from n3ic.model.meter_spec import MeterSpec, SourceFeature, Sources
+from n3ic.targets.fuzz_traffic import pcap
 from tests.support.generated import random_frames, random_spec
 from tests.support.sourced_traffic import SERVER, frames_of_sources, sourced, udp_frame
 
@@ -167,6 +172,21 @@ def test_a_specification_without_them_is_what_it_was():
     assert SPEC.only(["dur"]).sources == Sources()
     assert SPEC.only(["src_hosts_tried"]).feature_names == ["src_hosts_tried"]
     assert MeterSpec.from_json(SPEC.to_json(), "x") == SPEC
+
+
+@needs_compiler
+def test_a_table_has_their_columns_and_its_meter_computes_them(tmp_path):
+    capture, out = tmp_path / "c.pcap", tmp_path / "flows.csv"
+    frames = sorted(frames_of_sources(random.Random(3), 60, 300), key=lambda frame: frame[2])
+    capture.write_bytes(pcap(LINK_ETHERNET, frames, SPEC.tick_ns, "<"))
+    words = ["data", "extract", str(capture), "--packets", "1", "--sources", "--out", str(out)]
+    done = CliRunner().invoke(command_line(words), words, catch_exceptions=False)
+    assert done.exit_code == 0
+    with out.open(newline="") as stream:
+        rows = list(csv.DictReader(line for line in stream if not line.startswith("#")))
+    found = [tuple(int(row[name]) for name in NAMES.values()) for row in rows]
+    assert found == values([(data, time) for data, _, time in frames])
+    assert meter_of(out) == with_sources(standard_spec(packets=1))
 
 
 def test_they_are_described_with_their_units():
