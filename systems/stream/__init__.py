@@ -3,7 +3,6 @@
 
 Four packages have their own commands: ``flows`` (packets, meter, model, sinks), ``messages``
 (data that arrives in many packets), ``functions`` (processes that share packet buffers) and
-``learning`` (second stage, refreshed models, drift). They share ``batch``. ``demo`` shows them
-together, and ``site`` computes the load behind many cards. May import the core, the families, the
-exporters, and the systems ``xdp`` and ``shunt``.
+``learning`` (second stage, refreshed models, drift). They share ``batch``. May import the
+core, the families, the exporters, and the system ``xdp``.
 """

@@ -39,7 +39,7 @@ class ModelPush(Plugin):
 
 
 class FilePush(ModelPush):
-    """Replaces a model file, which ``n3ic stream --follow`` and ``n3ic predict`` read."""
+    """Replaces a model file; a stream with ``--follow`` and ``n3ic predict`` read it."""
 
     name: ClassVar[str] = "file"
     summary: ClassVar[str] = "a model file: file:PATH"
