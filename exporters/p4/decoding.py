@@ -268,10 +268,11 @@ def from_bfrt(text: str, name: str, program: Switch) -> list[DecodedEntry]:
         VerifyError: n3ic writes no such line; the error names the line.
     """
     lines = text.split("\n")
-    if lines[:1] != ["p4 = bfrt.n3ic.pipe"] or lines[-2:] != ["bfrt.complete_operations()", ""]:
+    start = ["# SPDX-License-Identifier: Apache-2.0", "p4 = bfrt.n3ic.pipe"]
+    if lines[:2] != start or lines[-2:] != ["bfrt.complete_operations()", ""]:
         raise VerifyError(f"{name}: does not begin with the program and end with its completion")
     commands = [
-        _as_command(line, f"{name}, line {i}", program) for i, line in enumerate(lines[1:-2], 2)
+        _as_command(line, f"{name}, line {i}", program) for i, line in enumerate(lines[2:-2], 3)
     ]
     return from_commands("".join(f"{each}\n" for each in commands), name, program)
 
