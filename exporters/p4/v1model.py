@@ -82,6 +82,9 @@ class V1ModelProgram(P4Program[ModelT]):
         """The exporter for the architecture that the options name."""
         chosen = copy.copy(self)
         chosen.architecture = str(options.get("architecture", self.architecture))
+        if chosen.architecture != "v1model":
+            name = f"a device with {chosen.architecture.upper()}"
+            chosen.__dict__["device"] = replace(self.device, name=name)
         return chosen
 
     def render(

@@ -29,6 +29,7 @@ class P4GraphExporter(P4KernelsTarget):
     def for_options(self, options: Options) -> P4GraphExporter:
         """The exporter for the architecture that the options name."""
         chosen = copy.copy(self)
+        chosen.__dict__.pop("device", None)  # it is that of the chosen exporters
         chosen.__dict__["of_tables"] = self.of_tables.for_options(options)
         chosen.__dict__["of_graphs"] = self.of_graphs.for_options(options)
         return chosen

@@ -55,6 +55,7 @@ def test_an_export_is_verified(tmp_path: Path, name: str, architecture: str) -> 
     assert f"interpreter, {architecture.upper()}" in result.executor
     report = (tmp_path / "out" / "report.md").read_text()
     assert "No compiler for that architecture took it here (not compiled)" in report
+    assert f"on a device with {architecture.upper()}\n" in report.splitlines(keepends=True)[0]
     assert "bmv2 shows" not in report
     assert "**It was not\ncompiled here.**" in (tmp_path / "out" / "README.md").read_text()
 
