@@ -26,7 +26,6 @@ from n3ic.exporters.p4.shared.decoding import Place, decoded_layers, digest_of_n
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded
 
-_BFRT_START = ["# SPDX-License-Identifier: Apache-2.0", "p4 = bfrt.n3ic.pipe"]
 _WRITTEN = re.compile(
     r"table_(set_default [a-z0-9_]+ [a-z0-9_]+(?: 0x[0-9a-f]+)*"
     r"|add [a-z0-9_]+ [a-z0-9_]+ 0x[0-9a-f]+ =>(?: 0x[0-9a-f]+)+"
@@ -269,7 +268,8 @@ def from_bfrt(text: str, name: str, program: Switch) -> list[DecodedEntry]:
         VerifyError: n3ic writes no such line; the error names the line.
     """
     lines = text.split("\n")
-    if lines[:2] != _BFRT_START or lines[-2:] != ["bfrt.complete_operations()", ""]:
+    start = ["# SPDX-License-Identifier: Apache-2.0", "p4 = bfrt.n3ic.pipe"]
+    if lines[:2] != start or lines[-2:] != ["bfrt.complete_operations()", ""]:
         raise VerifyError(f"{name}: does not begin with the program and end with its completion")
     commands = [
         _as_command(line, f"{name}, line {i}", program) for i, line in enumerate(lines[2:-2], 3)

@@ -130,9 +130,7 @@ class P4Exporter(V1ModelProgram[BinaryModel], P4Target):
         return Report(
             figures,
             (
-                "bmv2 shows function, not speed: measure latency on the target device.",
-                "The program is for p4c and bmv2; the verification names the executor that ran "
-                "here.",
+                *self.remarks,
                 "PHV bits are the width of the program's headers and metadata. The neurons of a "
                 "layer share popcount stages, and parts of its input take turns in them.",
             ),

@@ -32,7 +32,7 @@ from n3ic.exporters.p4.shared.pipeline import MODEL_BITS, PORT_BITS, MatchAction
 from n3ic.targets.packets import SCORE_BITS
 
 PRIORITY = 1  # of ternary entries, no two of which match the same key
-_BFRT_START = ("# SPDX-License-Identifier: Apache-2.0", "p4 = bfrt.n3ic.pipe")
+_BFRT_START = "# SPDX-License-Identifier: Apache-2.0\np4 = bfrt.n3ic.pipe"
 _BFRT_END = "bfrt.complete_operations()"
 _WRITE_REQUEST = "# proto-file: p4/v1/p4runtime.proto\n# proto-message: p4.v1.WriteRequest\n"
 TABLE_PREFIX, ACTION_PREFIX = 0x02, 0x01  # P4Runtime specification 1.3, 6.3.1
@@ -204,7 +204,7 @@ def bfrt_calls(steps: Steps) -> str:
         *(f"p4.{table}.clear()" for table in keyed),
         *map(_call, (*entries, *setting)),
     )
-    return "".join(f"{line}\n" for line in (*_BFRT_START, *calls, _BFRT_END))
+    return "".join(f"{line}\n" for line in (_BFRT_START, *calls, _BFRT_END))
 
 
 def _call(e: DefaultEntry) -> str:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all programs for v1model share, whatever their tables hold."""
+"""What all programs for v1model, PSA and PNA share, whatever their tables hold."""
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+from n3ic.errors import UsageError
 from n3ic.exporters.p4.decoding import (
     DecodedEntry,
     from_bfrt,
@@ -28,9 +30,10 @@ from n3ic.exporters.p4.table_entries import (
     p4runtime_texts,
     tutorial_runtime,
 )
+from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
-from n3ic.options import Option
-from n3ic.targets.base import ModelT
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, ModelT
 from n3ic.targets.capabilities import VerificationDefaults
 from n3ic.targets.figures import Figure
 from n3ic.targets.packets import INGRESS, PacketLayout
@@ -44,12 +47,26 @@ P4RUNTIME_TEXTS = ("p4runtime-1.txtpb", "p4runtime-2.txtpb", "p4runtime-3.txtpb"
 # of 32 bits. Its other containers hold what is moved as a whole.
 _STAGES, _TABLES, _PHV_BITS = 20, 16, 48 * 8 + 72 * 16 + 48 * 32
 
+ARCHITECTURE = Option(
+    "architecture",
+    "architecture of the program: bmv2's, or that of portable switches or of portable NICs",
+    "v1model",
+    choices=("v1model", "psa", "pna"),
+    newer=True,
+)
+
 
 class V1ModelProgram(P4Program[ModelT]):
-    """A target whose model is a v1model program and the entries of its tables."""
+    """A target whose model is a program with tables and their entries.
 
+    Attributes:
+        architecture: the program's, whose name is that of its include file.
+    """
+
+    architecture: str = "v1model"
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,
+        ARCHITECTURE,
         SHUNTING,
         shunt_port(510, "such as the CPU port of the switch"),
     )
@@ -60,6 +77,49 @@ class V1ModelProgram(P4Program[ModelT]):
         ),
     )
     crossed: ClassVar[int] = INGRESS ^ 1  # ports pair up: 0 with 1, 2 with 3
+
+    def for_options(self, options: Options) -> Self:
+        """The exporter for the architecture that the options name."""
+        chosen = copy.copy(self)
+        chosen.architecture = str(options.get("architecture", self.architecture))
+        if chosen.architecture != "v1model":
+            name = f"a device with {chosen.architecture.upper()}"
+            chosen.__dict__["device"] = replace(self.device, name=name)
+        return chosen
+
+    def render(
+        self, name: str, model: ModelT, network: Any, packets: PacketLayout, **more: Any
+    ) -> str:
+        """Render a template of the target, for its architecture."""
+        architecture = self.architecture
+        return super().render(name, model, network, packets, architecture=architecture, **more)
+
+    def run(self, directory: Path, model: ModelT, options: Options, words: Words) -> Execution:
+        """Send packets through the program; see the base class.
+
+        Raises:
+            UsageError: bmv2's simple_switch is to run a program for another architecture.
+        """
+        if options.get("with-bmv2") and self.architecture != "v1model":
+            raise UsageError(
+                f"--with-bmv2 runs programs for v1model, this one is for {self.architecture}: "
+                "export it with --architecture v1model"
+            )
+        return super().run(directory, model, options, words)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Remarks of reports on what ran the program."""
+        if self.architecture == "v1model":
+            return (
+                "bmv2 shows function, not speed: measure latency on the target device.",
+                "The program is for p4c and bmv2; the verification names the executor that ran "
+                "here.",
+            )
+        return (
+            f"The program is for {self.architecture}.p4 of p4c. No compiler for that architecture "
+            "took it here (not compiled): n3ic's own interpreter read and ran it.",
+        )
 
     @abstractmethod
     def entries(self, network: Any, port: int | None = None) -> Steps:

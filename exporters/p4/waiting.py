@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many tables of a v1model program wait for each other: its stages in hardware, at least."""
+"""How many tables of a program wait for each other: its stages in hardware, at least."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from n3ic.exporters.p4.interpreter import syntax as s
-
-_INGRESS = 2  # place of the ingress among V1Switch's blocks
+from n3ic.exporters.p4.interpreter.architecture import ARCHITECTURES
 
 
 def waiting_tables(source: str) -> int:
@@ -18,17 +17,19 @@ def waiting_tables(source: str) -> int:
     stages: an action with several operations on a field is counted as one.
 
     Args:
-        source: a v1model program.
+        source: a program whose ingress has the tables.
 
     Raises:
         P4Error: the program is malformed.
     """
-    declarations = s.parse(source).declarations
-    controls = {d.name: d for d in declarations if isinstance(d, s.ControlDeclaration)}
-    (package,) = (d for d in declarations if isinstance(d, s.Package))
+    program = s.parse(source)
+    controls = {d.name: d for d in program.of(s.ControlDeclaration)}
+    package, blocks = program.blocks()
+    shapes = ARCHITECTURES[package.name].blocks
+    (ingress,) = (b for b, shape in zip(blocks, shapes, strict=True) if shape.title == "ingress")
     ready: dict[str, int] = {}  # length of the chain that ends with the last write of a field
     longest = 0
-    for reads, writes in _tables(controls[package.blocks[_INGRESS]], controls):
+    for reads, writes in _tables(controls[ingress], controls):
         length = 1 + max((ready.get(field, 0) for field in reads | writes), default=0)
         ready.update(dict.fromkeys(writes, length))
         longest = max(longest, length)

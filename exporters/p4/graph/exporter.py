@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar
 
 from n3ic.exporters.p4.graph import tree_tables
@@ -10,7 +11,7 @@ from n3ic.exporters.p4.graph.bit_tables import exporter as bit_tables
 from n3ic.exporters.p4.graph.bit_tables.target import P4TablesTarget
 from n3ic.exporters.p4.graph.target import P4GraphTarget, P4KernelsTarget
 from n3ic.exporters.p4.v1model import V1ModelProgram
-from n3ic.options import Option
+from n3ic.options import Option, Options
 from n3ic.targets.capabilities import VerificationDefaults
 
 
@@ -24,6 +25,14 @@ class P4GraphExporter(P4KernelsTarget):
     crossed: ClassVar[int] = V1ModelProgram.crossed
     of_tables: ClassVar[P4TablesTarget] = bit_tables.EXPORTER
     of_graphs: ClassVar[P4GraphTarget[Any]] = tree_tables.EXPORTER
+
+    def for_options(self, options: Options) -> P4GraphExporter:
+        """The exporter for the architecture that the options name."""
+        chosen = copy.copy(self)
+        chosen.__dict__.pop("device", None)  # it is that of the chosen exporters
+        chosen.__dict__["of_tables"] = self.of_tables.for_options(options)
+        chosen.__dict__["of_graphs"] = self.of_graphs.for_options(options)
+        return chosen
 
 
 EXPORTER = P4GraphExporter()

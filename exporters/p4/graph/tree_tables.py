@@ -157,9 +157,7 @@ class P4TreesExporter(V1ModelProgram[Classifier], P4GraphTarget[ForestPipeline])
             figures,
             (
                 "Scores are sums of trees, a ternary match-action table each.",
-                "bmv2 shows function, not speed: measure latency on the target device.",
-                "The program is for p4c and bmv2; the verification names the executor that ran "
-                "here.",
+                *self.remarks,
                 "PHV bits are the width of the program's headers and metadata: the key of each "
                 "tree, and a partial sum for each tree and score.",
                 "What the TCAM of a switch holds was not compared.",

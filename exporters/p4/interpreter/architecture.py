@@ -1,26 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two supported architectures: the environment of a program, and its compiler's limits.
+"""The supported architectures: the environment of a program, and its compiler's limits.
 
-v1model: the file ``v1model.p4`` of p4c and bmv2's ``simple_switch``. SimpleSumeSwitch: the file
+v1model: the file ``v1model.p4`` of p4c and bmv2's ``simple_switch``. PSA and PNA: ``psa.p4`` and
+``pna.p4`` of p4c, of which egress and pre-control do nothing here. SimpleSumeSwitch: the file
 ``sume_switch.p4`` of P4-NetFPGA, and the rules of P4-SDNet that the N3IC paper reports (4.2).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from n3ic.exporters.p4.interpreter.types import Bit, RecordType
 
-Role = Literal["packet_in", "packet_out", "headers", "metadata", "intrinsic", "digest"]
+# packet_in, packet_out, headers, metadata, digest, empty, or a part of the intrinsic metadata.
+Role = str
 
 
 @dataclass(frozen=True)
 class BlockShape:
-    """A block of a package: its kind and its parameters' roles."""
+    """A block of a package: its kind and its parameters' roles.
+
+    A parser or control that is idle does nothing; an engine is no part of the program.
+    """
 
     title: str
-    kind: Literal["parser", "control"]
+    kind: Literal["parser", "control", "idle parser", "idle control", "engine"]
     parameters: tuple[Role, ...]
 
 
@@ -32,11 +38,12 @@ class Architecture:
         name: name that users know.
         include: file that a program includes.
         package: package that ``main`` instantiates.
-        blocks: parameters of the package.
-        intrinsic: type of the intrinsic metadata.
-        ingress: field with the port that a packet came from.
-        egress: field for the port that a packet leaves through.
+        blocks: parameters of the package, and of the packages that it holds.
+        intrinsics: types of the intrinsic metadata, by role.
+        ingress: role and field of the port that a packet came from.
+        egress: role and field of the port that a packet leaves through.
         drop: value of ``egress`` that drops the packet.
+        sends: whether packets are dropped unless they are sent to a port by a function.
         digest_bits: required width of ``digest_data``; 0 for an architecture without it.
         zeroed: whether metadata starts as 0.
     """
@@ -45,16 +52,29 @@ class Architecture:
     include: str
     package: str
     blocks: tuple[BlockShape, ...]
-    intrinsic: RecordType
-    ingress: str
-    egress: str
+    intrinsics: Mapping[Role, RecordType]
+    ingress: tuple[Role, str]
+    egress: tuple[Role, str]
     drop: int
     digest_bits: int
     zeroed: bool
+    sends: bool = False
 
 
 def _fields(*pairs: tuple[str, int]) -> tuple[tuple[str, Bit], ...]:
     return tuple((name, Bit(width)) for name, width in pairs)
+
+
+def _intrinsic(name: str, fields: tuple[tuple[str, Bit], ...]) -> dict[Role, RecordType]:
+    return {"intrinsic": RecordType("struct", name, fields)}
+
+
+def _structs(prefix: str, **fields: tuple[tuple[str, Bit], ...]) -> dict[Role, RecordType]:
+    """The structs ``PREFIX_ROLE_metadata_t`` by role; of enums and flags, no program knows."""
+    return {
+        role: RecordType("struct", f"{prefix}_{role}_metadata_t", listed)
+        for role, listed in fields.items()
+    }
 
 
 _BOTH: tuple[Role, ...] = ("headers", "metadata")
@@ -81,8 +101,7 @@ V1MODEL = Architecture(
         BlockShape("compute checksum", "control", _BOTH),
         BlockShape("deparser", "control", ("packet_out", "headers")),
     ),
-    intrinsic=RecordType(
-        "struct",
+    intrinsics=_intrinsic(
         "standard_metadata_t",
         _fields(
             ("ingress_port", 9),
@@ -102,8 +121,8 @@ V1MODEL = Architecture(
             ("priority", 3),
         ),
     ),
-    ingress="ingress_port",
-    egress="egress_spec",
+    ingress=("intrinsic", "ingress_port"),
+    egress=("intrinsic", "egress_spec"),
     drop=511,
     digest_bits=0,
     zeroed=True,
@@ -126,8 +145,7 @@ SUME = Architecture(
             ("packet_out", *_BOTH, "digest", "intrinsic"),
         ),
     ),
-    intrinsic=RecordType(
-        "struct",
+    intrinsics=_intrinsic(
         "sume_metadata_t",
         _fields(
             ("dma_q_size", 16),
@@ -142,11 +160,91 @@ SUME = Architecture(
             ("pkt_len", 16),
         ),
     ),
-    ingress="src_port",
-    egress="dst_port",
+    ingress=("intrinsic", "src_port"),
+    egress=("intrinsic", "dst_port"),
     drop=0,
     digest_bits=256,
     zeroed=False,
 )
 
-ARCHITECTURES = {a.package: a for a in (V1MODEL, SUME)}
+PSA = Architecture(
+    name="PSA",
+    include="psa.p4",
+    package="PSA_Switch",
+    blocks=(
+        BlockShape(
+            "ingress parser",
+            "parser",
+            ("packet_in", *_BOTH, "ingress_parser_input", "empty", "empty"),
+        ),
+        BlockShape("ingress", "control", (*_BOTH, "ingress_input", "ingress_output")),
+        BlockShape(
+            "ingress deparser",
+            "control",
+            ("packet_out", "empty", "empty", "empty", *_BOTH, "ingress_output"),
+        ),
+        BlockShape("PacketReplicationEngine", "engine", ()),
+        BlockShape(
+            "egress parser",
+            "idle parser",
+            ("packet_in", *_BOTH, "egress_parser_input", "empty", "empty", "empty"),
+        ),
+        BlockShape("egress", "idle control", (*_BOTH, "egress_input", "egress_output")),
+        BlockShape(
+            "egress deparser",
+            "idle control",
+            (
+                *("packet_out", "empty", "empty", *_BOTH),
+                *("egress_output", "egress_deparser_input"),
+            ),
+        ),
+        BlockShape("BufferingQueueingEngine", "engine", ()),
+    ),
+    intrinsics=_structs(
+        "psa",
+        ingress_parser_input=_fields(("ingress_port", 32)),
+        ingress_input=_fields(("ingress_port", 32), ("ingress_timestamp", 64)),
+        ingress_output=_fields(
+            ("class_of_service", 8), ("multicast_group", 32), ("egress_port", 32)
+        ),
+        egress_parser_input=_fields(("egress_port", 32)),
+        egress_input=_fields(("egress_port", 32)),
+        egress_output=(),
+        egress_deparser_input=_fields(("egress_port", 32)),
+    ),
+    ingress=("ingress_input", "ingress_port"),
+    egress=("ingress_output", "egress_port"),
+    drop=1 << 32,  # no port: a flag of its own drops the packet
+    digest_bits=0,
+    zeroed=False,
+    sends=True,
+)
+
+PNA = Architecture(
+    name="PNA",
+    include="pna.p4",
+    package="PNA_NIC",
+    blocks=(
+        BlockShape("main parser", "parser", ("packet_in", *_BOTH, "main_parser_input")),
+        BlockShape("pre-control", "idle control", (*_BOTH, "pre_input", "pre_output")),
+        BlockShape("ingress", "control", (*_BOTH, "main_input", "main_output")),
+        BlockShape("main deparser", "control", ("packet_out", *_BOTH, "main_output")),
+    ),
+    intrinsics=_structs(
+        "pna",
+        main_parser_input=_fields(("input_port", 32)),
+        pre_input=_fields(("input_port", 32)),
+        pre_output=(),
+        main_input=_fields(("timestamp", 64), ("input_port", 32)),
+        # No program can name the last field: send_to_port and drop_packet alone set it.
+        main_output=_fields(("class_of_service", 8), ("$port", 33)),
+    ),
+    ingress=("main_input", "input_port"),
+    egress=("main_output", "$port"),
+    drop=1 << 32,
+    digest_bits=0,
+    zeroed=False,
+    sends=True,
+)
+
+ARCHITECTURES = {a.package: a for a in (V1MODEL, PSA, PNA, SUME)}

@@ -7,7 +7,7 @@ rules of the language.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,7 @@ from n3ic.exporters.p4.interpreter.types import (
     Extern,
     Frame,
     FrameLayout,
+    RecordSlots,
     RecordType,
     Storage,
     Type,
@@ -77,14 +78,13 @@ class ProgramCompiler:
         self.meters: dict[str, RuntimeMeter] = {}
         self._field_lists: dict[str, dict[str, int]] = {}
         self._block = ""
-        self.roles: dict[Role, Type] = {}
         self._storage: dict[Role, Storage] = {}
         self._applied: set[str] = set()
-        packages = program.of(s.Package)
-        if len(packages) != 1 or packages[0].name not in ARCHITECTURES:
-            names = ", ".join(p.name for p in packages) or "none"
-            raise P4Error(f"main must be one of {', '.join(ARCHITECTURES)}; it is {names}")
-        self.architecture = ARCHITECTURES[packages[0].name]
+        package, blocks = program.blocks()
+        if package.name not in ARCHITECTURES:
+            raise P4Error(f"main must be one of {', '.join(ARCHITECTURES)}; it is {package.name}")
+        self.architecture = ARCHITECTURES[package.name]
+        self.roles: dict[Role, Type] = dict(self.architecture.intrinsics)
         included = "\n".join(i.directive for i in program.of(s.Include))
         for needed in ("core.p4", self.architecture.include):
             if f"<{needed}>" not in included:
@@ -94,14 +94,13 @@ class ProgramCompiler:
         self._parsers = _unique(program.of(s.ParserDeclaration), "parser")
         self._controls = _unique(program.of(s.ControlDeclaration), "control")
         self.blocks: list[tuple[str, list[Step]]] = []
-        self._compile_package(packages[0])
+        self._compile_package(package, blocks)
 
     # --- declarations ----------------------------------------------------------------------
 
     def _declare_types(self, records: Iterable[s.RecordDeclaration]) -> None:
-        intrinsic = self.architecture.intrinsic
         self._types = {
-            intrinsic.name: intrinsic,
+            **{kind.name: kind for kind in self.architecture.intrinsics.values()},
             **{name: Extern(name) for name in ("packet_in", "packet_out")},
         }
         for item in records:
@@ -143,11 +142,18 @@ class ProgramCompiler:
 
     # --- the package -----------------------------------------------------------------------
 
-    def _compile_package(self, package: s.Package) -> None:
+    def _compile_package(self, package: s.Package, blocks: tuple[str, ...]) -> None:
         shapes = self.architecture.blocks
-        if len(package.blocks) != len(shapes):
+        if len(blocks) != len(shapes):
             raise P4Error(f"{package.name} takes {len(shapes)} blocks", package.line)
-        for name, shape in zip(package.blocks, shapes, strict=True):
+        for name, shape in zip(blocks, shapes, strict=True):
+            if shape.kind == "engine":
+                if name != shape.title:
+                    raise P4Error(f"{package.name} takes {shape.title}, not {name}", package.line)
+                continue
+            if shape.kind.startswith("idle"):
+                self._check_idle(package, name, shape)
+                continue
             if shape.kind == "parser":
                 parser = _named(self._parsers, name, "parser", package.line)
                 self.parse = self._compile_parser(parser, self._scope(parser, shape))
@@ -159,6 +165,21 @@ class ProgramCompiler:
                 self.deparse = steps
             else:
                 self.blocks.append((shape.title, steps))
+
+    def _check_idle(self, package: s.Package, name: str, shape: BlockShape) -> None:
+        """Refuse a block that does something, which the interpreter would not run."""
+        block: s.ParserDeclaration | s.ControlDeclaration
+        if shape.kind == "idle parser":
+            block = parser = _named(self._parsers, name, "parser", package.line)
+            (state, *more) = parser.states
+            done = [case.state for case in state.transition[1]]
+            idle = not more and not state.statements and done == ["accept"]
+        else:
+            block = control = _named(self._controls, name, "control", package.line)
+            idle = not control.members and not control.body
+        self._scope(block, shape)
+        if not idle:
+            raise P4Error(f"{name}: the {shape.title} must do nothing here", block.line)
 
     def _scope(self, block: s.ParserDeclaration | s.ControlDeclaration, shape: BlockShape) -> Scope:
         if len(block.parameters) != len(shape.parameters):
@@ -175,7 +196,8 @@ class ProgramCompiler:
                 if role == "digest" and bits_of(kind) != self.architecture.digest_bits:
                     bits = self.architecture.digest_bits
                     raise P4Error(f"digest data has {bits_of(kind)} bits, not {bits}", block.line)
-                start = 0 if role == "intrinsic" or self.architecture.zeroed else None
+                known = role in self.architecture.intrinsics or self.architecture.zeroed
+                start = 0 if known else None
                 self._storage[role] = self.layout.allocate(kind, role, start)
             variables[parameter.name] = self._storage[role]
         return Scope(variables, self._constants)
@@ -363,10 +385,20 @@ class ProgramCompiler:
                 return [emit(header(path, scope))]
             case "setValid", [_, *_], []:
                 return [set_valid(header(owner, scope))]
-            case "mark_to_drop", [], [s.PathName(parts=parts)]:
-                egress = (*parts, self.architecture.egress)
+            case "mark_to_drop", [], [s.PathName(parts=parts)] if not self.architecture.sends:
+                egress = (*parts, self.architecture.egress[1])
                 slot, drop = leaf(s.PathName(call.line, egress), scope), self.architecture.drop
                 return [store(slot, lambda _: drop, call.line)]
+            case "send_to_port", [], [*output, port] if self.architecture.sends:
+                sent = fit(compile_expression(port, scope), s.PORT_BITS, call.line).run
+                return [store(self._output(call, output, scope), sent, call.line)]
+            case ("ingress_drop" | "drop_packet") as name, [], output if (
+                self.architecture.sends and name not in members.actions
+            ):
+                if (name == "ingress_drop") != (self.architecture.include == "psa.p4"):
+                    raise P4Error(f"{self.architecture.name} has no {name}", call.line)
+                drop = self.architecture.drop
+                return [store(self._output(call, output, scope), lambda _: drop, call.line)]
             case "execute_meter", [name], [index, s.PathName() as path] if name in members.meters:
                 meter, size = members.meters[name], self._intrinsic("packet_length")
                 time = self._intrinsic("ingress_global_timestamp")
@@ -388,6 +420,24 @@ class ProgramCompiler:
             case _, [], [] if method in members.actions:
                 return list(members.actions[method].body)
         raise P4Error(f"{call.target}() is not supported here", call.line)
+
+    def _output(
+        self, call: s.CallStatement, given: Sequence[s.Expression], scope: Scope
+    ) -> ValueSlot:
+        """The port that a packet leaves through, which a function of PSA or PNA sets."""
+        role, name = self.architecture.egress
+        storage = self._storage[role]
+        assert isinstance(storage, RecordSlots)  # noqa: S101 - the architecture's own struct
+        # In PSA the output is an argument; in PNA it is implied.
+        named = [resolve(each, scope) for each in given if isinstance(each, s.PathName)]
+        wanted = [storage] if self.architecture.include == "psa.p4" else []
+        if self._block != "ingress" or len(given) != len(wanted) or named != wanted:
+            raise P4Error(
+                f"{call.target}() is not called as {self.architecture.name} has it", call.line
+            )
+        slot = storage.children[name]
+        assert isinstance(slot, ValueSlot)  # noqa: S101
+        return slot
 
     def _intrinsic(self, name: str) -> int:
         """The slot of an intrinsic metadata field."""

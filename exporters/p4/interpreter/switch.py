@@ -173,9 +173,11 @@ class Switch:
         source = Reader(int.from_bytes(packet, "big"), 8 * len(packet))
         sink = Writer()
         frame[READER], frame[WRITER] = source, sink
-        frame[self._leaves[f"intrinsic.{architecture.ingress}"]] = ingress
+        frame[self._leaves[".".join(architecture.ingress)]] = ingress
+        egress_slot = self._leaves[".".join(architecture.egress)]
+        if architecture.sends:
+            frame[egress_slot] = architecture.drop
         self._parse(frame)
-        egress_slot = self._leaves[f"intrinsic.{architecture.egress}"]
         for title, block in self._blocks:
             # bmv2 drops and resubmits packets at the end of the ingress: no egress sees them.
             if title == "egress" and (

@@ -18,6 +18,7 @@ from n3ic.exporters.p4.interpreter.errors import P4Error
 
 MAX_SOURCE_BYTES = 64 << 20
 MAX_WIDTH = 1 << 20
+PORT_BITS = 32  # of PortId_t
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,10 +261,11 @@ class ControlDeclaration(_Node):
 
 @dataclass(frozen=True, eq=False)
 class Package(_Node):
-    """``Name(Block(), ...) main;``."""
+    """``Name(Block(), ...) instance;``."""
 
     name: str
     blocks: tuple[str, ...]
+    instance: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,6 +285,21 @@ class SourceProgram(_Node, AsList):
         """Select the declarations of a kind, in order."""
         return tuple(d for d in self.declarations if isinstance(d, kind))
 
+    def blocks(self) -> tuple[Package, tuple[str, ...]]:
+        """The package ``main``, and its blocks with those of the packages that it holds.
+
+        Raises:
+            P4Error: not exactly one package is ``main``.
+        """
+        packages = {each.instance: each for each in self.of(Package)}
+        if "main" not in packages or len(packages) != len(self.of(Package)):
+            raise P4Error("the program needs one package named main")
+        main = packages["main"]
+        blocks: list[str] = []
+        for name in main.blocks:
+            blocks += packages[name].blocks if name in packages else [name]
+        return main, tuple(blocks)
+
 
 Annotations = tuple[tuple[str, str], ...]
 
@@ -301,8 +318,13 @@ class _Rules(Transformer[Token, Any]):
 
     def type_name(self, items: list[Token]) -> TypeName:
         (token,) = items
+        if token.type == "PORT_TYPE":
+            return TypeName(token.line or 0, str(token), PORT_BITS)
         named = token.type == "NAME"
         return TypeName(token.line or 0, str(token), 0 if named else width_of(token))
+
+    def port_cast(self, items: list[Any]) -> Cast:
+        return Cast(None, Token("NUMBER", str(PORT_BITS)), items[1])
 
     def path_name(self, items: list[Token]) -> PathName:
         return PathName(items[0].line or 0, tuple(str(item) for item in items))

@@ -23,7 +23,6 @@ from n3ic.model.random_models import random_model
 from n3ic.targets.base import Exporter
 from n3ic.targets.decoding import decoding_difference
 
-BFRT = "# SPDX-License-Identifier: Apache-2.0\np4 = bfrt.n3ic.pipe\n"
 ARTEFACTS = [
     (P4, "commands.txt"),
     (P4, "p4runtime.json"),
@@ -35,6 +34,8 @@ ARTEFACTS = [
 
 
 MESSAGE = "# proto-file: p4/v1/p4runtime.proto\n# proto-message: p4.v1.WriteRequest\n"
+
+PIPE = "# SPDX-License-Identifier: Apache-2.0\np4 = bfrt.n3ic.pipe\n"
 
 
 def drawn(shape=(20, 5, 3), seed=3, density=None) -> BinaryModel:
@@ -202,8 +203,8 @@ def test_the_order_of_the_entries_is_part_of_what_is_read(tmp_path: Path) -> Non
         ("p4runtime-2.txtpb", f"{MESSAGE}device_id: 1\n"),
         ("p4runtime-2.txtpb", f"{MESSAGE} device_id: 0\n"),
         ("bfrt.py", ""),
-        ("bfrt.py", BFRT + "import os\nbfrt.complete_operations()\n"),
-        ("bfrt.py", BFRT + "p4.l0_weights0.clear()\nbfrt.complete_operations()\n"),
+        ("bfrt.py", f"{PIPE}import os\nbfrt.complete_operations()\n"),
+        ("bfrt.py", f"{PIPE}p4.l0_weights0.clear()\nbfrt.complete_operations()\n"),
         ("n3ic.p4", ""),
         ("n3ic.p4", "const bit<1" + "0" * 5000 + "> L0_MASK1 = 1" + "0" * 5000 + "w0x1;"),
     ],

@@ -551,8 +551,8 @@ def test_lines_that_are_missing_or_in_another_order_are_told(tmp_path: Path, nam
         start, *lines, end = ["", *path.read_text().splitlines(), ""]
         clear = "table_clear {}"
         if name == "bfrt.py":
-            licence, start, *lines, end = lines
-            start = f"{licence}\n{start}"
+            first, second, *lines, end = lines
+            start = f"{first}\n{second}"
             clear = "p4.{}.clear()"
         assert lines[2:4] == [clear.format("t0"), clear.format("t1")]
         others_of = [

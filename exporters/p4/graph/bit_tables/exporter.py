@@ -121,9 +121,7 @@ class P4TablesExporter(V1ModelProgram[Classifier], P4TablesTarget):
             figures,
             (
                 "Scores are sums of look-up tables, an exact match-action table each.",
-                "bmv2 shows function, not speed: measure latency on the target device.",
-                "The program is for p4c and bmv2; the verification names the executor that ran "
-                "here.",
+                *self.remarks,
                 "PHV bits are the width of the program's headers and metadata: an index and a "
                 "partial sum per table.",
             ),
