@@ -9,11 +9,23 @@ import pytest
 from scipy.optimize import linprog
 
 from n3ic.systems.card.compile import LONGEST_FRAME, software_card
+from n3ic.systems.card.description import Series
 from n3ic.systems.card.frames import traffic
 from n3ic.systems.card.host.library import CallStatus, CardLibrary
 from n3ic.systems.card.host.verify import shape_of
 from n3ic.systems.card.host.write import write_card
 from n3ic.systems.card.resources import Amount
+from n3ic.systems.card.simulation.baselines import POLICIES
+from n3ic.systems.card.simulation.engine import simulate
+from n3ic.systems.card.simulation.loads import Load
+from n3ic.systems.card.simulation.scenario import (
+    Board,
+    PlacedChain,
+    Scenario,
+    SimGraph,
+    SimTask,
+    SimTenant,
+)
 from tests.support import software_cards as cards
 
 pytestmark = pytest.mark.usefixtures("quick_build")
@@ -24,6 +36,8 @@ WEIGHTS = (32, 28, 10, 5)
 COSTS = (2, 1, 1, 4)  # of a frame at the resource that it takes longest
 GUARANTEED = (150_000, 100_000, 200_000, 50_000)  # frames a second
 QUEUE = 1024
+SIZE = 80  # bytes of a frame
+BURSTS = [max(2 * LONGEST_FRAME, g * SIZE // 1000) for g in GUARANTEED]  # bytes of a bucket
 
 
 @dataclass
@@ -47,11 +61,10 @@ def asked_fixture(tmp_path_factory):
     cards.differing_models(folder)
     plan = cards.plan(folder, cards.alone("host", "pqrs"))
     card = software_card(plan, "host")
-    size = 80
-    frames = {card.graphs[r.graph].tenant: r.frame.ljust(size, b"\0") for r in traffic(card, 1)}
+    frames = {card.graphs[r.graph].tenant: r.frame.ljust(SIZE, b"\0") for r in traffic(card, 1)}
     tenants = [
-        replace(t, weight=w, rate=g * size, burst=max(2 * LONGEST_FRAME, g * size // 1000))
-        for t, w, g in zip(card.tenants, WEIGHTS, GUARANTEED, strict=True)
+        replace(t, weight=w, rate=g * SIZE, burst=b)
+        for t, w, g, b in zip(card.tenants, WEIGHTS, GUARANTEED, BURSTS, strict=True)
     ]
     card = replace(card, tenants=tuple(tenants))
     needs = zip(plan.costs.items(), COSTS, strict=True)
@@ -218,3 +231,51 @@ def test_the_example_of_dominant_resource_fair_queueing(asked):
     (first, second, *_) = served(asked, loads, seconds, capacity=20 * gbps)
     assert first.answered / seconds / gbps == pytest.approx(80 / 11, rel=0.01)
     assert second.answered / seconds / gbps - 10 == pytest.approx(30 / 11, rel=0.03)
+
+
+LOADS = [  # kind, and the rate of each tenant as a multiple of its guarantee
+    ("bursts", (5, 5, 5, 5)),
+    ("constant", (1, 0, 10, 2)),
+    ("poisson", (0.9, 0.9, 0.9, 0.9)),
+    *[
+        pytest.param(kind, times, marks=pytest.mark.slow)
+        for kind in ("constant", "poisson", "bursts", "heavy-tailed")
+        for times in ((50, 0, 0, 0), (10, 1, 1, 1), (0.75, 0.75, 20, 20), (3, 2, 0, 8))
+    ],
+    pytest.param("bursts", (0.75, 0.75, 0.75, 0.75), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("kind", "times"), LOADS)
+def test_the_simulator_admits_what_the_image_admits(asked, kind, times):
+    """One core computes the frames of all tenants; both get the same packets."""
+    seconds, hz = 0.05, 250e6
+    rates = [n * g for n, g in zip(times, GUARANTEED, strict=True)]
+    names = [str(t) for t in range(TENANTS)]
+    # The simulator measures a packet's cost itself, and all take the core equally long here.
+    graphs = tuple(
+        SimGraph(n, n, Series(("t",)), Load(r, kind, SIZE), g, weight=w / c, burst=b / SIZE)
+        for n, r, g, w, c, b in zip(names, rates, GUARANTEED, WEIGHTS, COSTS, BURSTS, strict=True)
+    )
+    cycles = int(hz / CAPACITY)
+    scenario = Scenario(
+        Board(hz, schedule=0, fixed=0, ingress_queue=1, store=QUEUE),
+        {"t": SimTask("t", cycles, cycles, credits=1)},
+        tuple(SimTenant(n) for n in names),
+        graphs,
+        1,
+        1.0,
+        (PlacedChain(("t",)),),
+        seconds,
+    )
+    trace = simulate(scenario, POLICIES["chains"])
+    arrivals = [
+        [(round(at * SECOND / hz), t) for at, _ in trace.counts[n].arrivals]
+        for t, n in enumerate(names)
+    ]
+    for each, name in zip(served(asked, arrivals, seconds), names, strict=True):
+        counts = trace.counts[name]
+        admitted = counts.arrived - sum(counts.dropped.values())
+        assert counts.arrived == each.offered
+        assert admitted == pytest.approx(each.offered - each.refused, rel=0.05)
+        assert len(trace.served[name].departures) == pytest.approx(each.answered, rel=0.05)
