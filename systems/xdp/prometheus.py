@@ -61,6 +61,7 @@ def metrics(status: ProgramStatus) -> Iterator[Metric]:
         ("events_lost", "Decisions that nobody read in time", status.events_lost),
         ("decisions_without_model", "Decisions for which there was no model", status.no_model),
         ("packets_contended", "Packets whose flow another CPU held", status.contended),
+        ("sources_forgotten", "Sources that made room for others in their table", status.forgotten),
         ("packets_not_marked", "Packets without room for their mark", status.not_marked),
         ("flows_undecided", "Flows that left the table undecided, at least", status.undecided),
         ("packets_allowed", "Packets of allowed sources and flows", status.allowed),

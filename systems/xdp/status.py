@@ -71,6 +71,7 @@ class ProgramStatus:
         no_model: decisions without a resident model.
         slots: status of each slot, by number.
         contended: packets not counted because another CPU held their flow.
+        forgotten: sources of flows that made room for others in their table.
         not_marked: packets to mark for which the driver gives no metadata room.
         undecided: flows that left the table without a decision; a lower bound.
         allowed: packets of allowed sources and flows.
@@ -117,6 +118,7 @@ class ProgramStatus:
     no_model: int
     slots: Mapping[int, SlotStatus]
     contended: int = 0
+    forgotten: int = 0
     not_marked: int = 0
     undecided: int = 0
     allowed: int = 0
@@ -145,9 +147,9 @@ class ProgramStatus:
 
 ALARMS = ("undecided", "full", "excess", "refused", "lost")
 _COUNTERS = (
-    "packets", "bytes", "started", "late", "events_lost", "no_model", "contended", "not_marked",
-    "allowed", "blocked", "limited", "dropped", "spared", "verdicts", "refused", "excess",
-    "super", "segments", "mirrored", "not_mirrored", "no_socket", "samples_lost",
+    "packets", "bytes", "started", "late", "events_lost", "no_model", "contended", "forgotten",
+    "not_marked", "allowed", "blocked", "limited", "dropped", "spared", "verdicts", "refused",
+    "excess", "super", "segments", "mirrored", "not_mirrored", "no_socket", "samples_lost",
 )  # fmt: skip
 
 

@@ -82,6 +82,7 @@ def lines(status: ProgramStatus) -> list[str]:
         "decisions that nobody read": status.events_lost,
         "decisions without a model": status.no_model,
         "packets not counted, since another CPU held their flow": status.contended,
+        "sources that made room for others in their table": status.forgotten,
         "packets not marked, for want of room before them": status.not_marked,
         "packets whose copy could not be sent": status.not_mirrored,
         "packets for a socket that nobody opened": status.no_socket,

@@ -28,6 +28,7 @@ static const struct counter counters[] = {
     OF_PROGRAM("events_lost", events_lost, "Decisions that nobody read in time"),
     OF_PROGRAM("decisions_without_model", no_model, "Decisions for which there was no model"),
     OF_PROGRAM("packets_contended", contended, "Packets whose flow another CPU held"),
+    OF_PROGRAM("sources_forgotten", forgotten, "Sources that made room for others in their table"),
     OF_PROGRAM("packets_not_marked", not_marked, "Packets without room for their mark"),
     OF_PROGRAM("packets_allowed", allowed, "Packets of allowed sources and flows"),
     OF_PROGRAM("packets_blocked", blocked, "Packets dropped by a verdict before the meter"),
