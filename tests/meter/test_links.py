@@ -85,6 +85,7 @@ def test_what_lies_in_front_of_ip_is_skipped_and_a_check_sequence_does_not_count
         (LINK_FRAME_RELAY, b"\x18\x41\x86\xdd", 0),
         (LINK_SLIP, bytes(16), 0),
         (LINK_PKTAP, pktap(LINK_RAW, b"", 12), 0),
+        (LINK_PKTAP, pktap(229, b"", 12), 0),
     ],
 )
 def test_ipv6_behind_them(link, head, beside):

@@ -73,7 +73,7 @@ FRAMES = [
     ),
     (LINK_RADIOTAP, radiotap(wifi(snap(IP)), 0x20), 32),  # 24 bytes are whole words
     (LINK_PKTAP, pktap(LINK_ETHERNET, ethernet(IP)), 14),
-    *((LINK_PKTAP, pktap(raw, IP), 0) for raw in (12, 14, 228, 229)),
+    *((LINK_PKTAP, pktap(raw, IP), 0) for raw in (12, 14, 228)),
     (LINK_PKTAP, pktap(108, b"\0\0\0\2" + IP), 0),
     (LINK_PKTAP, pktap(0, b"\2\0\0\0" + IP), 0),
     (LINK_PKTAP, pktap(LINK_RADIOTAP, radiotap(wifi(snap(IP)) + CHECK, 0x10)), 32),
