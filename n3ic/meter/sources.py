@@ -8,6 +8,7 @@ in the same order have the same table: ``c/sources.h`` says in C what :class:`So
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from n3ic.meter.siphash import siphash
@@ -60,7 +61,6 @@ class _Counts:
 @dataclass
 class _Source:
     begun: int  # when its window began
-    used: int = 0  # number of the last look-up of its set that found it
     now: _Counts = field(default_factory=_Counts)
     before: _Counts = field(default_factory=_Counts)
 
@@ -78,31 +78,40 @@ class SourceTable:
 
     def __init__(self, spec: Sources, secret: bytes = OPEN_SECRET) -> None:
         self._spec, self._secret = spec, secret
-        self._sets: dict[int, list[tuple[bytes, _Source] | None]] = {}
-        self._used: dict[int, int] = {}
+        # Of each set, its sources by network, those that were looked up longest ago first.
+        self._sets: defaultdict[int, dict[bytes, _Source]] = defaultdict(dict)
         self.forgotten = 0
 
     def begin(self, source: bytes, destination: bytes, protocol: int, port: int, now: int) -> None:
         """Count a flow that a source begins to a destination and its port."""
-        counts = self._entered(_network(source), now).now
+        network = _network(source)
+        members = self._set_of(network)
+        if network not in members:
+            if len(members) == SOURCE_WAYS:
+                del members[next(iter(members))]
+                self.forgotten += 1
+            members[network] = _Source(begun=now)
+        counts = self._used(members, network, now).now
         counts.flows = min(counts.flows + 1, UINT32_MAX)
         counts.ports |= self._bit(port.to_bytes(2, "little") + bytes([protocol]))
         counts.hosts |= self._bit(destination)
 
     def answer(self, source: bytes, now: int) -> None:
         """Count the first answer to a flow of a source, if the table has the source."""
-        found = self._found(_network(source))
-        if found is not None:
-            self._use(_network(source), found, now)
-            found.now.answered = min(found.now.answered + 1, UINT32_MAX)
+        network = _network(source)
+        members = self._set_of(network)
+        if network in members:
+            counts = self._used(members, network, now).now
+            counts.answered = min(counts.answered + 1, UINT32_MAX)
 
     def value(self, count: SourceCount, source: bytes, now: int) -> int:
         """What a source did in the present window and the one before; 0 if the table lacks it."""
-        found = self._found(_network(source))
-        if found is None:
+        network = _network(source)
+        entry = self._set_of(network).get(network)
+        if entry is None:
             return 0
-        passed = max(0, now - found.begun) >> self._spec.window
-        both = [found.now, found.before] if passed == 0 else [found.now] * (passed == 1)
+        passed = max(0, now - entry.begun) >> self._spec.window
+        both = [entry.now, entry.before] if passed == 0 else [entry.now] * (passed == 1)
         flows = min(sum(c.flows for c in both), UINT32_MAX)
         if count == "new_flows":
             return flows
@@ -118,32 +127,13 @@ class SourceTable:
     def _bit(self, message: bytes) -> int:
         return 1 << (siphash(self._secret, message) // ((1 << 64) // _BITS))
 
-    def _number(self, network: bytes) -> int:
+    def _set_of(self, network: bytes) -> dict[bytes, _Source]:
         sets = self._spec.entries // SOURCE_WAYS
-        return (siphash(self._secret, network) >> 32) * sets >> 32
+        return self._sets[(siphash(self._secret, network) >> 32) * sets >> 32]
 
-    def _ways(self, network: bytes) -> list[tuple[bytes, _Source] | None]:
-        return self._sets.setdefault(self._number(network), [None] * SOURCE_WAYS)
-
-    def _found(self, network: bytes) -> _Source | None:
-        return next((way[1] for way in self._ways(network) if way and way[0] == network), None)
-
-    def _entered(self, network: bytes, now: int) -> _Source:
-        found = self._found(network)
-        if found is None:
-            ways = self._ways(network)
-            used = [0 if way is None else way[1].used for way in ways]
-            place = used.index(min(used))
-            self.forgotten += ways[place] is not None
-            found = _Source(begun=now)
-            ways[place] = network, found
-        self._use(network, found, now)
-        return found
-
-    def _use(self, network: bytes, source: _Source, now: int) -> None:
-        """Note a look-up, and go on to the window of that time."""
-        number = self._number(network)
-        source.used = self._used[number] = self._used.get(number, 0) + 1
+    def _used(self, members: dict[bytes, _Source], network: bytes, now: int) -> _Source:
+        """Note the look-up of a source that its set has, and go on to the window of that time."""
+        source = members[network] = members.pop(network)  # the latest look-up is the last entry
         window = 1 << self._spec.window
         if source.begun - now > window:  # the clock was set back
             source.begun, source.now, source.before = now, _Counts(), _Counts()
@@ -152,6 +142,7 @@ class SourceTable:
             source.before = source.now if passed == 1 else _Counts()
             source.now = _Counts()
             source.begun += passed * window
+        return source
 
 
 def _network(address: bytes) -> bytes:
