@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import P4Error, Switch
 from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd, TableClear
@@ -479,7 +477,7 @@ def decode_entries(
 def popcount_field(inputs: int, outputs: int) -> tuple[int, int]:
     """Bits of the field in which a layer's neurons count, and the number of popcount stages."""
     lane, lanes = _lanes(inputs, outputs)
-    return lane * lanes, int(np.log2(lane)) - 1
+    return lane * lanes, lane.bit_length() - 2
 
 
 def _lanes(inputs: int, outputs: int) -> tuple[int, int]:

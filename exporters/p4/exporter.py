@@ -27,10 +27,10 @@ from n3ic.exporters.p4.shared.target import (
     read_artefact,
 )
 from n3ic.exporters.p4.table_entries import Steps, network_entries
-from n3ic.exporters.p4.v1model import (
+from n3ic.exporters.p4.table_program import (
     COMMANDS,
     TUTORIAL,
-    V1ModelProgram,
+    TableProgram,
     tofino_figures,
 )
 from n3ic.exporters.p4.waiting import waiting_tables
@@ -43,7 +43,7 @@ from n3ic.targets.packets import PacketLayout
 from n3ic.targets.shape_search import Shape, nearest_shape
 
 
-class P4Exporter(V1ModelProgram[BinaryModel], P4Target):
+class P4Exporter(TableProgram[BinaryModel], P4Target):
     """v1model: the program depends on the shape, and the tables hold the network."""
 
     name: ClassVar[str] = "p4"

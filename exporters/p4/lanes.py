@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Divides a layer's counters into words that one statement counts in, for the v1model templates.
+"""Divides a layer's counters into words that one statement counts in, for the templates of `p4`.
 
 A lane is the room in which a neuron counts. A word holds the lanes of many neurons, so that one
 popcount stage serves them all. The input passes in parts as wide as a lane, one after the other, so
@@ -149,7 +149,7 @@ def statements(shape: tuple[int, ...]) -> int:
 
 
 def tables(shape: tuple[int, ...]) -> int:
-    """Count the tables of a v1model program, without forwarding."""
+    """Count the tables of a program, without forwarding."""
     layers = sum(LaneSize(k, m).part_tables + 2 for k, m in pairwise(shape))
     # The output layer has no signs. Arg max takes 2 classes - 1; the others are load_input, model,
     # model_again and result.

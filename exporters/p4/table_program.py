@@ -56,7 +56,7 @@ ARCHITECTURE = Option(
 )
 
 
-class V1ModelProgram(P4Program[ModelT]):
+class TableProgram(P4Program[ModelT]):
     """A target whose model is a program with tables and their entries.
 
     Attributes:

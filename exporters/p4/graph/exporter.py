@@ -10,7 +10,7 @@ from n3ic.exporters.p4.graph import tree_tables
 from n3ic.exporters.p4.graph.bit_tables import exporter as bit_tables
 from n3ic.exporters.p4.graph.bit_tables.target import P4TablesTarget
 from n3ic.exporters.p4.graph.target import P4GraphTarget, P4KernelsTarget
-from n3ic.exporters.p4.v1model import V1ModelProgram
+from n3ic.exporters.p4.table_program import TableProgram
 from n3ic.options import Option, Options
 from n3ic.targets.capabilities import VerificationDefaults
 
@@ -20,9 +20,9 @@ class P4GraphExporter(P4KernelsTarget):
 
     name: ClassVar[str] = "p4"
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), look-up tables and trees in tables"
-    options: ClassVar[tuple[Option, ...]] = V1ModelProgram.options
-    verification: ClassVar[VerificationDefaults] = V1ModelProgram.verification
-    crossed: ClassVar[int] = V1ModelProgram.crossed
+    options: ClassVar[tuple[Option, ...]] = TableProgram.options
+    verification: ClassVar[VerificationDefaults] = TableProgram.verification
+    crossed: ClassVar[int] = TableProgram.crossed
     of_tables: ClassVar[P4TablesTarget] = bit_tables.EXPORTER
     of_graphs: ClassVar[P4GraphTarget[Any]] = tree_tables.EXPORTER
 

@@ -15,10 +15,10 @@ from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefact
 from n3ic.exporters.p4.table_entries import Steps
-from n3ic.exporters.p4.v1model import (
+from n3ic.exporters.p4.table_program import (
     COMMANDS,
     TUTORIAL,
-    V1ModelProgram,
+    TableProgram,
     tofino_figures,
 )
 from n3ic.exporters.p4.waiting import waiting_tables
@@ -32,7 +32,7 @@ from n3ic.targets.forest import WRITTEN
 from n3ic.targets.packets import SCORE_BITS
 
 
-class P4TreesExporter(V1ModelProgram[Classifier], P4GraphTarget[ForestPipeline]):
+class P4TreesExporter(TableProgram[Classifier], P4GraphTarget[ForestPipeline]):
     """v1model: the program depends on the keys of the trees, and the entries are their leaves."""
 
     name: ClassVar[str] = "p4"

@@ -16,7 +16,7 @@ from n3ic.exporters.p4.interpreter.commands import SetDefault, TableAdd
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4.shared.target import PROGRAM, compile_switch, read_artefact
 from n3ic.exporters.p4.table_entries import ControlIds, Steps, p4runtime_requests
-from n3ic.exporters.p4.v1model import COMMANDS, V1ModelProgram, tofino_figures
+from n3ic.exporters.p4.table_program import COMMANDS, TableProgram, tofino_figures
 from n3ic.exporters.p4.waiting import waiting_tables
 from n3ic.model.classifier import Classifier
 from n3ic.options import Options
@@ -28,7 +28,7 @@ from n3ic.targets.figures import Figure, Report
 P4RUNTIME_UPDATE = "p4runtime_update.json"
 
 
-class P4TablesExporter(V1ModelProgram[Classifier], P4TablesTarget):
+class P4TablesExporter(TableProgram[Classifier], P4TablesTarget):
     """v1model: the program depends on the indices, and the entries are the model."""
 
     name: ClassVar[str] = "p4"
