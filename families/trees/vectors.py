@@ -102,7 +102,7 @@ def deciding_bits(model: TreesModel, rng: np.random.Generator, most: int) -> Bit
         for events in sorted(left, key=len, reverse=True):
             while events and not unseen[events[-1]]:
                 events.pop()
-            for event in events[-1 : -1 - _TRIED : -1]:
+            for event in events[: -1 - _TRIED : -1]:
                 joined = _joined(box, wanted[event])
                 if joined is not None:
                     box = joined

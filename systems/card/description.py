@@ -298,6 +298,7 @@ class CardDevice:
         ingress: total bandwidth of its ports.
         uid: how packets carry the UID of their graph.
         scheduling_ns: nanoseconds of one pass through the scheduler.
+        queue: packets of a tenant that the card holds, a power of two.
     """
 
     target: str = ""
@@ -307,6 +308,7 @@ class CardDevice:
     ingress: Rate | None = None
     uid: UidCarrier = "header"
     scheduling_ns: float | None = None
+    queue: int | None = None
 
 
 @dataclass(frozen=True)

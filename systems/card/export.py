@@ -204,6 +204,22 @@ def check_families(card: Card) -> None:
             )
 
 
+def frames_held(card: Card) -> int:
+    """Return the packets of a tenant that the card holds; 0 for a target without queues.
+
+    Raises:
+        CardError: the description asks for queues, and the target has none.
+    """
+    name = card.device.target
+    own = card_target(name).queue if name in plugins.names(GROUP) else 0
+    if card.device.queue and not own:
+        raise CardError(
+            f"{card.source}: {f'target {name}' if name else 'a card without target'} has no "
+            "queues: remove 'queue' from [device]"
+        )
+    return card.device.queue or own
+
+
 def card_target(target: str) -> CardTarget:
     """Return the object with which a target writes cards.
 

@@ -116,12 +116,17 @@ def _ports(entry: TomlTable) -> tuple[int, ...]:
 
 
 def _device(entry: TomlTable) -> CardDevice:
-    entry.only("target", "regions", "spare", "resources", "ingress", "uid", "scheduling_ns")
+    entry.only(
+        *("target", "regions", "spare", "resources", "ingress", "uid", "scheduling_ns", "queue")
+    )
     if "target" not in entry.values and not entry.amounts("resources"):
         raise entry.error("expected 'target' in [device], or [device.resources]; got neither")
     ingress = entry.rate("ingress")
     if ingress is not None and ingress.unit != "Gb/s":
         raise entry.error(f"'ingress': expected Gb/s, got {ingress.unit}", "ingress")
+    queue = entry.optional_integer("queue", 16, 4096)
+    if queue is not None and queue & queue - 1:
+        raise entry.error(f"'queue': expected a power of two, got {queue}", "queue")
     return CardDevice(
         target=entry.text("target", ""),
         regions=entry.optional_integer("regions", 1, 64),
@@ -130,6 +135,7 @@ def _device(entry: TomlTable) -> CardDevice:
         ingress=ingress,
         uid=entry.choice("uid", tuple(UID_BITS), "header"),
         scheduling_ns=entry.optional_number("scheduling_ns"),
+        queue=queue,
     )
 
 

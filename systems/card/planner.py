@@ -15,7 +15,7 @@ from n3ic.systems.card.chains import ChainPlacement, chain_order, place
 from n3ic.systems.card.demand import CardDemand, demand_of
 from n3ic.systems.card.description import Card, TaskGraph, Tenant
 from n3ic.systems.card.drf import Floats, dominant_resource_fairness
-from n3ic.systems.card.export import check_families, joint_costs
+from n3ic.systems.card.export import check_families, frames_held, joint_costs
 from n3ic.systems.card.models import check_models
 from n3ic.systems.card.parser import read_card
 from n3ic.systems.card.plan import CardPlan, GraphPlan, PlannedRegion, TenantShare
@@ -39,6 +39,7 @@ def plan_card(card: Card, report_progress: Callable[[str], None] = lambda _: Non
     """
     check_models(card)
     check_families(card)
+    frames_held(card)  # refuses a queue before anything is costed
     budget = budget_of(card)
     costs = joint_costs(card, costs_of(card, budget, report_progress))
     report_progress("dividing the card")

@@ -72,6 +72,11 @@ def talk(number: int, nodes: int, cards: Collection[int]) -> Neighbour:
     return CARD if (number + 1) % (nodes + 1) in cards else Neighbour()
 
 
+def _some(numbers: NDArray[Any]) -> str:
+    """The first of some numbers as text."""
+    return f"{numbers[:8].tolist()}{f' and {len(numbers) - 8:,} more' if len(numbers) > 8 else ''}"
+
+
 class CoordinatorLoop:
     """Runs the coordinator's endpoint in its own thread.
 
@@ -283,12 +288,45 @@ class CoordinatorSession(ABC):
 
 
 class RowSession(CoordinatorSession, Generic[Row]):
-    """A session with many rows in flight, in batches that overlap."""
+    """A session with many rows in flight, in batches that overlap.
 
-    _flow: TaggedRows[Row]
-    _width: int
-    _kind: type[Row]
-    _batches: set[_Batch[Row]]
+    One of :data:`SAMPLED` rows, at random, is computed here too. The session fails if the results
+    differ: a node's memory or processor changes bits that no checksum covers.
+
+    Args:
+        nodes: number of nodes beside the coordinator.
+        digest: SHA-256 of what the nodes hold.
+        flow: the rows in flight.
+        width: numbers of a result.
+        kind: their type.
+        ring: addresses and timing of the ring.
+        sock: the coordinator's socket; closed at the end.
+
+    Raises:
+        ClusterError: A node does not answer, or does not hold what it should.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        digest: str,
+        flow: TaggedRows[Row],
+        width: int,
+        kind: type[Row],
+        ring: RingLink,
+        sock: socket.socket,
+    ) -> None:
+        self._flow: TaggedRows[Row] = flow
+        self._width = width
+        self._kind: type[Row] = kind
+        self._batches: set[_Batch[Row]] = set()
+        self._random = random.Random()  # noqa: S311 - a choice of rows, no secret
+        self._unsampled = 0
+        super().__init__(nodes, digest, flow, ring, sock)
+
+    @abstractmethod
+    def compute(self, rows: NDArray[Any]) -> NDArray[Row]:
+        """Compute rows in this process, as the ring does."""
 
     def submit_rows(self, rows: NDArray[Any]) -> Future[NDArray[Row]]:
         """Send rows that the caller has checked."""
@@ -313,7 +351,19 @@ class RowSession(CoordinatorSession, Generic[Row]):
 
     def accept_results(self, rows: NDArray[Any], results: NDArray[Row]) -> bool:
         """Whether the results of some rows may be given out; else the session has failed."""
-        return True
+        self._unsampled += len(rows)
+        if self._unsampled < SAMPLED:
+            return True
+        self._unsampled = 0
+        row = self._random.randrange(len(rows))
+        expected = self.compute(rows[row : row + 1])[0]
+        if np.array_equal(results[row], expected):
+            return True
+        self.home.fail(
+            f"a node's memory or processor is faulty: the ring has {_some(results[row])} "
+            f"for a row, one process has {_some(expected)}"
+        )
+        return False
 
     def drop(self, error: ClusterError) -> None:
         """Fail the futures of all pending rows."""
@@ -327,9 +377,6 @@ class RowSession(CoordinatorSession, Generic[Row]):
 
 class Session(RowSession[np.int32]):
     """A binary model on a ring.
-
-    One of :data:`SAMPLED` rows, at random, is computed here too. The session fails if its scores
-    differ: a node's memory or processor changes bits that no checksum covers.
 
     Args:
         model: the model that the nodes hold.
@@ -349,15 +396,12 @@ class Session(RowSession[np.int32]):
         self, model: BinaryModel, placement: ModelPlacement, ring: RingLink, sock: socket.socket
     ) -> None:
         placement.check_model(model)
-        self._batches = set()
         self._bits = model.input.n_bits
-        self._width, self._kind = placement.shape[-1], np.int32
         self._placement = placement
-        self._flow = RowFlow(placement, ring.tile_bytes, ring.memory)
         self._own = prediction.load_into_kernel(model) or model
-        self._random = random.Random()  # noqa: S311 - a choice of rows, no secret
-        self._unsampled = 0
-        super().__init__(placement.nodes, model.digest, self._flow, ring, sock)
+        flow = RowFlow(placement, ring.tile_bytes, ring.memory)
+        width = placement.shape[-1]
+        super().__init__(placement.nodes, model.digest, flow, width, np.int32, ring, sock)
 
     def check(self) -> None:
         """Check that the nodes hold what the plan says."""
@@ -379,21 +423,9 @@ class Session(RowSession[np.int32]):
         """
         return self.submit_rows(checked_words(np.asarray(words), self._bits, "packed inputs"))
 
-    def accept_results(self, rows: Words, results: Scores) -> bool:
-        """Compare one of :data:`SAMPLED` rows with the model's scores."""
-        self._unsampled += len(rows)
-        if self._unsampled < SAMPLED:
-            return True
-        self._unsampled = 0
-        row = self._random.randrange(len(rows))
-        expected = self._own.scores(rows[row : row + 1])[0]
-        if np.array_equal(results[row], expected):
-            return True
-        self.home.fail(
-            f"a node's memory or processor is faulty: the ring has scores {results[row].tolist()} "
-            f"for a row, the model {expected.tolist()}"
-        )
-        return False
+    def compute(self, rows: Words) -> Scores:
+        """Compute the model's scores in this process."""
+        return self._own.scores(rows)
 
     def scores(self, words: ArrayLike) -> Scores:
         """Compute the scores of packed inputs; see :meth:`submit`."""
@@ -411,11 +443,10 @@ class GemmSession(RowSession[np.int64]):
     """
 
     def __init__(self, kernel: GemmKernel, nodes: int, ring: RingLink, sock: socket.socket) -> None:
-        self._batches = set()
-        self._inner, self._width = kernel.matrix.shape
-        self._kind = np.int64
-        self._flow = GemmFlow(OPERAND, self._width)
-        super().__init__(nodes, kernel.digest, self._flow, ring, sock)
+        self._matrix = kernel.matrix.astype(np.int64)
+        width = self._matrix.shape[1]
+        flow = GemmFlow(OPERAND, width)
+        super().__init__(nodes, kernel.digest, flow, width, np.int64, ring, sock)
 
     def submit(self, matrix: ArrayLike) -> Future[NDArray[np.int64]]:
         """Multiply rows of 32-bit integers by the matrix.
@@ -427,8 +458,13 @@ class GemmSession(RowSession[np.int64]):
             ClusterError: The matrix is invalid, or the session has already failed.
         """
         rows = np.asarray(matrix)
-        shape = (*rows.shape[:1], self._inner)
+        shape = (*rows.shape[:1], len(self._matrix))
         return self.submit_rows(integers(rows, "the first matrix", shape))
+
+    def compute(self, rows: NDArray[Any]) -> NDArray[np.int64]:
+        """Multiply rows by the matrix in this process; the kernel bounds the sums."""
+        product: NDArray[np.int64] = rows.astype(np.int64) @ self._matrix
+        return product
 
 
 class JobSession(CoordinatorSession):

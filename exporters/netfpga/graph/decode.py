@@ -529,7 +529,7 @@ class _Reader:
         halves = [-size // 2] if s.number("signed") else [0, -size]
         # Both operands lie in the same half, or their order is another one.
         below = len(halves) > 1 and any(self._below(read) for read in reads)
-        low = halves[-1 if below else 0]
+        low = halves[int(below)]
         one, other = (self._as_number(read, low, low + size) for read in reads)
         clock = self._clock(*reads) + _CLOCKS["larger"]
         made = self._kept(LogAdd(a, b) for a in one for b in other)

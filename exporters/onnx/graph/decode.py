@@ -72,7 +72,7 @@ def decode(path: Path, model: Classifier) -> DecodedGraph:
     tensors = {t.name: np.asarray(to_array(t)) for t in proto.graph.initializer}
     features = bool(proto.graph.input) and proto.graph.input[0].name == "features"
     for name, values in (_FIXED | (_FIXED_OF_FEATURES if features else {})).items():
-        if name not in tensors or tensors[name].reshape(-1).tolist() != values:
+        if name not in tensors or tensors[name].ravel().tolist() != values:
             raise VerifyError(f"{path.name}: constant {name!r} is not {values}")
     texts = [model_proto.node_text(node) for node in proto.graph.node]
     if missing := [text for text in _DECISION if text not in texts]:

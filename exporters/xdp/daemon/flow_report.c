@@ -72,52 +72,69 @@ int flow_report_fill(struct flow_report *t, const struct event *e, struct readin
     return 1;
 }
 
-static void write_time_json(struct text *out, const char *name, uint64_t ns) {
-    uint64_t us = (ns + 500) / 1000;
+static void write_number(struct text *out, const char *before, uint64_t number) {
+    text_string(out, before);
+    text_number(out, number);
+}
 
-    text_format(out, "\"%s\": %" PRIu64 ".%06" PRIu64 ", ", name, us / 1000000, us % 1000000);
+static void write_time(struct text *out, const char *before, uint64_t ns) {
+    uint64_t us = (ns + 500) / 1000;
+    char fraction[8];
+
+    write_number(out, before, us / 1000000);
+    snprintf(fraction, sizeof fraction, ".%06u", (unsigned)(us % 1000000));
+    text_string(out, fraction);
+}
+
+static void write_name(struct text *out, const char *before, const char *name) {
+    text_string(out, before);
+    text_json(out, name);
 }
 
 void flow_report_write_json(const struct flow_report *t, struct text *out) {
+    static const char digit[] = "0123456789abcdef";
     const struct event *e = t->event;
 
-    text_format(out, "{\"source\": \"%s\", \"source_port\": %u, ", t->source, e->key.source_port);
-    text_format(out, "\"destination\": \"%s\", \"destination_port\": %u, ", t->destination,
-                e->key.destination_port);
-    text_format(out, "\"protocol\": %u, \"vlan\": ", e->key.protocol);
+    write_name(out, "{\"source\": ", t->source);
+    write_number(out, ", \"source_port\": ", e->key.source_port);
+    write_name(out, ", \"destination\": ", t->destination);
+    write_number(out, ", \"destination_port\": ", e->key.destination_port);
+    write_number(out, ", \"protocol\": ", e->key.protocol);
     if (e->vlan == UNTAGGED)
-        text_format(out, "null");
+        text_string(out, ", \"vlan\": null");
     else
-        text_format(out, "%u", e->vlan);
-    text_format(out, ", \"interface\": ");
-    text_json(out, t->interface);
-    text_format(out, ", ");
-    write_time_json(out, "first", t->first_ns);
-    write_time_json(out, "last", t->last_ns);
-    write_time_json(out, "decided", t->decided_ns);
-    text_format(out, "\"packets\": %" PRIu64 ", \"why\": ", e->packets);
-    text_json(out, t->why);
-    text_format(out, ", \"verdict\": ");
-    text_json(out, t->verdict);
-    text_format(out, ", \"margin\": %" PRIu32 ", \"scores\": [", e->margin);
-    for (int i = 0; i < NETWORK_CLASSES; i++)
-        text_format(out, "%s%" PRId32, i ? ", " : "", e->score[i]);
-    text_format(out, "], \"slot\": %" PRIu32 ", \"model\": \"", e->slot);
-    for (unsigned i = 0; i < sizeof e->model; i++)
-        text_format(out, "%02x", e->model[i]);
-    text_format(out, "\", \"registers\": {");
+        write_number(out, ", \"vlan\": ", e->vlan);
+    write_name(out, ", \"interface\": ", t->interface);
+    write_time(out, ", \"first\": ", t->first_ns);
+    write_time(out, ", \"last\": ", t->last_ns);
+    write_time(out, ", \"decided\": ", t->decided_ns);
+    write_number(out, ", \"packets\": ", e->packets);
+    write_name(out, ", \"why\": ", t->why);
+    write_name(out, ", \"verdict\": ", t->verdict);
+    write_number(out, ", \"margin\": ", e->margin);
+    text_string(out, ", \"scores\": [");
+    for (int i = 0; i < NETWORK_CLASSES; i++) {
+        text_string(out, i ? ", " : "");
+        text_signed(out, e->score[i]);
+    }
+    write_number(out, "], \"slot\": ", e->slot);
+    text_string(out, ", \"model\": \"");
+    for (unsigned i = 0; i < sizeof e->model; i++) {
+        char hex[] = {digit[e->model[i] >> 4], digit[e->model[i] & 15]};
+
+        text_bytes(out, hex, sizeof hex);
+    }
+    text_string(out, "\", \"registers\": {");
     for (int i = 0; i < METER_REGISTERS; i++) {
-        text_format(out, "%s", i ? ", " : "");
-        text_json(out, t->pack->register_name[i]);
-        text_format(out, ": %" PRIu64, e->registers[i]);
+        write_name(out, i ? ", " : "", t->pack->register_name[i]);
+        write_number(out, ": ", e->registers[i]);
     }
-    text_format(out, "}, \"features\": {");
+    text_string(out, "}, \"features\": {");
     for (int i = 0; i < METER_VALUES; i++) {
-        text_format(out, "%s", i ? ", " : "");
-        text_json(out, t->pack->feature[i]);
-        text_format(out, ": %" PRIu32, e->features[i]);
+        write_name(out, i ? ", " : "", t->pack->feature[i]);
+        write_number(out, ": ", e->features[i]);
     }
-    text_format(out, "}}\n");
+    text_string(out, "}}\n");
 }
 
 size_t flow_report_room(const struct pack *p) {

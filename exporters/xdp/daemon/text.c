@@ -39,15 +39,43 @@ void text_format(struct text *t, const char *format, ...) {
         t->used += (size_t)made;
 }
 
+void text_string(struct text *t, const char *string) {
+    text_bytes(t, string, strlen(string));
+}
+
+void text_number(struct text *t, uint64_t number) {
+    char digits[20], *first = digits + sizeof digits;
+
+    do
+        *--first = (char)('0' + number % 10);
+    while (number /= 10);
+    text_bytes(t, first, (size_t)(digits + sizeof digits - first));
+}
+
+void text_signed(struct text *t, int64_t number) {
+    if (number < 0)
+        text_bytes(t, "-", 1);
+    text_number(t, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+}
+
+static int is_plain(unsigned char c) {
+    return c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
+}
+
 void text_json(struct text *t, const char *string) {
+    const unsigned char *c = (const unsigned char *)string;
+
     text_bytes(t, "\"", 1);
-    for (const unsigned char *c = (const unsigned char *)string; *c; c++) {
+    while (*c) {
+        const unsigned char *plain = c;
+
+        while (is_plain(*c))
+            c++;
+        text_bytes(t, plain, (size_t)(c - plain));
         if (*c == '"' || *c == '\\')
-            text_format(t, "\\%c", *c);
-        else if (*c < 0x20 || *c == 0x7f)
-            text_format(t, "\\u%04x", *c);
-        else
-            text_bytes(t, c, 1);
+            text_format(t, "\\%c", *c++);
+        else if (*c)
+            text_format(t, "\\u%04x", *c++);
     }
     text_bytes(t, "\"", 1);
 }

@@ -4,6 +4,7 @@
 #define N3ICD_TEXT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct text {
     char *bytes;
@@ -16,6 +17,11 @@ int text_make(struct text *t, size_t room);
 void text_clear(struct text *t);
 void text_bytes(struct text *t, const void *bytes, size_t count);
 void text_format(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Strings and numbers as they are: text_format would read its format for each. */
+void text_string(struct text *t, const char *string);
+void text_number(struct text *t, uint64_t number);
+void text_signed(struct text *t, int64_t number);
 
 /* A string of JSON, with its quotes. */
 void text_json(struct text *t, const char *string);

@@ -84,7 +84,7 @@ def _values(card: SoftwareCard, plan: CardPlan) -> dict[str, Any]:
             f" {Path(name).stem}.o" for name in sources if fnmatchcase(name, NETWORKS)
         ),
         "title": comment(card.name),
-        "queue": QUEUE,
+        "queue": plan.card.device.queue or QUEUE,
         "carrier": _CARRIERS.index(card.carrier),
         "carried": _CARRIED[card.carrier],
         "result_at": card.result_at,

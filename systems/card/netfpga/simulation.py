@@ -16,7 +16,8 @@ from n3ic.systems.card.netfpga.traffic import TrafficPacket, beats_text
 
 COUNTERS = ("admitted", "beyond", "overflow", "results", "cut_off", "left")
 GRAPH, TENANT, REGION, COUNTER = range(4)  # kinds of registers
-_QUIET = 1500
+_DRAINED = 48
+"""Clocks for each packet that a queue holds, in which all leave after the last was sent."""
 
 Operation = tuple[int, int, int, int]
 
@@ -124,7 +125,6 @@ def run(
     simulator: simulate.Simulator = "auto",
     pauses: bool = False,
     trace: bool = True,
-    quiet: int = _QUIET,
 ) -> SimulationLog:
     """Run the card of a directory.
 
@@ -136,7 +136,6 @@ def run(
         simulator: the simulator to use.
         pauses: whether the receiver pauses at random.
         trace: whether to observe scores and hidden bits of the executors.
-        quiet: clocks without a packet after which the run ends.
 
     Raises:
         MissingDependencyError: No simulator is installed.
@@ -147,7 +146,12 @@ def run(
     reads = [(1, register(COUNTER, q, k), 0, 0) for q in range(queues) for k in range(6)]
     text = "".join(
         " ".join(f"{value:x}" for value in operation) + "\n"
-        for operation in [*program, wait_sent(len(packets)), wait_clocks(quiet), *reads]
+        for operation in [
+            *program,
+            wait_sent(len(packets)),
+            wait_clocks(_DRAINED << image.seq_w),
+            *reads,
+        ]
     )
     rtl = directory.resolve() / "rtl"
     sources = sorted(str(p) for p in rtl.rglob("*.v"))

@@ -8,10 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from n3ic import plugins
 from n3ic.errors import UsageError
 from n3ic.systems.card.demand import demand_of, of_every_packet
-from n3ic.systems.card.export import GROUP, card_target
+from n3ic.systems.card.export import frames_held
 from n3ic.systems.card.plan import CardPlan, GraphPlan
 from n3ic.systems.card.planner import time_weights
 from n3ic.systems.card.resources import Budget
@@ -61,7 +60,7 @@ def scenario_of(planned: CardPlan, budget: Budget, seconds: float) -> Scenario:
         link_gbps=ingress or Board.link_gbps,
     )
     # A target without queues is simulated with those of SuperNIC.
-    if queue := card_target(target).queue if target in plugins.names(GROUP) else 0:
+    if queue := frames_held(planned.card):
         board = replace(board, ingress_queue=1, store=queue - 1)
     return Scenario(
         board,

@@ -55,7 +55,7 @@ class ByteLayout:
     def pack(self, arrays: Sequence[Array]) -> NDArray[np.uint8]:
         """Make bytes of shape ``(items, bytes)``."""
         parts = [
-            array.reshape(len(array), -1).astype(value.dtype, order="C").view(np.uint8)
+            array.reshape(len(array), value.size).astype(value.dtype, order="C").view(np.uint8)
             for array, value in zip(arrays, self.values, strict=True)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)

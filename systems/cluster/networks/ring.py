@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,12 +53,11 @@ class NetworkSession(RowSession[np.int32]):
         ring: RingLink,
         sock: socket.socket,
     ) -> None:
-        self._batches = set()
         self._network = network
         self._given = layout(network, 0)
-        self._width, self._kind = network.values[-1].size, np.int32
-        self._flow = NetworkFlow(network, pipeline, ring.tile_bytes)
-        super().__init__(pipeline.nodes, pipeline_digest(network, pipeline), self._flow, ring, sock)
+        flow = NetworkFlow(network, pipeline, ring.tile_bytes)
+        digest, width = pipeline_digest(network, pipeline), network.values[-1].size
+        super().__init__(pipeline.nodes, digest, flow, width, np.int32, ring, sock)
 
     def submit(self, items: ArrayLike) -> Future[NDArray[np.int32]]:
         """Send items; others may be sent before their scores arrive.
@@ -73,6 +73,11 @@ class NetworkSession(RowSession[np.int32]):
             ClusterError: the session has already failed.
         """
         return self.submit_rows(self._given.pack([checked_items(self._network, items)]))
+
+    def compute(self, rows: NDArray[Any]) -> NDArray[np.int32]:
+        """Compute bytes of items in this process."""
+        scores = self._network.scores(self._given.unpack(rows)[0])
+        return scores.reshape(len(scores), -1)
 
     def scores(self, items: ArrayLike) -> NDArray[np.int32]:
         """Compute items: those of :meth:`IntegerNetwork.scores`, bit for bit."""

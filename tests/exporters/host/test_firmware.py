@@ -189,6 +189,18 @@ def test_a_source_of_another_form_is_refused(tmp_path, pattern, change, message)
         decode_directory(tmp_path, model)
 
 
+@pytest.mark.parametrize("bits", [0, 9])
+def test_a_table_whose_index_has_no_bit_or_nine_is_refused(tmp_path, bits):
+    model = MODELS["tables"]()
+    form_of(EXPORTER.for_family(model.family), {"style": "plain"}).write(model, {}, tmp_path)
+    path = tmp_path / "n3ic_model.c"
+    text, changes = re.subn(r"(index_bits\[\d+\] = \{\s*)\d", rf"\g<1>{bits}", path.read_text())
+    assert changes == 1
+    path.write_text(text)
+    with pytest.raises(VerifyError, match="an index of 1 to 8 bits"):
+        decode_directory(tmp_path, model)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_every_changed_number_is_found(tmp_path, name):
     """Of each array the first and the last, by one bit; and the margin."""

@@ -141,6 +141,12 @@ def test_trees_that_are_too_large(monkeypatch):
         small()
 
 
+def test_leaves_are_counted_in_the_bits_of_their_distances():
+    """From -2, the least of four leaves, to 5 and to 150."""
+    assert small().leaf_bytes == -(-4 * 3 // 8) == 2
+    assert small(leaves=[[1], [-2], [150], [4]]).leaf_bytes == 4 * 8 // 8
+
+
 def test_the_largest_trees_are_models(monkeypatch):
     """16,384 trees, sums of 30 bits, and as many levels as a tree may have."""
     leaves = np.zeros((1 << 14, 1), dtype=np.int64)

@@ -56,6 +56,18 @@ def test_what_a_solver_prints_does_not_reach_the_result():
     assert (done.stdout, done.stderr) == ("result\n", "noise")
 
 
+def test_queues_hold_as_many_packets_as_the_description_says(n3ic, tmp_path):
+    save_models(tmp_path, 1)
+    card = tmp_path / "card.toml"
+    n3ic("card init anomaly.n3ic --target host")
+    card.write_text(card.read_text().replace("[device]\n", "[device]\nqueue = 64\n"))
+    n3ic("card export card.toml --out exported --no-verify")
+    assert "#define CARD_QUEUE 64 " in (tmp_path / "exported" / "card_plan.h").read_text()
+    card.write_text(card.read_text().replace('"host"', '"xdp"'))
+    refused = n3ic("card plan", expect=1).stderr
+    assert "card.toml: target xdp has no queues: remove 'queue' from [device]" in refused
+
+
 def test_what_cannot_be_guaranteed_is_an_error(n3ic, tmp_path):
     save_models(tmp_path, 1)
     n3ic("card init a=anomaly.n3ic --target host --wants '1e12 inferences/s'")

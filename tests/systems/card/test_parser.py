@@ -145,6 +145,8 @@ def test_a_card_is_read_whole():
     [
         ('uid = "vlan"', 'uid = "mpls"', "uid =", "'uid': expected one of header, vlan, udp-port"),
         ("regions = 3", "regions = 0", "regions", "a whole number from 1 to 64, got 0"),
+        ("regions = 3", "queue = 100", "queue", "'queue': expected a power of two, got 100"),
+        ("regions = 3", "queue = 8192", "queue", "a whole number from 16 to 4096, got 8192"),
         ("regions = 3", "region = 3", "region", "unknown key 'region'.*did you mean 'regions'"),
         ("weight = 2", "weight = -1", "weight", "a number above 0, at most 1e.06, got -1"),
         ("weight = 2", f"weight = {10**400}", "weight", "a number above 0"),

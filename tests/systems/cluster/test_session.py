@@ -21,6 +21,10 @@ from n3ic.systems.cluster.launch import Ring
 from n3ic.systems.cluster.link import LinkTiming, Sender
 from n3ic.systems.cluster.measurement import compare, rows_to_compare
 from n3ic.systems.cluster.merged_model import merge_models
+from n3ic.systems.cluster.networks.network import IntegerNetwork, NetworkStep
+from n3ic.systems.cluster.networks.operations import Dense, Integers
+from n3ic.systems.cluster.networks.pipeline import NetworkPart, NetworkPipeline
+from n3ic.systems.cluster.networks.ring import NetworkSession, pipeline_digest
 from n3ic.systems.cluster.node import Node
 from n3ic.systems.cluster.placement import LayerSplit, even_placement
 from n3ic.systems.cluster.protocol import (
@@ -49,7 +53,7 @@ MIXED = (LayerSplit.OUTPUT, LayerSplit.INPUT, LayerSplit.REPLICATED)
 class LoopbackRing:
     """Nodes on threads, each with a socket of its own."""
 
-    def __init__(self, model, placement, *, timing=None, loss=0.0, held=None):
+    def __init__(self, model, placement, *, timing=None, loss=0.0, held=None, digest=None):
         self.timing = timing or LinkTiming(limit=60)  # a busy machine is silent for seconds, too
         self.stopped = set()
         numbers = range(placement.nodes + 1)
@@ -60,7 +64,7 @@ class LoopbackRing:
         self.threads = []
         for n in numbers[1:]:
             holds = (held or parts_of)(model, placement, n)
-            node = Node(n, holds, model.digest)
+            node = Node(n, holds, digest or model.digest)
             near = neighbours(n, placement.nodes, self.addresses)
             wire = UdpEndpoint(socks[n], near, FaultInjection(loss, n + 2))
             station = Endpoint(
@@ -87,7 +91,7 @@ class LoopbackRing:
         self.threads[node - 1].join(60)
         assert not self.threads[node - 1].is_alive()
 
-    def session(self, tile_bytes=0, key=None):
+    def session(self, tile_bytes=0, key=None, kind=Session):
         link = RingLink(
             self.addresses,
             timing=self.timing,
@@ -95,7 +99,7 @@ class LoopbackRing:
             tile_bytes=tile_bytes,
             key=key or self.key,
         )
-        return Session(self.model, self.placement, link, self.sock)
+        return kind(self.model, self.placement, link, self.sock)
 
 
 @pytest.mark.first_case
@@ -129,13 +133,42 @@ def test_a_node_that_flips_a_bit_ends_the_session(tile_bytes):
     with LoopbackRing(MODEL, even_placement(MODEL, 2, splits), held=faulty).session(
         tile_bytes
     ) as session:
-        with pytest.raises(ClusterError, match=r"faulty: .* the model .*rows have no scores"):
+        with pytest.raises(ClusterError, match=r"faulty: .* one process has .*rows have no scores"):
             for at in range(0, 1000, 50):
                 session.scores(words[at : at + 50])
                 given += 50
         with pytest.raises(ClusterError, match="faulty"):
             session.submit(words)
     assert given < 500
+
+
+def test_a_node_that_flips_a_bit_of_a_networks_weight_ends_the_session():
+    rng = np.random.default_rng(0)
+    given = Integers((20,), -128, 127)
+    layers = [Dense(rng.integers(-9, 9, (n, 20)), rng.integers(-9, 9, n)) for n in (20, 3)]
+
+    def network_of(*operations):
+        return IntegerNetwork(
+            given, [NetworkStep(operation, (i,)) for i, operation in enumerate(operations)]
+        )
+
+    network, pipeline = network_of(*layers), NetworkPipeline((0, 1, 2))
+    other = layers[1].weights.copy()
+    other[1, 4] ^= 1
+    faulty = network_of(layers[0], replace(layers[1], weights=other))
+
+    def held(own, parts, node):
+        return [NetworkPart(faulty if node == 2 else own, parts, node)]
+
+    items, scored = rng.integers(-128, 128, (1000, 20)), 0
+    ring = LoopbackRing(network, pipeline, held=held, digest=pipeline_digest(network, pipeline))
+    with ring.session(1400, kind=NetworkSession) as session:
+        assert session.scores(items[:0]).shape == (0, 3)
+        with pytest.raises(ClusterError, match=r"faulty: .* one process has .*rows have no scores"):
+            for at in range(0, 1000, 50):
+                session.scores(items[at : at + 50])
+                scored += 50
+    assert scored < 500
 
 
 @pytest.mark.parametrize("layer", [0, 2])

@@ -71,6 +71,25 @@ def test_the_example_of_dominant_resource_fair_queueing(tmp_path: Path) -> None:
     assert second * full == pytest.approx(140 / 11, rel=0.05)
 
 
+@pytest.mark.parametrize("beside", [0, 1])
+def test_bursts_of_a_thousand_below_the_guarantee_are_admitted(tmp_path: Path, beside: int) -> None:
+    """At line rate, though the guarantee is a twentieth of it; alone and beside a flood."""
+    clocks = 20
+    image = shared(
+        CardTenant("alpha", RATE_UNIT // clocks, burst=1024),
+        CardTenant("beta", RATE_UNIT // clocks, burst=8),
+    )
+    image = replace(image, seq_w=10, beats_w=12)
+    burst = [ALPHA] * 1000
+    flood = [BETA] * 4000 * beside
+    log = sent(tmp_path, image, burst + flood, 0)
+    assert (log.counters[ALPHA]["admitted"], log.counters[ALPHA]["overflow"]) == (1000, 0)
+    assert log.counters[ALPHA]["beyond"] == 0
+    assert (log.counters[BETA]["overflow"] > 1000) == bool(beside)
+    few = sent(tmp_path / "few", replace(image, seq_w=5, beats_w=7), burst, 0)
+    assert few.counters[ALPHA]["overflow"] > 500
+
+
 def test_a_flood_beyond_takes_no_packet_within_and_adds_no_more_than_the_bound(
     tmp_path: Path,
 ) -> None:
