@@ -8,23 +8,23 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from n3ic.errors import UsageError
-from n3ic.systems.card.resources import budget_of
-from n3ic.systems.card.simulation.baselines import POLICIES, SharingPolicy
-from n3ic.systems.card.simulation.engine import simulate
-from n3ic.systems.card.simulation.planned_scenario import (
+from n3ic.systems.card.control.planned_scenario import (
     packets_offered,
     scenario_of,
     with_events,
     with_loads,
 )
+from n3ic.systems.card.resources import budget_of
+from n3ic.systems.card.simulation.baselines import POLICIES, SharingPolicy
+from n3ic.systems.card.simulation.engine import simulate
 from n3ic.systems.card.simulation.report import PolicyFigures, figures_of, tables
 from n3ic.util.display import Displayed, TextTable, View
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from n3ic.systems.card.control.scenario import Scenario
     from n3ic.systems.card.plan import CardPlan
-    from n3ic.systems.card.simulation.scenario import Scenario
 
 
 MOST_SECONDS = 1000.0

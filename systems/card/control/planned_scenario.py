@@ -10,13 +10,8 @@ from dataclasses import replace
 
 from n3ic import plugins
 from n3ic.errors import UsageError
-from n3ic.systems.card.demand import demand_of, of_every_packet
-from n3ic.systems.card.export import GROUP, card_target
-from n3ic.systems.card.plan import CardPlan, GraphPlan
-from n3ic.systems.card.planner import time_weights
-from n3ic.systems.card.resources import Budget
-from n3ic.systems.card.simulation.loads import Load, parse_load
-from n3ic.systems.card.simulation.scenario import (
+from n3ic.systems.card.control.loads import Load, parse_load
+from n3ic.systems.card.control.scenario import (
     Board,
     Failure,
     PlacedChain,
@@ -25,6 +20,11 @@ from n3ic.systems.card.simulation.scenario import (
     SimTask,
     SimTenant,
 )
+from n3ic.systems.card.demand import demand_of, of_every_packet
+from n3ic.systems.card.export import GROUP, card_target
+from n3ic.systems.card.plan import CardPlan, GraphPlan
+from n3ic.systems.card.planner import time_weights
+from n3ic.systems.card.resources import Budget
 from n3ic.targets.base import exporter
 
 DEFAULT_CLOCK_HZ = 250e6  # SuperNIC's clock, for a target without one
