@@ -30,7 +30,7 @@ class CardDriver(Protocol):
     def counters(self) -> Mapping[str, GraphCounters]:
         """Return the counters of each graph."""
 
-    def set_rates(self, rates: Mapping[str, float]) -> None:
+    def set_rates(self, rates: Mapping[str, float], now: float) -> None:
         """Guarantee each graph a rate in packets per second; 0 for a tenant that is not there."""
 
     def load(self, region: int, chain: Chain, ready: float) -> None:
@@ -45,3 +45,24 @@ class CardDriver(Protocol):
 
     def unload(self, region: int) -> None:
         """Stop serving packets in a region; packets inside are served."""
+
+
+class RunningCard(CardDriver, Protocol):
+    """A card that is given frames, and counts them for each tenant."""
+
+    def send(self, frame: bytes, now: float) -> None:
+        """Give the card a frame.
+
+        Args:
+            frame: bytes of an Ethernet frame.
+            now: time in seconds; it never goes back.
+        """
+
+    def finish(self) -> None:
+        """Wait until every admitted frame is answered."""
+
+    def guaranteed(self) -> Mapping[str, int]:
+        """Return each tenant's guarantee at present, in bytes per second."""
+
+    def tenant_counters(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the counters of each tenant, and last those of frames that named no graph."""

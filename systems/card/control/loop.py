@@ -82,6 +82,7 @@ class ControlLoop:
         self._adapts = adapts
         self._watched = {g.name: _WatchedGraph(g, g.entitled) for g in scenario.graphs}
         self._scaling: dict[Chain, Scaling] = {}
+        self._stepped = 0.0
         self._rates: Mapping[str, float] = {}
         self._deployed = {t.name for t in scenario.tenants if t.arrives <= 0}
         chains = [*placed[: scenario.regions], *[()] * (scenario.regions - len(placed))]
@@ -94,13 +95,13 @@ class ControlLoop:
             self._set_rates(0.0)
 
     def step(self, now: float) -> None:
-        """Set rates and instances, once per monitoring window.
+        """Set rates and instances, once per monitoring window; the first begins at 0 s.
 
         Instances follow the offered load: the admitted load never exceeds what the instances serve,
         so it cannot show that more is wanted.
 
         Args:
-            now: time in seconds.
+            now: time in seconds, after that of the last step.
         """
         for tenant in self._scenario.tenants:
             if tenant.arrives <= now:
@@ -109,12 +110,13 @@ class ControlLoop:
         for name, counters in self._driver.counters().items():
             watched = self._watched[name]
             arrived = counters.offered - watched.offered
-            watched.load = arrived / self._scenario.board.monitor
+            watched.load = arrived / (now - self._stepped)
             watched.offered, watched.inside = counters.offered, counters.inside
             # Packets may wait for a chain that was stopped, or be refused without it.
             present = self._present(watched.graph.tenant, now)
             if counters.inside or (arrived and present):
                 self.use(name, now)
+        self._stepped = now
         self._scale(now)
 
     def use(self, name: str, now: float) -> None:
@@ -179,7 +181,7 @@ class ControlLoop:
             for name, watched in self._watched.items()
         }
         if rates != self._rates:
-            self._driver.set_rates(rates)
+            self._driver.set_rates(rates, now)
             self._rates = rates
 
     def _scale(self, now: float) -> None:

@@ -220,6 +220,16 @@ class Scenario:
         # The class is frozen; a dataclass assigns its own fields in the same way.
         object.__setattr__(self, "tenant_of", {t.name: t for t in self.tenants})
 
+    def chains_used(self, *, at_start: bool) -> tuple[PlacedChain, ...]:
+        """Return the placed chains that somebody uses; a region whose chain nobody uses is empty.
+
+        Args:
+            at_start: whether only tenants count that are there at the start.
+        """
+        absent = {t.name for t in self.tenants if t.arrives > 0} if at_start else set()
+        used = {task for g in self.graphs if g.tenant not in absent for task in g.flow.tasks()}
+        return tuple(p if used & set(p.chain) else PlacedChain(()) for p in self.placed)
+
     def split(self, chain: Chain) -> tuple[Chain, ...]:
         """Split a chain into parts that each fit a region."""
         parts: list[Chain] = []

@@ -49,10 +49,8 @@ POLICIES: Mapping[str, SharingPolicy] = {
 def placement(policy: SharingPolicy, scenario: Scenario) -> tuple[PlacedChain, ...]:
     """Return the chain of each region at the start, from region 0."""
     if policy.spaces == "plan":
-        absent = {t.name for t in scenario.tenants if t.arrives > 0} if policy.adapts else set()
-        used = {task for g in scenario.graphs if g.tenant not in absent for task in g.flow.tasks()}
         # A chain that nobody uses yet is launched when its tenant arrives.
-        return tuple(p if used & set(p.chain) else PlacedChain(()) for p in scenario.placed)
+        return scenario.chains_used(at_start=policy.adapts)
     counts = _regions_of(policy, scenario)
     placed: list[PlacedChain] = []
     for tenant in scenario.tenants:

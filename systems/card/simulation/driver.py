@@ -59,17 +59,17 @@ class SimulatedRegions:
         """Return the offered cost and the packets inside; see the protocol."""
         return {n: GraphCounters(c.offered, c.inside) for n, c in self._counts.items()}
 
-    def set_rates(self, rates: Mapping[str, float]) -> None:
+    def set_rates(self, rates: Mapping[str, float], now: float) -> None:
         """Set the rates of the buckets; see the protocol."""
         for name, rate in rates.items():
-            self._buckets[name].set_rate(rate / self._scenario.board.clock_hz, int(self._env.now))
+            self._buckets[name].set_rate(rate / self._scenario.board.clock_hz, self._cycle(now))
 
     def load(self, region: int, chain: Chain, ready: float) -> None:
         """Drain the old chain, load the bitstream, and open the region; see the protocol."""
         old = self.instances(region)
         self.unload(region)
         self._wanted[region] = chain
-        at = math.ceil(ready * self._scenario.board.clock_hz - 1e-6)
+        at = self._cycle(ready)
         if old or at > self._env.now:
             self._env.process(self._launch(region, chain, at, old))
         else:
@@ -84,6 +84,9 @@ class SimulatedRegions:
     def instances(self, region: int) -> list[ChainInstance]:
         """Return the instances that serve in a region."""
         return [i for i in self._scheduler if i.region == region]
+
+    def _cycle(self, seconds: float) -> int:
+        return math.ceil(seconds * self._scenario.board.clock_hz - 1e-6)
 
     def _launch(self, region: int, chain: Chain, ready: int, old: list[ChainInstance]) -> Steps:
         since = int(self._env.now)

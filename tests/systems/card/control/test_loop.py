@@ -23,7 +23,7 @@ class WrittenDown:
     def counters(self):
         return {name: GraphCounters(n, self.inside) for name, n in self.offered.items()}
 
-    def set_rates(self, rates):
+    def set_rates(self, rates, now):
         self.orders.append(("rates", *rates.values()))
 
     def load(self, region, chain, ready):

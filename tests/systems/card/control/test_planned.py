@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from n3ic.errors import UsageError
-from n3ic.systems.card.control.planned_scenario import (
+from n3ic.systems.card.planned_scenario import (
     packets_offered,
     scenario_of,
     with_events,
