@@ -7,7 +7,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -213,9 +213,9 @@ def verify(
 
 
 def run(
-    directory: Annotated[Path, typer.Argument(help="The exported card, of target host.")] = Path(
-        "card"
-    ),
+    directory: Annotated[
+        Path, typer.Argument(help="The exported card, of target host or xdp.")
+    ] = Path("card"),
     card: Annotated[Path, typer.Option(help="The card's description.")] = Path("card.toml"),
     seconds: Annotated[float, typer.Option(help="Seconds to run.", min=0.1, max=86400.0)] = 10.0,
     frames: Annotated[
@@ -237,7 +237,7 @@ def run(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Run an exported card on this host, under the control loop; Ctrl-C ends it."""
+    """Run an exported card on this machine, under the control loop; Ctrl-C ends it."""
     from n3ic.systems.card.compile import software_card
     from n3ic.systems.card.control.run import (
         RealTime,
@@ -258,9 +258,9 @@ def run(
         raise UsageError("--event: expected arrives, leaves or lost, for no host's region is stuck")
     with spinner("compiling"):
         opened = open_card(planned, directory, threads or scenario.regions)
-        software = software_card(planned, "host")
+        software = software_card(planned, planned.card.device.target)
         given = generated(scenario, software, seed) if frames is None else recorded(frames)
-    with progress_bar("running") as reached:
+    with closing(opened), progress_bar("running") as reached:
         done = run_card(scenario, opened, given, RealTime(), reached)
     if json:
         print_json(done.to_dict())

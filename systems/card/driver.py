@@ -31,7 +31,13 @@ class CardDriver(Protocol):
         """Return the counters of each graph."""
 
     def set_rates(self, rates: Mapping[str, float], now: float) -> None:
-        """Guarantee each graph a rate in packets per second; 0 for a tenant that is not there."""
+        """Guarantee graphs rates in packets per second.
+
+        Args:
+            rates: rates of the graphs of tenants that are there; others are guaranteed nothing, and
+                the card may refuse their packets.
+            now: time in seconds.
+        """
 
     def load(self, region: int, chain: Chain, ready: float) -> None:
         """Put a chain into a region, instead of what serves there.
@@ -60,6 +66,9 @@ class RunningCard(CardDriver, Protocol):
 
     def finish(self) -> None:
         """Wait until every admitted frame is answered."""
+
+    def close(self) -> None:
+        """End the card."""
 
     def guaranteed(self) -> Mapping[str, int]:
         """Return each tenant's guarantee at present, in bytes per second."""

@@ -144,19 +144,20 @@ class CardTarget(ABC):
         """
 
     def open_card(self, plan: CardPlan, directory: Path, threads: int) -> RunningCard:
-        """Open an image in this process, for the control loop; only software can.
+        """Open an image on this machine, for the control loop; only software can.
 
         Args:
             plan: plan of the image.
             directory: directory written by :meth:`write_card`.
-            threads: threads that compute.
+            threads: threads that compute, where it has threads.
 
         Raises:
-            UsageError: the target's cards do not run in a process of n3ic.
+            MissingDependencyError: a tool is not installed.
+            UsageError: the target's cards run on devices only.
             VerifyError: the image does not compile.
         """
         raise UsageError(
-            f"a card of target {self.name} runs on its device, expected a card of target host"
+            f"a card of target {self.name} runs on its device, expected one of target host or xdp"
         )
 
 
@@ -305,10 +306,10 @@ def change_card(plan: CardPlan, directory: Path, change: CardChange, to: str) ->
 
 
 def open_card(plan: CardPlan, directory: Path, threads: int) -> RunningCard:
-    """Open an export in this process; see :meth:`CardTarget.open_card`.
+    """Open an export on this machine; see :meth:`CardTarget.open_card`.
 
     Raises:
-        UsageError: the directory does not exist, or its target runs in no process.
+        UsageError: the directory does not exist, or its target runs on devices only.
         VerifyError: the directory differs from a fresh export of the plan.
     """
     target = card_target(plan.card.device.target)

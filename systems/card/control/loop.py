@@ -177,8 +177,9 @@ class ControlLoop:
     def _set_rates(self, now: float) -> None:
         """Guarantee the tenants that are there what they are entitled to, and others nothing."""
         rates = {
-            name: watched.graph.entitled if self._present(watched.graph.tenant, now) else 0.0
+            name: watched.graph.entitled
             for name, watched in self._watched.items()
+            if self._present(watched.graph.tenant, now)
         }
         if rates != self._rates:
             self._driver.set_rates(rates, now)

@@ -57,8 +57,8 @@ class ControlledRun(Displayed):
         names = [*next(iter(self.counters.values()))]
         rows = []
         for name, counts in self.counters.items():
-            rate = f"{self.guaranteed[name]:,}" if name in self.guaranteed else ""
-            rows.append((name, rate, *(f"{counts[n]:,}" for n in names)))
+            guaranteed = f"{self.guaranteed[name]:,}" if name in self.guaranteed else ""
+            rows.append((name, guaranteed, *(f"{counts[n]:,}" for n in names)))
         tables = [TextTable("Frames (measured)", ("tenant", "guaranteed B/s", *names), (*rows,))]
         if self.events:
             actions = tuple(

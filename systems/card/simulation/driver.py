@@ -61,8 +61,9 @@ class SimulatedRegions:
 
     def set_rates(self, rates: Mapping[str, float], now: float) -> None:
         """Set the rates of the buckets; see the protocol."""
-        for name, rate in rates.items():
-            self._buckets[name].set_rate(rate / self._scenario.board.clock_hz, self._cycle(now))
+        for name, bucket in self._buckets.items():
+            rate = rates.get(name, 0.0) / self._scenario.board.clock_hz
+            bucket.set_rate(rate, self._cycle(now))
 
     def load(self, region: int, chain: Chain, ready: float) -> None:
         """Drain the old chain, load the bitstream, and open the region; see the protocol."""

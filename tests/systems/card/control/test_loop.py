@@ -52,7 +52,7 @@ def started(scenario, *chains):
 
 def test_a_tenant_that_comes_and_goes_has_its_rate_and_its_chain_meanwhile():
     loop, driver = started(card(2, arrives=3.0, leaves=6.0), A)
-    assert driver.taken() == [("load", 0, A, 0.0), ("rates", RATE, 0.0)]
+    assert driver.taken() == [("load", 0, A, 0.0), ("rates", RATE)]
     for now in range(1, 3):
         loop.step(float(now))
     assert driver.taken() == []
@@ -61,7 +61,7 @@ def test_a_tenant_that_comes_and_goes_has_its_rate_and_its_chain_meanwhile():
     loop.step(5.0)
     assert driver.taken() == []
     loop.step(6.0)
-    assert driver.taken() == [("rates", RATE, 0.0), ("unload", 1)]
+    assert driver.taken() == [("rates", RATE), ("unload", 1)]
 
 
 def test_who_has_left_brings_no_chain_back():

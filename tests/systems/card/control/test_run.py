@@ -2,10 +2,12 @@
 """A card of the host target under the control loop, in virtual time and as it is typed."""
 
 import json
+import struct
+from contextlib import closing
 
 import pytest
 
-from n3ic.errors import DataError, UsageError, VerifyError
+from n3ic.errors import DataError, MissingDependencyError, UsageError, VerifyError
 from n3ic.systems.card.compile import frame_lengths, software_card
 from n3ic.systems.card.control import run
 from n3ic.systems.card.export import export_card, open_card
@@ -14,6 +16,7 @@ from n3ic.systems.card.host.driver import HostDriver
 from n3ic.systems.card.host.library import CardLibrary
 from n3ic.systems.card.host.verify import shape_of
 from n3ic.systems.card.planned_scenario import scenario_under
+from n3ic.systems.card.xdp.image import changed_tenant, tenant_value
 from n3ic.targets.fuzz_traffic import pcap
 from tests.support import software_cards as cards
 
@@ -163,8 +166,42 @@ def test_only_a_card_that_equals_its_export_and_runs_on_a_host_is_opened(folder,
     cards.differing_models(tmp_path)
     programs = cards.plan(tmp_path, cards.alone("p4", "p"))
     export_card(programs, tmp_path / "p4", verify=False)
-    with pytest.raises(UsageError, match="expected a card of target host"):
+    with pytest.raises(UsageError, match="expected one of target host or xdp"):
         open_card(programs, tmp_path / "p4", 1)
+
+
+def test_a_program_in_the_kernel_is_driven_alike(tmp_path):
+    """The same loop and the same frames, of which the program refuses as many as the library."""
+    cards.differing_models(tmp_path)
+    programs = cards.plan(tmp_path, cards.alone("xdp", "pr", wants="1000000 packets/s"))
+    export_card(programs, tmp_path / "xdp", verify=False)
+    try:
+        driver = open_card(programs, tmp_path / "xdp", 1)
+    except MissingDependencyError as error:
+        pytest.skip(f"the kernel runs no programs here: {error}")
+    with closing(driver):
+        frames = steady(software_card(programs, "xdp"), 1.0, p=100, r=200)
+        events = ("r:arrives@0.25", "r:leaves@0.65")
+        done = in_virtual_time(programs, driver, [*frames, (0.99, b"?")], 1.0, *events)
+    assert [done.counters["r"][n] for n in ("answered", "no_model")] == [80, 120]
+    assert [done.counters["p"][n] for n in ("answered", "no_model")] == [100, 0]
+    assert done.counters["(wire)"]["other"] == 1
+    assert len(programs.regions) == 1 and done.events == ()  # the other one uses the region
+    assert done.guaranteed["r"] == 1 < done.guaranteed["p"]
+
+
+def test_a_changed_bucket_in_the_kernel_keeps_what_it_holds():
+    fields = struct.Struct("=II5Q")  # lock, pad, rate, burst, tokens, part, time of filling
+    full = tenant_value(100, 50)
+    assert fields.unpack(changed_tenant(full, 10**12, 2**32, 7))[2:] == (10**12, 2**32, 50, 0, 0)
+    held = fields.pack(0, 0, 100, 50, 10, 3, 10**9)
+    assert fields.unpack(changed_tenant(held, 7, 60, 10**9 + 123_456_789))[2:] == (
+        *(7, 60, 22, 345_678_903),
+        10**9 + 123_456_789,
+    )
+    late = 10**12  # the old rate has filled the bucket by then
+    assert fields.unpack(changed_tenant(held, 7, 60, late))[2:] == (7, 60, 50, 0, late)
+    assert fields.unpack(changed_tenant(held, 7, 20, late))[4] == 20
 
 
 def test_a_card_runs_as_typed(folder, n3ic, monkeypatch):
