@@ -242,7 +242,7 @@ def run(
     from n3ic.systems.card.control.run import (
         RealTime,
         generated,
-        on_host,
+        in_software,
         recorded,
         run_card,
     )
@@ -253,7 +253,7 @@ def run(
         raise UsageError("--frames and --load: expected one of them, got both")
     check_directory(directory)
     planned = _plan(card)
-    scenario = on_host(scenario_under(planned, seconds, load or [], event or []))
+    scenario = in_software(scenario_under(planned, seconds, load or [], event or []))
     if any(failure.kind == "stuck" for failure in scenario.failures):
         raise UsageError("--event: expected arrives, leaves or lost, for no host's region is stuck")
     with spinner("compiling"):

@@ -24,7 +24,7 @@ from n3ic.util.display import Displayed, TextTable, View
 TimedFrame = tuple[float, bytes]  # second since the start, and the frame
 Wait = Callable[[float], float]  # waits until a second, and returns the second that it is then
 
-_WINDOW = 0.1  # seconds of a monitoring window on a host
+_WINDOW = 0.1  # seconds of a monitoring window
 _HOLD = 1.0  # seconds that a chain serves before another takes its region
 _FRAMES = 16  # different frames of a graph
 _SHOWN = 0.1  # seconds between two reports of progress
@@ -90,8 +90,8 @@ class RealTime:
         return time.monotonic() - self._began
 
 
-def on_host(scenario: Scenario) -> Scenario:
-    """A scenario with the times of a host, where networks are loaded at once."""
+def in_software(scenario: Scenario) -> Scenario:
+    """A scenario with the times of software, where networks are loaded at once."""
     board = replace(scenario.board, monitor=_WINDOW, hold=_HOLD, costs=Costs(0.0, 0.0))
     return replace(scenario, board=board)
 

@@ -82,12 +82,12 @@ def in_virtual_time(plan, driver, frames, seconds, *events):
         now = max(now, until)
         return now
 
-    scenario = run.on_host(scenario_under(plan, seconds, (), events))
+    scenario = run.in_software(scenario_under(plan, seconds, (), events))
     return run.run_card(scenario, driver, frames, wait)
 
 
 def test_a_load_within_the_guarantees_is_answered(plan, card, driver):
-    scenario = run.on_host(scenario_under(plan, 0.02, ("poisson", "alpha=constant*0.5"), ()))
+    scenario = run.in_software(scenario_under(plan, 0.02, ("poisson", "alpha=constant*0.5"), ()))
     done = in_virtual_time(plan, driver, run.generated(scenario, card, 3), 0.02)
     assert done.sent == sum(counts["admitted"] for counts in done.counters.values())
     assert done.counters["alpha"]["admitted"] == pytest.approx(0.01 * WANTED["alpha"], abs=1)
