@@ -17,6 +17,7 @@ from n3ic import __version__, plugins
 from n3ic.errors import CardError, MissingDependencyError, UsageError, VerifyError
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.description import Card, InputStage, NetworkTask
+from n3ic.systems.card.driver import RunningCard
 from n3ic.systems.card.models import network_of
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.resources import Amount, TaskCost
@@ -141,6 +142,23 @@ class CardTarget(ABC):
             UsageError: no such card is running.
             N3icError: the running card refuses the change.
         """
+
+    def open_card(self, plan: CardPlan, directory: Path, threads: int) -> RunningCard:
+        """Open an image on this machine, for the control loop; only software can.
+
+        Args:
+            plan: plan of the image.
+            directory: directory written by :meth:`write_card`.
+            threads: threads that compute, where it has threads.
+
+        Raises:
+            MissingDependencyError: a tool is not installed.
+            UsageError: the target's cards run on devices only.
+            VerifyError: the image does not compile.
+        """
+        raise UsageError(
+            f"a card of target {self.name} runs on its device, expected one of target host or xdp"
+        )
 
 
 IDLE_GIVEN_AWAY = (
@@ -301,6 +319,18 @@ def change_card(plan: CardPlan, directory: Path, change: CardChange, to: str) ->
     # plan.
     with _written_anew(target, plan, directory):
         return target.change_card(plan, change, to)
+
+
+def open_card(plan: CardPlan, directory: Path, threads: int) -> RunningCard:
+    """Open an export on this machine; see :meth:`CardTarget.open_card`.
+
+    Raises:
+        UsageError: the directory does not exist, or its target runs on devices only.
+        VerifyError: the directory differs from a fresh export of the plan.
+    """
+    target = card_target(plan.card.device.target)
+    with _written_anew(target, plan, directory) as fresh:
+        return target.open_card(plan, fresh, threads)
 
 
 def check_directory(directory: Path) -> None:
