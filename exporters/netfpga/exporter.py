@@ -263,7 +263,7 @@ class NetfpgaExporter(Exporter):
 
             clocks = design.latency(model, **_unrolled(options))
             figures += estimated_latency(clocks, self.device.clock_mhz)
-        return tuple(figures)
+        return (*figures, *shell.comparison_figures(model, options))
 
     def encode(
         self,

@@ -12,6 +12,7 @@ from n3ic.exporters.netfpga.block import packaging, registers, testbench
 from n3ic.exporters.netfpga.block.ports import ports_of
 from n3ic.exporters.netfpga.core import CorePorts, frame_sources
 from n3ic.exporters.netfpga.packet import wrapper
+from n3ic.exporters.netfpga.packet.comparison_size import comparisons
 from n3ic.exporters.netfpga.packet.nic_simulation import MOST_ASKS, Another, check_card
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import Words
@@ -38,6 +39,18 @@ VERIFY_OPTIONS = (
 )
 ECP5 = "fmax.ecp5 is the clock on a Lattice ECP5: no open place and route supports the Virtex-7."
 _VECTORS_OF_A_PACKET = 50  # core vectors for each packet that is sent through the whole card
+
+
+def comparison_figures(model: Classifier, options: Options) -> tuple[Figure, ...]:
+    """Estimate the comparisons of features with cuts; empty if packets hold input bits."""
+    if options["input-stage"] != "features":
+        return ()
+    used = comparisons(model.input, wrapper.feature_widths(model.input, options))
+    rows = (("lut", used.luts, "LUT"), ("lut_sites", used.lut_sites, "LUT6"))
+    return tuple(
+        Figure(f"comparisons.{name}", value, unit, used.kind, used.source)
+        for name, value, unit in rows
+    )
 
 
 def write_shell(

@@ -179,7 +179,8 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
         """Estimate the logic of one core, and its latency."""
         plan = _plan(model)
         clocks = estimated_latency(latency(plan), self.device.clock_mhz)
-        return (*self._resources(size.estimate(plan)), *clocks)
+        of_cuts = shell.comparison_figures(model, options)
+        return (*self._resources(size.estimate(plan)), *clocks, *of_cuts)
 
     def _resources(self, used: Resources, prefix: str = "") -> list[Figure]:
         """Figures of a core's resources, with their share of the device."""

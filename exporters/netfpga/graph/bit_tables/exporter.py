@@ -205,7 +205,8 @@ class NetfpgaTablesExporter(Exporter[Classifier]):
     def estimate(self, model: Classifier, options: Options) -> tuple[Figure, ...]:
         """Estimate the logic of one core, and its latency."""
         clocks = estimated_latency(_clocks(model, options)[0], self.device.clock_mhz)
-        return (*self._resources(_estimate(model, options)), *clocks)
+        of_cuts = shell.comparison_figures(model, options)
+        return (*self._resources(_estimate(model, options)), *clocks, *of_cuts)
 
     def _resources(self, used: Resources, prefix: str = "") -> list[Figure]:
         """Figures of a core's resources, with their share of the device."""
