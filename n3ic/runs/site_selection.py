@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
+from n3ic import plugins
 from n3ic.errors import UsageError
 from n3ic.model.classifier import Classifier, family_text
 from n3ic.runs.experiment_spec import Experiment, SiteBudget
@@ -15,11 +17,11 @@ from n3ic.runs.preparation import prepare, with_baselines
 from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.trained import trained
 from n3ic.runs.training_rows import Prepared
+from n3ic.targets.base import exporter
+from n3ic.targets.capabilities import SiteCount
 from n3ic.targets.estimates import estimates
 from n3ic.training.recipe import Recipe, recipe_values
 
-TARGET = "netfpga"
-"""The target whose sites are counted."""
 CORE, COMPARISONS = "core", "comparisons"
 TRIALS = 4
 """Most trainings of a kind of shape: each corrects the size by the sites of the one before."""
@@ -42,20 +44,32 @@ def sites_of(model: Classifier, cuts: bool) -> dict[str, int] | None:
 
     Args:
         model: a model of any family.
-        cuts: whether the card compares features with cuts (``--input-stage features
-            --feature-bits own``).
+        cuts: whether the card compares features with cuts.
 
     Returns:
         The sites of the core and, with ``cuts``, of the comparisons; None if the target does not
         take the model.
     """
-    stage = {"input-stage": "features", "feature-bits": "own"} if cuts else {}
-    figures = estimates(model, TARGET, {"style": "unrolled", "outputs": "class", **stage})
+    target, count = _counting_target()
+    figures = estimates(model, target, {**count.options, **(count.cuts if cuts else {})})
     by_name = {figure.name: int(figure.value) for figure in figures}
     if "lut_sites" not in by_name:
         return None
     own = {CORE: by_name["lut_sites"]}
     return own | ({COMPARISONS: by_name["comparisons.lut_sites"]} if cuts else {})
+
+
+@cache
+def _counting_target() -> tuple[str, SiteCount]:
+    """The first target that counts sites, and how it does.
+
+    Raises:
+        UsageError: none of those that are installed does.
+    """
+    for name in plugins.names("n3ic.exporters"):
+        if (count := exporter(name).site_count) is not None:
+            return name, count
+    raise UsageError("no installed target counts LUT sites")
 
 
 def select_within_sites(
