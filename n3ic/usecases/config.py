@@ -27,6 +27,8 @@ _KINDS: Mapping[str, Any] = {
     "dataset": str,
     "recipe": str,
     "budget_bytes": int,
+    "sites": int,
+    "cuts_on_card": bool,
     "input_of": str,
     "protocol": str,
     "seed": int,
