@@ -96,7 +96,7 @@ def test_attacks_are_blocked_and_honest_flows_go_on(tmp_path):
     forged = told["forged sources"]
     assert forged["figures"]["blocked_hosts"] <= 1024
     # One forged packet blocks no visitor, allowed or not.
-    assert forged["visits"]["10.77.1.1"][1] == forged["visits"]["10.77.1.5"][1] == 0
+    assert forged["visits"]["10.77.1.16"][1] == forged["visits"]["10.77.1.17"][1] == 0
     assert set(told["collected"]["attackers"]) & {"attack"}
     assert set(told["collected"]["honest"]) & {"honest"}
 
