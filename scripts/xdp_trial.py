@@ -627,7 +627,7 @@ class Reached:
 
     @property
     def stopped(self) -> bool:
-        """Whether nine in ten of its later packets were dropped, within 20 flows or 1,000 packets."""
+        """Whether nine in ten later packets were dropped, and few flows or packets arrived."""
         return self.late <= 0.1 and (self.flows_arrived <= 20 or self.arrived <= 1000)
 
 

@@ -64,7 +64,9 @@ async def _quic(host: str, server: str) -> None:
         local_addr=(host, 0),
     )
     try:
-        protocol.connect((server, QUIC_PORT))
+        # As packets of IPv6 say it: aioquic compares the two.
+        end = (server, QUIC_PORT, 0, 0) if ":" in server else (server, QUIC_PORT)
+        protocol.connect(cast(tuple[str, int], end))
         await protocol.wait_connected()
         reader, writer = await protocol.create_stream()
         writer.write(b"GET /\r\n")

@@ -102,7 +102,7 @@ def flow_table(
 
 
 def _kinds(table: pa.Table) -> NDArray[np.str_] | None:
-    """The kind that the labels name, or else the protocol and, where few hosts send flows, the source.
+    """The kind that the labels name, or else protocol and, where few hosts send flows, source.
 
     None without a key.
     """

@@ -96,7 +96,8 @@ def shunt(
     if write is not None:
         if not str(aim):
             raise UsageError(
-                "--write needs a threshold: add --accuracy, --host-load, --margin or --left-out-kinds"
+                "--write needs a threshold: add --accuracy, --host-load, --margin or "
+                "--left-out-kinds"
             )
         check_place(write, count, replace=replace)
     if plot is not None and count > 1:
@@ -110,8 +111,8 @@ def shunt(
     show_result(result, json=json)
     if not json and any(study.chosen is None for study in studies.values()):
         print_result(
-            "choose a threshold with --accuracy, --host-load, --margin or --left-out-kinds, and keep "
-            "it with --write"
+            "choose a threshold with --accuracy, --host-load, --margin or --left-out-kinds, and "
+            "keep it with --write"
         )
     for path in write_result(result, csv, plot, kind=".csv"):
         print_note(f"wrote {path}")

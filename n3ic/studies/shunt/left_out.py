@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of traffic that a network has not seen: how often it would take them for its positive class.
+"""Kinds of traffic that a network has not seen: which it would take for its positive class.
 
 Validation rows are like those of training, so they promise nothing about visitors of another kind.
 Here the network is trained again without each kind, and its flows are judged by that network. A
