@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attack a web server that n3icd guards, with real tools, in two network namespaces.
 
-The site has nginx, iperf3, dnsmasq, a QUIC server, an IPFIX collector and n3icd, which runs with the
-command line and the capabilities of its unit. The net has visitors of eight kinds and hosts that
+The site has nginx, iperf3, dnsmasq, a QUIC server, an IPFIX collector and n3icd, which runs with
+the command line and the capabilities of its unit. The net has visitors of eight kinds and hosts that
 attack, over IPv4 and IPv6. The traffic of both is recorded and labelled by host, a network is
 trained on it, and n3icd is started with its policy, first as a dry run, then for real. Then other
 hosts attack in ten ways, some of them new, while three more kinds of visitors come: over IPv4, IPv6,
@@ -461,7 +461,7 @@ ATTACKS = {
         Attack("curl, passwords", guess, "150"),
     ),
 }  # fmt: skip
-UNTRAINED = ("hping3 --udp, 1,200 bytes", "nping --udp, 1,200 bytes", "nmap -sU", "nmap -sV",
+UNTRAINED = ("hping3 --udp, 1,200 bytes", "nping --udp, 1,200 bytes", "nmap -sV",
              "curl, passwords")  # fmt: skip
 
 
@@ -809,7 +809,8 @@ def measure_state(
     status = json.loads(site.run("n3ic", "xdp", "status", "eth0", "--json"))
     away = [one["target"] for one in listed["decided"]]
     return {
-        "attackers": {source: {"attack": names.get(source, ""), "stopped": host.stopped}
+        "attackers": {source: {"attack": names.get(source, ""), "stopped": host.stopped,
+                         "trained": names.get(source) not in UNTRAINED}
                       | vars(host)
                       for source, host in sorted(hosts.items()) if group(source) == "attackers"},
         "visitors": {source: {"kind": kinds[source], "sent": host.sent, "arrived": host.arrived}

@@ -27,7 +27,9 @@ def test_the_first_threshold_that_fails_ends_the_tests():
 
 
 def test_too_few_kinds_show_nothing():
-    with pytest.raises(UsageError, match=r"2 left-out kinds .* at most 77.6 % .* record more kinds"):
+    with pytest.raises(
+        UsageError, match=r"2 left-out kinds .* at most 77.6 % .* record more kinds"
+    ):
         threshold_for_kinds(kinds(-1, -1), 0.3, 0.95)
     with pytest.raises(UsageError, match="0 left-out kinds"):
         threshold_for_kinds([], 0.3, 0.95)
