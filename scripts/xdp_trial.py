@@ -3,12 +3,12 @@
 """Attack a web server that n3icd guards, with real tools, in two network namespaces.
 
 The site has nginx, iperf3, dnsmasq, a QUIC server, an IPFIX collector and n3icd, which runs with
-the command line and the capabilities of its unit. The net has visitors of eight kinds and hosts that
-attack, over IPv4 and IPv6. The traffic of both is recorded and labelled by host, a network is
-trained on it, and n3icd is started with its policy, first as a dry run, then for real. Then other
-hosts attack in ten ways, some of them new, while three more kinds of visitors come: over IPv4, IPv6,
-and IPv4 in a VLAN. n3icd is killed, started again, and given another model. Both namespaces end with
-this script.
+the command line and the capabilities of its unit. The net has visitors of eight kinds and hosts
+that attack, over IPv4 and IPv6. The traffic of both is recorded and labelled by host, a network
+is trained on it, and n3icd is started with its policy, first as a dry run, then for real. Then
+other hosts attack in ten ways, some of them new, while three more kinds of visitors come: over
+IPv4, IPv6, and IPv4 in a VLAN. n3icd is killed, started again, and given another model. Both
+namespaces end with this script.
 
 The operator's commands are those of docs/how-to/under-attack.md, unchanged. Needs root, clang, gcc,
 libbpf-dev, Debian's hping3, nmap, slowhttptest, iperf3, curl, nginx-light, tcpdump, tcpreplay,
