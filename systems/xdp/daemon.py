@@ -16,6 +16,7 @@ from n3ic.exporters.xdp import packing
 from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.exporters.xdp.policy_parser import check_times
 from n3ic.model.classifier import Classifier
+from n3ic.systems.xdp.daemon_requests import not_running
 from n3ic.systems.xdp.debian_package import package
 from n3ic.systems.xdp.deployment import attached_program, exported
 from n3ic.systems.xdp.program_record import DaemonRecord, Interface
@@ -75,10 +76,7 @@ class FlowReader:
         except BaseException as error:
             self._socket.close()
             if isinstance(error, OSError):
-                raise UsageError(
-                    f"{self._path}: {error.strerror or error}: n3icd is not running; start it with "
-                    f"systemctl start n3icd@{interface.name}"
-                ) from error
+                raise UsageError(not_running(interface)) from error
             raise
 
     def _greet(self, interface: Interface) -> None:

@@ -18,7 +18,7 @@ from n3ic.exporters.xdp import layout
 from n3ic.exporters.xdp.packing import repack
 from n3ic.exporters.xdp.verdict_lists import ACTIONS, Action, DumpedMap
 from n3ic.model.classifier import Classifier
-from n3ic.systems.xdp.program_record import DaemonRecord, Interface
+from n3ic.systems.xdp.program_record import DaemonRecord, Interface, run_folder
 
 _PATIENCE_S = 30.0
 _AGES_S = 1e9  # seconds that count as for ever
@@ -147,10 +147,15 @@ def _ask_running(interface: Interface, record: DaemonRecord, request: bytes) -> 
     """Send a request to n3icd; return its answer without the last line."""
     answer = _ask(record, request)
     if answer is None:
-        raise UsageError(
-            f"{interface.name}: n3icd is not running: systemctl start n3icd@{interface.name}"
-        )
+        raise UsageError(not_running(interface))
     return answer
+
+
+def not_running(interface: Interface) -> str:
+    """What to do where n3icd is not running."""
+    name, here = interface.name, (run_folder() / "n3icd" / interface.folder.name).exists()
+    way = f"n3ic xdp load {name} EXPORT" if here else f"systemctl start n3icd@{name}"
+    return f"{name}: n3icd is not running; {way} starts it, with the flows of the program there"
 
 
 def unload(record: DaemonRecord) -> None:

@@ -140,7 +140,7 @@ def start(
     interface: Interface,
     files: Mapping[str, bytes],
     pack: bytes,
-    mode: str,
+    settings: Mapping[str, str] | None = None,
     *,
     succeeds: bool = False,
 ) -> str:
@@ -150,7 +150,8 @@ def start(
         interface: its interface.
         files: contents of the binary and the objects, by name.
         pack: models, rules and policies.
-        mode: ``auto``, ``native``, ``generic`` or ``tcx``.
+        settings: settings for its configuration, such as ``mode``; None for those of the n3icd
+            before it.
         succeeds: whether it replaces the program there, whose flows it keeps.
 
     Returns:
@@ -165,7 +166,9 @@ def start(
     for name, data in {**files, PACK: pack}.items():
         write_atomic(folder / name, data)
     (folder / BINARY).chmod(0o700)
-    write_atomic(folder / "n3icd.conf", _configuration(interface, folder, mode))
+    if settings is not None:
+        shutil.rmtree(folder / "updates", ignore_errors=True)  # of the n3icd before
+        write_atomic(folder / "n3icd.conf", _configuration(interface, folder, settings))
     log = folder / "log"
     process = _spawn(folder, interface.name, log, succeeds=succeeds)
     try:
@@ -269,20 +272,20 @@ def files_of(interface: Interface) -> dict[str, bytes]:
     return {name: read_regular(folder / name, _MAX_BYTES) for name in _PLACES}
 
 
-def _configuration(interface: Interface, folder: Path, mode: str) -> str:
-    settings = {
+def _configuration(interface: Interface, folder: Path, settings: Mapping[str, str]) -> str:
+    given = {
         "object": OBJECT,
         "idle-object": IDLE,
         "pack": PACK,
-        "mode": mode,
         "on-exit": "detach",
         "pins": _pins(interface),
         "socket": folder / "socket",
         "control": folder / "control",
         "updates": folder / "updates",
         "records": interface.folder.parent,
+        **settings,
     }
-    return "".join(f"{key} = {value}\n" for key, value in settings.items())
+    return "".join(f"{key} = {value}\n" for key, value in given.items())
 
 
 def _pins(interface: Interface) -> Path:

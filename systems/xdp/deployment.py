@@ -92,22 +92,75 @@ def load(
     *,
     mode: AttachMode | None = None,
     priority: int | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Deployment:
-    """Attach the metering program of an export directory to an interface.
+    """Start n3icd in the background with the program of an export directory.
+
+    If the n3icd of an earlier load was killed, the new one goes on with its flows.
 
     Args:
         interface: interface to attach to.
-        export: a directory written by ``n3ic export --target xdp`` from a network with a meter.
+        export: a directory written by ``n3ic export --target xdp`` from a network with a meter;
+            where ``make`` has built it, its own n3icd is started, and nothing is compiled.
         choices: policies, rules, limits and sizes.
         mode: attach mode; ``tcx`` attaches to both directions of the stack's hook; None means
             native if the driver supports it, otherwise generic.
         priority: order among other XDP programs in libxdp's dispatcher, lower ones first; None
             means libxdp's default if a dispatcher is attached, otherwise to run alone.
+        settings: further settings of n3icd, such as ``prometheus``, as in ``n3icd.conf``.
 
     Raises:
-        UsageError: A program is already attached, or see :func:`~n3ic.exporters.xdp.plan.plan`.
+        UsageError: A program is already attached, n3icd does not start, or see
+            :func:`~n3ic.exporters.xdp.plan.plan`.
         ExportError: The directory is not an XDP export, or a network does not fit its program.
-        BpfError: The kernel refuses the program.
+        MissingDependencyError: A compiler or libbpf's headers are missing.
+    """
+    if mode != "tcx" and (
+        priority is not None or dispatcher.dispatched(interface.index) is not None
+    ):
+        return _load_beside(interface, export, choices, mode=mode, priority=priority)
+    model, per_cpu, table = exported(export)
+    policy_parser.check_times(model)
+    planned = plan(model, table, choices)
+    check_hook(interface.name, planned.acts, mode)
+    _check_free(interface, mode)
+    options = {"table": table, "windows": "per-cpu" if per_cpu else "shared"}
+    with daemon_program(model, options, export) as program, starting(interface):
+        _check_free(interface, mode)
+        note = start(
+            interface,
+            program.files,
+            packing.pack(program.export, planned),
+            {"mode": mode or "auto", **(settings or {})},
+            succeeds=_killed(interface) is not None,
+        )
+    record, _ = attached_program(interface)
+    room = (
+        daemon_requests.figures(interface, record)["room"]
+        if isinstance(record, DaemonRecord)
+        else 0
+    )
+    return Deployment(record, note, room)
+
+
+def _killed(interface: Interface) -> DaemonRecord | None:
+    """The record of a program here whose n3icd, started by :func:`load`, is gone."""
+    attached = query(interface.index)
+    record = daemon_record(interface, attached.program_id) if attached else None
+    if record is None or not daemon_folder(interface).exists() or daemon_requests.runs(record):
+        return None
+    return record
+
+
+def _load_beside(
+    interface: Interface,
+    export: Path,
+    choices: Choices = Choices(),  # noqa: B008 - frozen
+    *,
+    mode: AttachMode | None = None,
+    priority: int | None = None,
+) -> Deployment:
+    """Attach a program beside others by libxdp's dispatcher; n3icd has no part in it.
     """
     model, per_cpu, table = exported(export)
     policy_parser.check_times(model)
@@ -448,52 +501,10 @@ def _succeed_daemon(
         daemon_requests.leave(record)
         wait_for_end(daemon_folder(interface))
         try:
-            start(interface, program.files, pack, record.mode, succeeds=True)
+            start(interface, program.files, pack, succeeds=True)
         except UsageError:
-            start(interface, before, record.pack, record.mode)
+            start(interface, before, record.pack)
             raise
-
-
-def load_daemon(
-    interface: Interface,
-    export: Path,
-    choices: Choices = Choices(),  # noqa: B008 - frozen
-    *,
-    mode: AttachMode | None = None,
-) -> Deployment:
-    """Start n3icd in the background with the program of an export directory.
-
-    Args:
-        interface: interface to attach to.
-        export: a directory written by ``n3ic export --target xdp`` from a network with a meter;
-            where ``make`` has built it, its own n3icd is started, and nothing is compiled.
-        choices: policies, rules, limits and sizes.
-        mode: attach mode; ``tcx`` attaches to both directions of the stack's hook; None means
-            native if the driver supports it, otherwise generic.
-
-    Raises:
-        UsageError: A program is already attached, n3icd does not start, or see
-            :func:`~n3ic.exporters.xdp.plan.plan`.
-        ExportError: The directory is not an XDP export, or a network does not fit its program.
-        MissingDependencyError: A compiler or libbpf's headers are missing.
-    """
-    model, per_cpu, table = exported(export)
-    policy_parser.check_times(model)
-    planned = plan(model, table, choices)
-    check_hook(interface.name, planned.acts, mode)
-    options = {"table": table, "windows": "per-cpu" if per_cpu else "shared"}
-    with daemon_program(model, options, export) as program, starting(interface):
-        _check_free(interface, mode)
-        note = start(
-            interface, program.files, packing.pack(program.export, planned), mode or "auto"
-        )
-    record, _ = attached_program(interface)
-    room = (
-        daemon_requests.figures(interface, record)["room"]
-        if isinstance(record, DaemonRecord)
-        else 0
-    )
-    return Deployment(record, note, room)
 
 
 def _succeed(
@@ -632,7 +643,7 @@ def put_verdict(
         UsageError: No program is loaded there, or ``what`` is not a target.
     """
     of, spec = _metered(interface)
-    if isinstance(of, DaemonRecord) and daemon_requests.runs(of):
+    if isinstance(of, DaemonRecord):
         text = verdict_lists.verdict_subject(what, spec).text
         daemon_requests.put(
             interface, of, action, argument, [(text, inf if ttl_s is None else ttl_s)]
@@ -689,7 +700,7 @@ def put_file(
     listed = read_prefix_file(path, bans=action not in verdict_lists.ALLOWING)
     seconds = np.minimum(listed.seconds, inf if ttl_s is None else ttl_s)
     of, _ = _metered(interface)
-    if isinstance(of, DaemonRecord) and daemon_requests.runs(of):
+    if isinstance(of, DaemonRecord):
         keys = listed.keys
         texts = verdict_lists.prefix_texts(
             keys["address"], keys["family"], keys["bits"] - layout.PREFIX_FAMILY
@@ -725,7 +736,7 @@ def remove_verdicts(interface: Interface, what: str, *, allowed: bool) -> bool:
         UsageError: No program is loaded there, or ``what`` is not a target.
     """
     of, spec = _metered(interface)
-    if isinstance(of, DaemonRecord) and daemon_requests.runs(of):
+    if isinstance(of, DaemonRecord):
         text = verdict_lists.verdict_subject(what, spec).text
         return daemon_requests.remove(interface, of, text, allowed=allowed)
     with changing(interface), open_program(interface) as (_, programs, _):
@@ -737,7 +748,7 @@ def remove_verdicts(interface: Interface, what: str, *, allowed: bool) -> bool:
 def listed_verdicts(interface: Interface) -> dict[str, list[verdict_lists.ListedVerdict]]:
     """Verdicts that hold on an interface, by list; see :func:`~.verdict_lists.list_verdicts`."""
     of, spec = _metered(interface)
-    if isinstance(of, DaemonRecord) and daemon_requests.runs(of):
+    if isinstance(of, DaemonRecord):
         maps = daemon_requests.dumped_verdicts(interface, of)
         now = now_of(of, spec.tick_ns)
         held = packing.residents(of.pack).get(of.otherwise)
@@ -791,6 +802,8 @@ def _check_free(interface: Interface, mode: AttachMode | None) -> None:
     if attached is None:
         return
     name = _name_of(attached.program_id)
+    if name in METERS and _killed(interface) is not None:
+        return
     if name in METERS and not recorded_programs(interface):
         raise UsageError(_of_daemon(interface, attached.program_id))
     if mode == "tcx" and name not in METERS:

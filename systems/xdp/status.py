@@ -193,7 +193,7 @@ def status(interface: Interface) -> ProgramStatus:
         UsageError: n3ic has loaded no program there.
     """
     record, compiled = attached_program(interface)
-    if isinstance(record, DaemonRecord) and daemon_requests.runs(record):
+    if isinstance(record, DaemonRecord):
         structure = structure_of(compiled)
         return _status(interface, record, structure, _of_daemon(interface, record))
     with open_program(interface) as (record, programs, _):
