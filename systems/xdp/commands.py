@@ -125,12 +125,11 @@ def load(
 
     from n3ic.cli.console import print_json, print_note, print_result
     from n3ic.errors import UsageError
-    from n3ic.exporters.xdp.libbpf import AttachMode
     from n3ic.exporters.xdp.verdict_lists import Limits
     from n3ic.systems.xdp.deployment import load as attach
     from n3ic.systems.xdp.program_record import Interface
 
-    modes: dict[str, AttachMode | None] = {"auto": None, "native": "native", "generic": "generic"}
+    modes = ("auto", "native", "generic")
     if hook == "tcx" and priority is not None:
         raise UsageError("--priority: tcx runs several programs by itself")
     if hook not in ("xdp", "tcx") or (hook == "tcx" and mode != "auto"):
@@ -147,7 +146,7 @@ def load(
         Interface.named(interface),
         export,
         chosen_plan,
-        mode="tcx" if hook == "tcx" else modes[mode],
+        mode="tcx" if hook == "tcx" else mode,
         priority=priority,
         settings=_settings(setting),
     )
@@ -269,14 +268,11 @@ def watch(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Show decided flows live or as lines of JSON; also ends idle flows."""
-    from n3ic.systems.xdp.daemon import follow_daemon
+    """Show decided flows live or as lines of JSON."""
     from n3ic.systems.xdp.program_record import Interface
     from n3ic.systems.xdp.terminal import follow
 
-    watched = Interface.named(interface)
-    if not follow_daemon(watched, seconds=seconds, most=flows, json=json):
-        follow(watched, seconds=seconds, most=flows, json=json)
+    follow(Interface.named(interface), seconds=seconds, most=flows, json=json)
 
 
 @COMMANDS.command()
@@ -306,7 +302,7 @@ def pack(
     """Write a pack for n3icd, the daemon in C: model, rules and policies as bytes of maps."""
     from n3ic.cli.console import print_result
     from n3ic.exporters.xdp.verdict_lists import Limits
-    from n3ic.systems.xdp.daemon import write_pack
+    from n3ic.systems.xdp.packs import write_pack
 
     chosen_plan = _choices(
         clock, policy, rule, slot, Limits(dry_run, max_blocked, new_flows=new_flows), verdicts,
@@ -504,19 +500,3 @@ def unload(interface: InterfaceName) -> None:
 
     was_loaded = detach(Interface.named(interface))
     print_result(f"{interface}: {'unloaded' if was_loaded else 'nothing of n3ic is loaded there'}")
-
-
-@COMMANDS.command()
-def serve(
-    interface: InterfaceName,
-    address: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 9435,
-    seconds: Annotated[
-        float | None, typer.Option(help="Stop after this many seconds; default: Ctrl-C.", min=0)
-    ] = None,
-) -> None:
-    """Serve figures for Prometheus at /metrics; also ends idle flows."""
-    from n3ic.systems.xdp.metrics_server import serve as listen
-    from n3ic.systems.xdp.program_record import Interface
-
-    listen(Interface.named(interface), address, port, seconds=seconds)

@@ -18,14 +18,14 @@ from n3ic.exporters.xdp import layout
 from n3ic.exporters.xdp.packing import repack
 from n3ic.exporters.xdp.verdict_lists import ACTIONS, Action, DumpedMap
 from n3ic.model.classifier import Classifier
-from n3ic.systems.xdp.program_record import DaemonRecord, Interface, run_folder
+from n3ic.systems.xdp.program_record import Interface, ProgramRecord, run_folder
 
 _PATIENCE_S = 30.0
 _AGES_S = 1e9  # seconds that count as for ever
 _SUM = 9  # bytes of the checksum and the line end at the end of a pack
 
 
-def update(interface: Interface, record: DaemonRecord, slot: int, model: Classifier) -> None:
+def update(interface: Interface, record: ProgramRecord, slot: int, model: Classifier) -> None:
     """Make n3icd swap a model; its pack keeps the model over restarts.
 
     Raises:
@@ -37,7 +37,7 @@ def update(interface: Interface, record: DaemonRecord, slot: int, model: Classif
     _ask_running(interface, record, f"update {made_of} {len(pack)}\n".encode() + pack)
 
 
-def figures(interface: Interface, record: DaemonRecord) -> dict[str, Any]:
+def figures(interface: Interface, record: ProgramRecord) -> dict[str, Any]:
     """The figures of n3icd's program, as ``metrics_write_json`` of ``metrics.c`` writes them.
 
     Raises:
@@ -54,7 +54,7 @@ def figures(interface: Interface, record: DaemonRecord) -> dict[str, Any]:
 
 def put(
     interface: Interface,
-    record: DaemonRecord,
+    record: ProgramRecord,
     action: Action,
     argument: int,
     targets: Iterable[tuple[str, float]],
@@ -83,7 +83,7 @@ def put(
     return int(_ask_running(interface, record, (head + lines).encode()))
 
 
-def remove(interface: Interface, record: DaemonRecord, target: str, *, allowed: bool) -> bool:
+def remove(interface: Interface, record: ProgramRecord, target: str, *, allowed: bool) -> bool:
     """Have n3icd remove verdicts; return False if there were none.
 
     Raises:
@@ -104,7 +104,7 @@ class _DumpedMap:
         return rows["key"].tobytes(), rows["value"].tobytes()
 
 
-def dumped_verdicts(interface: Interface, record: DaemonRecord) -> dict[str, DumpedMap]:
+def dumped_verdicts(interface: Interface, record: ProgramRecord) -> dict[str, DumpedMap]:
     """The maps of verdicts of n3icd's program, by name.
 
     Raises:
@@ -122,7 +122,7 @@ def dumped_verdicts(interface: Interface, record: DaemonRecord) -> dict[str, Dum
     return out
 
 
-def leave(record: DaemonRecord) -> None:
+def leave(record: ProgramRecord) -> None:
     """End n3icd, whose program stays in place for the next one.
 
     Raises:
@@ -143,7 +143,7 @@ def is_ready(control: Path) -> bool:
             return False
 
 
-def _ask_running(interface: Interface, record: DaemonRecord, request: bytes) -> bytes:
+def _ask_running(interface: Interface, record: ProgramRecord, request: bytes) -> bytes:
     """Send a request to n3icd; return its answer without the last line."""
     answer = _ask(record, request)
     if answer is None:
@@ -158,7 +158,7 @@ def not_running(interface: Interface) -> str:
     return f"{name}: n3icd is not running; {way} starts it, with the flows of the program there"
 
 
-def unload(record: DaemonRecord) -> None:
+def unload(record: ProgramRecord) -> None:
     """Detach n3icd's program and remove its pins; a running n3icd exits.
 
     Raises:
@@ -171,14 +171,14 @@ def unload(record: DaemonRecord) -> None:
         pins.rmdir()
 
 
-def runs(record: DaemonRecord) -> bool:
+def runs(record: ProgramRecord) -> bool:
     """Whether the daemon of a program is running."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_PATIENCE_S)
         return connection.connect_ex(record.control) == 0
 
 
-def _ask(record: DaemonRecord, request: bytes) -> bytes | None:
+def _ask(record: ProgramRecord, request: bytes) -> bytes | None:
     """Send a request and wait for its answer.
 
     Returns:

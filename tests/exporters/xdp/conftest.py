@@ -10,9 +10,20 @@ import pytest
 
 from n3ic.meter.standard import standard_spec
 from n3ic.targets.directory import export
-from tests.support.xdp_machine import clang, compile_bpf, in_namespace, kernel, tun, veth
+from tests.support.xdp_machine import (
+    clang,
+    compile_bpf,
+    in_namespace,
+    kernel,
+    pins,
+    run_folder,
+    tun,
+    veth,
+)
 
-__all__ = ["clang", "compile_bpf", "in_namespace", "kernel", "tun", "veth"]
+__all__ = [
+    "clang", "compile_bpf", "in_namespace", "kernel", "pins", "run_folder", "tun", "veth",
+]  # fmt: skip
 
 
 SECOND = 10**6  # in units of the meter
@@ -55,17 +66,6 @@ def hasty(hasty_model, built, made_once):
     """Its export; the sanitizers are in the other one's."""
     wanted = ("daemon/n3icd", "meter/meter.o")
     return made_once("n3icd-hasty", lambda at: _make(at, hasty_model, "-O0", wanted)) / "export"
-
-
-@pytest.fixture(scope="session")
-def pins(tmp_path_factory):
-    from tests.support.n3icd import mount, unmount
-
-    place = tmp_path_factory.mktemp("bpffs") / "bpf"
-    if not mount(place):
-        pytest.skip("needs the right to mount a BPF file system")
-    yield place
-    unmount(place)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -27,16 +26,12 @@ from tests.support.n3icd import Reader, decided, flows, frame, n3ic, send
 
 
 @pytest.fixture
-def link(veth, pins, monkeypatch):
-    """A link's two ends that say nothing by themselves, and folders in place of /run and bpf."""
+def link(veth, run_folder):
+    """A link's two ends that say nothing by themselves."""
     for name in veth:
         Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
-    monkeypatch.setenv("N3IC_BPF", str(pins))
-    # The paths of sockets are short, and those of pytest's folders may be long.
-    with tempfile.TemporaryDirectory(prefix="n3", dir="/tmp") as folder:
-        monkeypatch.setenv("N3IC_RUN", folder)
-        yield veth
-        deployment.unload(Interface.named(veth[0]))
+    yield veth
+    deployment.unload(Interface.named(veth[0]))
 
 
 def folder_of(interface):
