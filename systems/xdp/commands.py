@@ -172,7 +172,7 @@ def _settings(texts: list[str] | None) -> dict[str, str]:
     out = {}
     for text in texts or ():
         key, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not key.isprintable() or not value.isprintable() or key in out:
+        if not equals or not key or not key.isprintable() or not value.isprintable() or key in out:
             raise UsageError(f"--setting {text!r}: expected KEY=VALUE, each KEY once")
         out[key] = str(Path(value).absolute()) if key.endswith("-file") else value
     return out

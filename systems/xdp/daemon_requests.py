@@ -128,7 +128,7 @@ def leave(record: ProgramRecord) -> None:
     Raises:
         UsageError: n3icd refuses.
     """
-    _ask(record, b"leave\n")
+    ask(Path(record.control), b"leave\n")
 
 
 def is_ready(control: Path) -> bool:
@@ -145,7 +145,7 @@ def is_ready(control: Path) -> bool:
 
 def _ask_running(interface: Interface, record: ProgramRecord, request: bytes) -> bytes:
     """Send a request to n3icd; return its answer without the last line."""
-    answer = _ask(record, request)
+    answer = ask(Path(record.control), request)
     if answer is None:
         raise UsageError(not_running(interface))
     return answer
@@ -164,7 +164,7 @@ def unload(record: ProgramRecord) -> None:
     Raises:
         UsageError: n3icd refuses.
     """
-    if _ask(record, b"unload\n") is None:
+    if ask(Path(record.control), b"unload\n") is None:
         pins = Path(record.pins)
         for pin in pins.iterdir():
             pin.unlink()
@@ -178,8 +178,12 @@ def runs(record: ProgramRecord) -> bool:
         return connection.connect_ex(record.control) == 0
 
 
-def _ask(record: ProgramRecord, request: bytes) -> bytes | None:
-    """Send a request and wait for its answer.
+def ask(control: Path, request: bytes) -> bytes | None:
+    """Send a request to an n3icd and wait for its answer.
+
+    Args:
+        control: path of the socket on which it takes requests.
+        request: the request.
 
     Returns:
         The answer without its last line, which is ``ok``; None if no n3icd is running.
@@ -188,15 +192,14 @@ def _ask(record: ProgramRecord, request: bytes) -> bytes | None:
         UsageError: n3icd refuses the request or does not answer, or using its socket is not
             permitted.
     """
-    path = record.control
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_PATIENCE_S)
         try:
-            connection.connect(path)
+            connection.connect(str(control))
         except (FileNotFoundError, ConnectionRefusedError):
             return None
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or error}: run as root") from error
+            raise UsageError(f"{control}: {error.strerror or error}: run as root") from error
         parts = []
         with suppress(OSError):  # n3icd may answer, and close, before it has read everything
             connection.sendall(request)

@@ -24,8 +24,8 @@ from pathlib import Path
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp.packing import PACK
 from n3ic.model.classifier import Classifier
-from n3ic.systems.xdp.daemon_requests import is_ready
-from n3ic.systems.xdp.program_record import Interface, run_folder
+from n3ic.systems.xdp.daemon_requests import ask, is_ready
+from n3ic.systems.xdp.program_record import Interface, ProgramRecord, run_folder
 from n3ic.targets.directory import export
 from n3ic.util.cache import Cache
 from n3ic.util.files import read_regular, write_atomic
@@ -177,6 +177,8 @@ def start(
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)  # it detaches what it has attached
             os.waitpid(process, 0)
+        if not interface.folder.exists():  # there is nothing that it could go on with
+            shutil.rmtree(folder, ignore_errors=True)
         raise
     return next((line for line in _lines(log) if "which is slower" in line), "")
 
@@ -252,18 +254,45 @@ def has_ended(folder: Path) -> bool:
     return True
 
 
-def wait_for_end(folder: Path) -> None:
+def started(interface: Interface) -> bool:
+    """Whether an n3icd was started for an interface, though it may have been killed since."""
+    return (daemon_folder(interface) / BINARY).exists()
+
+
+def is_own(interface: Interface, record: ProgramRecord) -> bool:
+    """Whether a program's n3icd was started here."""
+    return Path(record.control) == daemon_folder(interface) / "control"
+
+
+def wait_for_end(interface: Interface) -> None:
     """Wait until an n3icd that was asked to end has ended.
 
     Raises:
         UsageError: It runs on.
     """
-    end = time.monotonic() + _START_S
+    folder, end = daemon_folder(interface), time.monotonic() + _START_S
     while not has_ended(folder):
         check()
         if time.monotonic() > end:
             raise UsageError(f"{folder}: n3icd does not end")
         time.sleep(_LOOK_S)
+
+
+def end(interface: Interface) -> None:
+    """End the n3icd that was started for an interface; remove its program and its folder.
+
+    Raises:
+        UsageError: It refuses, or this is not permitted.
+    """
+    folder = daemon_folder(interface)
+    if ask(folder / "control", b"unload\n") is None:
+        write_atomic(folder / "n3icd.conf", _configuration(interface, folder, {}))
+        command = [str(folder / BINARY), "--remove", str(folder / "n3icd.conf"), interface.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise UsageError(f"{interface.name}: {done.stderr.strip()}")
+    wait_for_end(interface)
+    shutil.rmtree(folder)
 
 
 def files_of(interface: Interface) -> dict[str, bytes]:

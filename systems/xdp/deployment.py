@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,10 +23,12 @@ from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier
 from n3ic.model.layered import in_layers
 from n3ic.systems.xdp import daemon_requests
 from n3ic.systems.xdp.daemon_start import (
-    daemon_folder,
     daemon_program,
+    end,
     files_of,
+    is_own,
     start,
+    started,
     starting,
     wait_for_end,
 )
@@ -159,7 +160,7 @@ def update(
     try:
         daemon_requests.update(interface, record, place, model)
     except ExportError as error:
-        if not daemon_folder(interface).exists():
+        if not is_own(interface, record):
             raise ExportError(
                 f"{error}; n3icd takes networks of its program's structure (n3ic train --input-of "
                 "the present one): for others, build an export's n3icd (make dist), and start it "
@@ -208,10 +209,16 @@ def _succeed(
         daemon_program(model, options, export) as program,
         starting(interface),
     ):
-        pack = packing.repack(record.pack, slot, model, (program.export, model))
+        try:
+            pack = packing.repack(record.pack, slot, model, (program.export, model))
+        except ExportError as error:
+            raise ExportError(
+                f"{error}: what other slots hold does not fit a program for {model.name}: update "
+                "them as well, or load an export of a network that is as large as all of them"
+            ) from error
         before = files_of(interface)
         daemon_requests.leave(record)
-        wait_for_end(daemon_folder(interface))
+        wait_for_end(interface)
         try:
             start(interface, program.files, pack, succeeds=True)
         except UsageError:
@@ -228,14 +235,19 @@ def unload(interface: Interface) -> bool:
     Raises:
         UsageError: n3icd refuses, or this is not permitted.
     """
-    record, folder = find_record(interface), daemon_folder(interface)
-    if record is not None:
+    record, damaged = None, False
+    try:
+        record = find_record(interface)
+    except UsageError:
+        if not started(interface):
+            raise
+        damaged = True
+    if record is not None and not is_own(interface, record):
         daemon_requests.unload(record)
-        if folder.exists():
-            wait_for_end(folder)
-            shutil.rmtree(folder)
+    elif started(interface):
+        end(interface)
     remove_record(interface)
-    return record is not None
+    return damaged or record is not None
 
 
 def put_verdict(

@@ -118,7 +118,7 @@ class FlowReader:
         self._socket.settimeout(seconds)
         try:
             received = self._socket.recv(1 << 16)
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             return []
         if not received:
             if not self._is_greeted:

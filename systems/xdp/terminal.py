@@ -7,12 +7,13 @@ import json as text
 import time
 from collections import deque
 from collections.abc import Mapping
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from typing import Any
 
 import numpy as np
 
 from n3ic.cli.console import console, print_note, print_result, table
+from n3ic.errors import UsageError
 from n3ic.exporters.xdp.verdict_lists import ListedVerdict
 from n3ic.model.classifier import SHUNT_NAME
 from n3ic.systems.xdp.flow_reader import FlowReader
@@ -152,7 +153,6 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
     Raises:
         UsageError: No program is loaded there (any more), or n3icd is not running.
     """
-    end = None if seconds is None else time.monotonic() + seconds
     latest: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
     printed: set[str] = set()  # alarms that were already printed
     looked, screen = 0.0, console()
@@ -162,8 +162,17 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
 
         live = Live(console=screen, auto_refresh=False)
     with closing(FlowReader(interface)) as reader, live as view:
+        end = None if seconds is None else time.monotonic() + seconds
         while most != 0 and (end is None or time.monotonic() < end):
             check()
+            if time.monotonic() - looked > _LOOK_S:
+                looked = time.monotonic()
+                with suppress(UsageError):  # of an n3icd that ends, the reader tells
+                    program_status = status(interface)
+                    if view is None:
+                        _print_new_alarms(program_status, printed)
+                    else:
+                        view.update(_page(program_status, latest), refresh=True)
             rest = _LOOK_S if end is None else max(0.0, min(_LOOK_S, end - time.monotonic()))
             flows = reader.read(rest)[:most]
             most = None if most is None else most - len(flows)
@@ -173,12 +182,6 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
             if reader.lost:
                 print_note(f"{interface.name}: {reader.lost:,} flows came too fast to be shown")
                 reader.lost = 0
-            if most != 0 and time.monotonic() - looked > _LOOK_S:
-                looked = time.monotonic()
-                if view is None:
-                    _print_new_alarms(status(interface), printed)
-                else:
-                    view.update(_page(status(interface), latest), refresh=True)
 
 
 def _print_new_alarms(status: ProgramStatus, printed: set[str]) -> None:

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the XDP target need of the machine."""
 
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from n3ic.meter.standard import standard_spec
-from n3ic.targets.directory import export
 from tests.support.xdp_machine import (
     clang,
     compile_bpf,
@@ -42,16 +39,10 @@ def daemon_model():
 @pytest.fixture(scope="session")
 def built(daemon_model, made_once, clang):
     """Its export with n3icd, which the processes of a run of the tests share."""
-    if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
-        pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
+    from tests.support.n3icd import build
+
     wanted = ("daemon/n3icd", "shunted/shunted", "meter/meter.o")
-    return made_once("n3icd", lambda at: _make(at, daemon_model, CHECKED, wanted)) / "export"
-
-
-def _make(folder, model, flags, wanted):
-    out = folder / "export"
-    export(model, "xdp", out, verify=False)
-    subprocess.run(["make", "-s", "-C", str(out), f"HOST_FLAGS={flags}", *wanted], check=True)
+    return made_once("n3icd", lambda at: build(at, daemon_model, *wanted, flags=CHECKED)) / "export"
 
 
 @pytest.fixture(scope="session")
@@ -64,8 +55,9 @@ def hasty_model(daemon_model):
 @pytest.fixture(scope="session")
 def hasty(hasty_model, built, made_once):
     """Its export; the sanitizers are in the other one's."""
-    wanted = ("daemon/n3icd", "meter/meter.o")
-    return made_once("n3icd-hasty", lambda at: _make(at, hasty_model, "-O0", wanted)) / "export"
+    from tests.support.n3icd import build
+
+    return made_once("n3icd-hasty", lambda at: build(at, hasty_model)) / "export"
 
 
 @pytest.fixture
