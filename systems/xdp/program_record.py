@@ -203,6 +203,7 @@ def _of_daemon(folder: Path, program_id: int) -> tuple[DaemonRecord, bytes, list
         rules=tuple(about["rules"]),
         otherwise=about["otherwise"],
         table=about["table"],
+        frags=fields["frags"],
         pins=fields["pins"],
         socket=fields["socket"],
         control=fields["control"],

@@ -21,7 +21,7 @@
 #include "build.h"
 #include "text.h"
 
-#define LOG_BYTES (1 << 16)
+#define FRAGS "xdp.frags" /* section of programs that may take frames in several pieces */
 
 /* Names in the object and below the pins, and the sizes that this n3icd was built for. */
 static const struct {
@@ -198,34 +198,6 @@ static int attach_tcx(struct kernel *k) {
     return 1;
 }
 
-static int attach_program(struct kernel *k, enum mode mode) {
-    LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
-
-    if (k->state.tcx)
-        return attach_tcx(k);
-    if (mode != MODE_GENERIC)
-        k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
-    if (mode == MODE_GENERIC ||
-        (mode == MODE_AUTO &&
-         (k->link[0] == -EOPNOTSUPP || k->link[0] == -EINVAL || k->link[0] == -ERANGE))) {
-        if (mode == MODE_AUTO)
-            log_message(
-                "%s has no native XDP (%s): the program runs in generic mode, which is slower",
-                k->interface, strerror(-k->link[0]));
-        options.flags = XDP_FLAGS_SKB_MODE;
-        k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
-        k->state.generic = 1;
-    }
-    if (k->link[0] >= 0)
-        return 1;
-    log_message("%s: the program cannot be attached: %s%s", k->interface, strerror(-k->link[0]),
-                k->link[0] == -EBUSY || k->link[0] == -EEXIST
-                    ? ": another XDP program is attached: take it off with n3ic xdp unload or ip "
-                      "link set dev ... xdp off"
-                    : "");
-    return 0;
-}
-
 /* Whether the pinned program is another one than this n3icd was built with. */
 static int is_of_another_build(const struct kernel *k) {
     const uint32_t first = 0;
@@ -262,6 +234,18 @@ static int pin_fd(int fd, const char *folder, const char *name) {
     if (!bpf_obj_pin(fd, path))
         return 1;
     log_message("%s cannot be pinned: %s", path, strerror(errno));
+    return 0;
+}
+
+/* Pins in the place of what is pinned there. */
+static int pin_anew(int fd, const char *folder, const char *name) {
+    char path[512];
+
+    if (!join_path(path, sizeof path, folder, name))
+        return 0;
+    if (!unlink(path) || errno == ENOENT)
+        return pin_fd(fd, folder, name);
+    log_message("%s: %s", path, strerror(errno));
     return 0;
 }
 
@@ -317,19 +301,6 @@ static int open_links(struct kernel *k) {
         }
     }
     return 1;
-}
-
-/* Opens what is pinned; attaches it again if its interface was removed and added again. */
-static int take_over_program(struct kernel *k, enum mode mode) {
-    if (!open_pins(k))
-        return 0;
-    k->is_taken_over = 1;
-    if ((mode == MODE_TCX) != k->state.tcx)
-        log_message(
-            "%s: the program stays at %s, where it was loaded: to change the mode, take it off "
-            "(--remove) and start n3icd again",
-            k->interface, k->state.tcx ? "tcx" : "XDP");
-    return open_links(k) && (k->link[0] >= 0 || (attach_program(k, mode) && pin_links(k, k->pins)));
 }
 
 /* --- loading --------------------------------------------------------------------------------- */
@@ -416,7 +387,7 @@ static int is_of_networks(const char *name) {
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i]))
             return 1;
-    return !strncmp(name, ".rodata", 7);
+    return !strncmp(name, ".rodata", 7) || !strcmp(name, "n3ic.rodata");
 }
 
 /* Has a map of the object be a map of the program before. */
@@ -434,8 +405,26 @@ static int inherit_map(struct bpf_map *map, int fd, const struct bpf_map_info *i
     return 0;
 }
 
-/* Has the object's maps be those of a program, but for what networks decide. */
-static int inherit_maps(struct bpf_object *object, int program) {
+/* Whether the kernel, which cuts names, calls a map so; unnamed data have the object's name. */
+static int is_named(const struct bpf_map *map, const char *name) {
+    char of_object[64];
+
+    snprintf(of_object, sizeof of_object, "n3ic%s", bpf_map__name(map));
+    return !strncmp(bpf_map__name(map), name, BPF_OBJ_NAME_LEN - 1) ||
+           !strncmp(of_object, name, BPF_OBJ_NAME_LEN - 1);
+}
+
+/*
+ * Whether a map is made anew for a succeeding program, as its data are of the networks; or for one
+ * of another form, as the kernel ties maps that may hold programs to the form of their first user.
+ */
+static int is_made_anew(const struct bpf_map_info *map, int succeeds) {
+    return succeeds ? is_of_networks(map->name)
+                    : map->type == BPF_MAP_TYPE_CPUMAP || map->type == BPF_MAP_TYPE_DEVMAP;
+}
+
+/* Has the object's maps be those of a program that it succeeds, or whose other form it is. */
+static int inherit_maps(struct bpf_object *object, int program, int succeeds) {
     uint32_t id[64], size = sizeof(struct bpf_prog_info);
     struct bpf_prog_info info = {.nr_map_ids = sizeof id / sizeof *id,
                                  .map_ids = (uint64_t)(uintptr_t)id};
@@ -454,9 +443,9 @@ static int inherit_maps(struct bpf_object *object, int program) {
         if (fd < 0 || bpf_obj_get_info_by_fd(fd, &of_map, &room)) {
             log_message("a map of the program there cannot be read: %s", strerror(errno));
             done = 0;
-        } else if (!is_of_networks(of_map.name)) {
+        } else if (!is_made_anew(&of_map, succeeds)) {
             bpf_object__for_each_map(map, object) {
-                if (!strcmp(bpf_map__name(map), of_map.name))
+                if (is_named(map, of_map.name))
                     done = done && inherit_map(map, fd, &of_map);
             }
         }
@@ -488,6 +477,28 @@ static int set_options(struct kernel *k, struct bpf_object *object, const struct
     return 0;
 }
 
+/* Has the object load its meter, in the form of the state, and with `end` what ends flows. */
+static void choose_programs(const struct kernel *k, struct bpf_object *object, int end) {
+    struct bpf_program *program;
+
+    bpf_object__for_each_program(program, object) {
+        const char *name = bpf_program__name(program);
+
+        bpf_program__set_autoload(program, !strcmp(name, k->state.tcx ? "n3ic_tc" : "n3ic_meter") ||
+                                               (end && !strcmp(name, "n3ic_end")));
+        if (!strcmp(bpf_program__section_name(program), FRAGS))
+            bpf_program__set_flags(program, k->state.frags ? BPF_F_XDP_HAS_FRAGS : 0);
+    }
+}
+
+static int load_chosen(struct bpf_object *object) {
+    if (!bpf_object__load(object))
+        return 1;
+    log_message("the kernel refuses the program: %s%s", strerror(errno),
+                errno == EPERM ? ": CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed" : "");
+    return 0;
+}
+
 /*
  * Loads the metering program, with room and options of a pack; or with those of the program
  * `before` and its maps, unless that is -1.
@@ -495,22 +506,13 @@ static int set_options(struct kernel *k, struct bpf_object *object, const struct
 static int load_meter(struct kernel *k, struct bpf_object *object, const struct pack *p,
                       int before) {
     const char *program_name = k->state.tcx ? "n3ic_tc" : "n3ic_meter";
-    const char *needless[] = {"n3ic_pass", k->state.tcx ? "n3ic_meter" : "n3ic_tc"};
 
     if (!set_options(k, object, p, before) ||
-        !(before >= 0 ? inherit_maps(object, before) : size_maps(object, p)))
+        !(before >= 0 ? inherit_maps(object, before, 1) : size_maps(object, p)))
         return 0;
-    for (unsigned i = 0; i < sizeof needless / sizeof *needless; i++) {
-        struct bpf_program *program = bpf_object__find_program_by_name(object, needless[i]);
-
-        if (program)
-            bpf_program__set_autoload(program, false);
-    }
-    if (bpf_object__load(object)) {
-        log_message("the kernel refuses the program: %s%s", strerror(errno),
-                    errno == EPERM ? ": CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed" : "");
+    choose_programs(k, object, 1);
+    if (!load_chosen(object))
         return 0;
-    }
     for (int m = 0; m <= MAP_OPTIONS; m++)
         if (!find_map(k, object, (enum map)m))
             return 0;
@@ -530,18 +532,59 @@ static int load_idle(struct kernel *k, struct bpf_object *object) {
     return k->idle >= 0 && find_map(k, object, MAP_FOUND);
 }
 
-/* Opens an object file, loads it, and closes it. */
-static int load_object(struct kernel *k, const char *path, const struct pack *p, int before) {
+static struct bpf_object *open_object(const char *path) {
     /* Global data get the name that `n3ic xdp` knows. */
     LIBBPF_OPTS(bpf_object_open_opts, named, .object_name = "n3ic");
     struct bpf_object *object = bpf_object__open_file(path, &named);
+
+    if (!object)
+        log_message("%s: libbpf cannot read this object file: %s", path, strerror(errno));
+    return object;
+}
+
+/* Opens an object file, loads it, and closes it. */
+static int load_object(struct kernel *k, const char *path, const struct pack *p, int before) {
+    struct bpf_object *object = open_object(path);
     int done;
 
-    if (!object) {
-        log_message("%s: libbpf cannot read this object file: %s", path, strerror(errno));
+    if (!object)
         return 0;
-    }
     done = p ? load_meter(k, object, p, before) : load_idle(k, object);
+    bpf_object__close(object);
+    return done;
+}
+
+/* Takes a program and the maps that it does not share with the form before. */
+static int take_form(struct kernel *k, struct bpf_object *object) {
+    static const enum map anew[] = {MAP_INTERFACES, MAP_CPUS};
+    int program = find_program(object, "n3ic_meter");
+
+    if (program < 0)
+        return 0;
+    close(k->program);
+    k->program = program;
+    for (unsigned i = 0; i < sizeof anew / sizeof *anew; i++) {
+        close(k->map[anew[i]]);
+        if (!find_map(k, object, anew[i]))
+            return 0;
+    }
+    return 1;
+}
+
+/* Loads the metering program in another form in place of the one there, whose flows it has. */
+static int load_again(struct kernel *k, const char *path, uint32_t frags, const struct pack *p) {
+    struct bpf_object *object;
+    int done;
+
+    if (frags == k->state.frags)
+        return 1;
+    object = open_object(path);
+    if (!object)
+        return 0;
+    k->state.frags = frags;
+    choose_programs(k, object, 0);
+    done = inherit_maps(object, k->program, 0) && load_chosen(object) && take_form(k, object) &&
+           kernel_apply(k, p);
     bpf_object__close(object);
     return done;
 }
@@ -564,6 +607,103 @@ static int load_programs(struct kernel *k, const char *object, const char *idle,
     return 0;
 }
 
+/*
+ * Ways to attach at XDP, the best first. A driver that refuses a program which takes frames in
+ * several pieces may accept one that does not.
+ */
+static const struct way {
+    enum mode mode;
+    uint32_t frags;
+} ways[] = {{MODE_NATIVE, 1}, {MODE_NATIVE, 0}, {MODE_GENERIC, 1}};
+
+/* Whether a driver lacks XDP, or lacks it in this form or at this MTU. */
+static int is_not_native(int error) {
+    return error == -EOPNOTSUPP || error == -EINVAL || error == -ERANGE;
+}
+
+static int attach_in_mode(struct kernel *k, enum mode mode) {
+    LIBBPF_OPTS(bpf_link_create_opts, options,
+                .flags = mode == MODE_GENERIC ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
+
+    k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
+    k->state.generic = mode == MODE_GENERIC;
+    return k->link[0];
+}
+
+/* Says why a program is not attached in the best way. */
+static void report_way(const struct kernel *k, int refused) {
+    if (k->state.generic)
+        log_message("%s has no native XDP%s (%s): the program runs in generic mode, which is "
+                    "slower",
+                    k->interface, refused == -ERANGE ? " at its MTU" : "", strerror(-refused));
+    else
+        log_message("%s takes no frames in several pieces (%s): short ones only", k->interface,
+                    strerror(-refused));
+}
+
+static int attach_program(struct kernel *k, enum mode mode, const char *object,
+                          const struct pack *p) {
+    int error = 0, refused = 0;
+
+    if (k->state.tcx)
+        return attach_tcx(k);
+    for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (mode != MODE_AUTO && mode != ways[i].mode)
+            continue;
+        if (!load_again(k, object, ways[i].frags, p))
+            return 0;
+        error = attach_in_mode(k, ways[i].mode);
+        if (error >= 0) {
+            if (refused)
+                report_way(k, refused);
+            return 1;
+        }
+        if (!is_not_native(error))
+            break;
+        if (!refused)
+            refused = error;
+    }
+    log_message("%s: the program cannot be attached: %s%s", k->interface, strerror(-error),
+                error == -EBUSY || error == -EEXIST
+                    ? ": another XDP program is attached: take it off with n3ic xdp unload or ip "
+                      "link set dev ... xdp off"
+                    : "");
+    return 0;
+}
+
+/* Attaches the pinned program again, and pins what is new of it. */
+static int attach_again(struct kernel *k, enum mode mode, const char *object,
+                        const struct pack *p) {
+    const uint32_t first = 0, frags = k->state.frags;
+
+    if (!attach_program(k, mode, object, p))
+        return 0;
+    if (bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY)) {
+        log_message("the state cannot be written: %s", strerror(errno));
+        return 0;
+    }
+    if (frags != k->state.frags &&
+        !(pin_anew(k->program, k->pins, "program") &&
+          pin_anew(k->map[MAP_CPUS], k->pins, maps[MAP_CPUS].pin) &&
+          pin_anew(k->map[MAP_INTERFACES], k->pins, maps[MAP_INTERFACES].pin)))
+        return 0;
+    return pin_links(k, k->pins);
+}
+
+/* Opens what is pinned; attaches it again if its interface was removed and added again. */
+static int take_over_program(struct kernel *k, enum mode mode, const char *object,
+                             const struct pack *p) {
+    if (!open_pins(k))
+        return 0;
+    k->is_taken_over = 1;
+    if ((mode == MODE_TCX) != k->state.tcx)
+        log_message(
+            "%s: the program stays at %s, where it was loaded: to change the mode, take it off "
+            "(--remove) and start n3icd again",
+            k->interface, k->state.tcx ? "tcx" : "XDP");
+    return open_links(k) && (k->link[0] >= 0 || attach_again(k, mode, object, p));
+}
+
 static int load_and_attach(struct kernel *k, enum mode mode, const char *object, const char *idle,
                            const char *pins, const struct pack *p) {
     const uint32_t first = 0;
@@ -573,7 +713,8 @@ static int load_and_attach(struct kernel *k, enum mode mode, const char *object,
     if (!pins_folder(folder, sizeof folder, pins, k->interface, "~n") || !remove_folder(folder))
         return 0;
     k->state.tcx = mode == MODE_TCX;
-    if (!load_programs(k, object, idle, p, -1) || !attach_program(k, mode))
+    k->state.frags = 1;
+    if (!load_programs(k, object, idle, p, -1) || !attach_program(k, mode, object, p))
         return 0;
     bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
     if (pin_all(k, pins))
@@ -676,6 +817,8 @@ static int read_interface(struct kernel *k, const char *interface, const char *p
 
     reset_kernel(k);
     libbpf_set_print(print_warning);
+    /* libbpf's own handler sets the flag of this section, whatever a caller says. */
+    libbpf_register_prog_handler(FRAGS, BPF_PROG_TYPE_XDP, BPF_XDP, NULL);
     if (strlen(interface) >= sizeof k->interface || !(k->index = if_nametoindex(interface))) {
         log_message("there is no interface %s", interface);
         return 0;
@@ -710,7 +853,7 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
     if (is_pinned && succeeds && is_of_another_build(k))
         done = succeed_program(k, object, idle, pins, p);
     else
-        done = is_pinned ? take_over_program(k, mode)
+        done = is_pinned ? take_over_program(k, mode, object, p)
                          : load_and_attach(k, mode, object, idle, pins, p);
     if (!done)
         return 0;
@@ -749,8 +892,14 @@ int kernel_unload(struct kernel *k, const char *pins) {
     return kernel_remove(k->interface, pins);
 }
 
-const char *kernel_place(const struct kernel *k) {
-    return k->state.tcx ? "tcx, both directions" : k->state.generic ? "generic XDP" : "native XDP";
+const char *kernel_mode(const struct kernel *k) {
+    return k->state.tcx ? "tcx" : k->state.generic ? "generic" : "native";
+}
+
+void kernel_write_place(const struct kernel *k, struct text *out) {
+    text_format(out, "%s%s", kernel_mode(k), k->state.tcx ? ", both directions" : " XDP");
+    if (!k->state.frags)
+        text_format(out, " without frames in several pieces");
 }
 
 int kernel_is_attached(const struct kernel *k) {

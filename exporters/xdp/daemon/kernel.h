@@ -11,6 +11,7 @@
 
 #include "idle.h"
 #include "pack.h"
+#include "text.h"
 
 enum map {
     MAP_EVENTS,
@@ -47,6 +48,7 @@ struct state {
     char layout[64];
     char meter[64];            /* what programs have in common that may succeed each other */
     uint32_t generic, tcx;     /* where the program stands */
+    uint32_t frags;            /* it takes frames that lie in several pieces */
     uint8_t digest[SLOTS][32]; /* of the resident networks */
 };
 
@@ -109,8 +111,11 @@ int kernel_apply(struct kernel *k, const struct pack *p);
 int kernel_sweep(struct kernel *k);
 int kernel_sweep_step(struct kernel *k);
 
+/* native, generic or tcx. */
+const char *kernel_mode(const struct kernel *k);
+
 /* Where the program is attached, as text for people. */
-const char *kernel_place(const struct kernel *k);
+void kernel_write_place(const struct kernel *k, struct text *out);
 
 /* Whether the program is still attached to the interface. */
 int kernel_is_attached(const struct kernel *k);

@@ -681,6 +681,8 @@ static int detach_program(const struct settings *s) {
 }
 
 static int run_daemon(struct daemon *d) {
+    char bytes[128];
+    struct text place = {.bytes = bytes, .room = sizeof bytes};
     int status = 1, opened;
 
     d->epoll = d->timer = d->signals = d->lock = d->file.fd = d->syslog.fd = d->ipfix.fd = -1;
@@ -695,9 +697,10 @@ static int run_daemon(struct daemon *d) {
         d->kernel.map[m] = -1;
     opened = open_all(d);
     if (opened) {
-        log_message("%s: %s%s, room for %" PRIu32 " flows", d->kernel.interface,
+        kernel_write_place(&d->kernel, &place);
+        log_message("%s: %s%.*s, room for %" PRIu32 " flows", d->kernel.interface,
                     d->kernel.is_taken_over ? "took over the pinned program, " : "",
-                    kernel_place(&d->kernel), d->kernel.room);
+                    (int)place.used, place.bytes, d->kernel.room);
         status = run_loop(d);
         if ((!status || d->is_gone) && !d->is_leaving && !strcmp(d->settings.on_exit, "detach") &&
             !detach_program(&d->settings))
