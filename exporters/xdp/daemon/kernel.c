@@ -237,18 +237,6 @@ static int pin_fd(int fd, const char *folder, const char *name) {
     return 0;
 }
 
-/* Pins in the place of what is pinned there. */
-static int pin_anew(int fd, const char *folder, const char *name) {
-    char path[512];
-
-    if (!join_path(path, sizeof path, folder, name))
-        return 0;
-    if (!unlink(path) || errno == ENOENT)
-        return pin_fd(fd, folder, name);
-    log_message("%s: %s", path, strerror(errno));
-    return 0;
-}
-
 static const char *const link_pin[LINKS] = {"link", "link-out"};
 
 static int pin_links(const struct kernel *k, const char *folder) {
@@ -263,6 +251,21 @@ static void close_links(struct kernel *k) {
         if (k->link[i] >= 0)
             close(k->link[i]);
         k->link[i] = -1;
+    }
+}
+
+static void close_program(struct kernel *k) {
+    int *all[] = {&k->program, &k->end, &k->idle};
+
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+        if (*all[i] >= 0)
+            close(*all[i]);
+        *all[i] = -1;
+    }
+    for (int m = 0; m < MAPS; m++) {
+        if (k->map[m] >= 0)
+            close(k->map[m]);
+        k->map[m] = -1;
     }
 }
 
@@ -414,16 +417,7 @@ static int is_named(const struct bpf_map *map, const char *name) {
            !strncmp(of_object, name, BPF_OBJ_NAME_LEN - 1);
 }
 
-/*
- * Whether a map is made anew for a succeeding program, as its data are of the networks; or for one
- * of another form, as the kernel ties maps that may hold programs to the form of their first user.
- */
-static int is_made_anew(const struct bpf_map_info *map, int succeeds) {
-    return succeeds ? is_of_networks(map->name)
-                    : map->type == BPF_MAP_TYPE_CPUMAP || map->type == BPF_MAP_TYPE_DEVMAP;
-}
-
-/* Has the object's maps be those of a program that it succeeds, or whose other form it is. */
+/* Has the object's maps be those of a program; `succeeds`: but for what networks decide. */
 static int inherit_maps(struct bpf_object *object, int program, int succeeds) {
     uint32_t id[64], size = sizeof(struct bpf_prog_info);
     struct bpf_prog_info info = {.nr_map_ids = sizeof id / sizeof *id,
@@ -443,7 +437,7 @@ static int inherit_maps(struct bpf_object *object, int program, int succeeds) {
         if (fd < 0 || bpf_obj_get_info_by_fd(fd, &of_map, &room)) {
             log_message("a map of the program there cannot be read: %s", strerror(errno));
             done = 0;
-        } else if (!is_made_anew(&of_map, succeeds)) {
+        } else if (!succeeds || !is_of_networks(of_map.name)) {
             bpf_object__for_each_map(map, object) {
                 if (is_named(map, of_map.name))
                     done = done && inherit_map(map, fd, &of_map);
@@ -554,57 +548,28 @@ static int load_object(struct kernel *k, const char *path, const struct pack *p,
     return done;
 }
 
-/* Takes a program and the maps that it does not share with the form before. */
-static int take_form(struct kernel *k, struct bpf_object *object) {
-    static const enum map anew[] = {MAP_INTERFACES, MAP_CPUS};
-    int program = find_program(object, "n3ic_meter");
-
-    if (program < 0)
-        return 0;
-    close(k->program);
-    k->program = program;
-    for (unsigned i = 0; i < sizeof anew / sizeof *anew; i++) {
-        close(k->map[anew[i]]);
-        if (!find_map(k, object, anew[i]))
-            return 0;
-    }
-    return 1;
-}
-
-/* Loads the metering program in another form in place of the one there, whose flows it has. */
-static int load_again(struct kernel *k, const char *path, uint32_t frags, const struct pack *p) {
-    struct bpf_object *object;
-    int done;
-
-    if (frags == k->state.frags)
-        return 1;
-    object = open_object(path);
-    if (!object)
-        return 0;
-    k->state.frags = frags;
-    choose_programs(k, object, 0);
-    done = inherit_maps(object, k->program, 0) && load_chosen(object) && take_form(k, object) &&
-           kernel_apply(k, p);
-    bpf_object__close(object);
-    return done;
-}
-
 /* Loads both objects, and makes the map of the state. */
-static int load_programs(struct kernel *k, const char *object, const char *idle,
-                         const struct pack *p, int before) {
+static int load_programs(struct kernel *k, const struct program *anew, int before) {
     const uint32_t first = 0;
 
     memcpy(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout);
     memcpy(k->state.meter, N3ICD_METER, sizeof k->state.meter);
     memset(k->state.digest, 0, sizeof k->state.digest);
-    if (!load_object(k, object, p, before) || !load_object(k, idle, NULL, -1))
+    if (!load_object(k, anew->object, anew->pack, before) || !load_object(k, anew->idle, NULL, -1))
         return 0;
     k->map[MAP_STATE] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "state", 4, sizeof k->state, 1, NULL);
     if (k->map[MAP_STATE] >= 0 &&
         !bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY))
-        return check_maps(k) && kernel_apply(k, p);
+        return check_maps(k) && kernel_apply(k, anew->pack);
     log_message("the map of the resident state cannot be made: %s", strerror(errno));
     return 0;
+}
+
+/* Loads it once more, with frames in several pieces or without, in place of the one there. */
+static int load_in_form(struct kernel *k, const struct program *anew, uint32_t frags) {
+    close_program(k);
+    k->state.frags = frags;
+    return load_programs(k, anew, -1);
 }
 
 /*
@@ -641,8 +606,8 @@ static void report_way(const struct kernel *k, int refused) {
                     strerror(-refused));
 }
 
-static int attach_program(struct kernel *k, enum mode mode, const char *object,
-                          const struct pack *p) {
+/* Attaches the program, if need be in another form of `anew`; NULL: it keeps its form. */
+static int attach_program(struct kernel *k, enum mode mode, const struct program *anew) {
     int error = 0, refused = 0;
 
     if (k->state.tcx)
@@ -650,8 +615,12 @@ static int attach_program(struct kernel *k, enum mode mode, const char *object,
     for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
         if (mode != MODE_AUTO && mode != ways[i].mode)
             continue;
-        if (!load_again(k, object, ways[i].frags, p))
-            return 0;
+        if (ways[i].frags != k->state.frags) {
+            if (!anew && ways[i].mode == MODE_NATIVE)
+                continue;
+            if (anew && !load_in_form(k, anew, ways[i].frags))
+                return 0;
+        }
         error = attach_in_mode(k, ways[i].mode);
         if (error >= 0) {
             if (refused)
@@ -671,28 +640,20 @@ static int attach_program(struct kernel *k, enum mode mode, const char *object,
     return 0;
 }
 
-/* Attaches the pinned program again, and pins what is new of it. */
-static int attach_again(struct kernel *k, enum mode mode, const char *object,
-                        const struct pack *p) {
-    const uint32_t first = 0, frags = k->state.frags;
+/* Attaches the pinned program again. */
+static int attach_again(struct kernel *k, enum mode mode) {
+    const uint32_t first = 0;
 
-    if (!attach_program(k, mode, object, p))
+    if (!attach_program(k, mode, NULL))
         return 0;
-    if (bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY)) {
-        log_message("the state cannot be written: %s", strerror(errno));
-        return 0;
-    }
-    if (frags != k->state.frags &&
-        !(pin_anew(k->program, k->pins, "program") &&
-          pin_anew(k->map[MAP_CPUS], k->pins, maps[MAP_CPUS].pin) &&
-          pin_anew(k->map[MAP_INTERFACES], k->pins, maps[MAP_INTERFACES].pin)))
-        return 0;
-    return pin_links(k, k->pins);
+    if (!bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY))
+        return pin_links(k, k->pins);
+    log_message("the state cannot be written: %s", strerror(errno));
+    return 0;
 }
 
 /* Opens what is pinned; attaches it again if its interface was removed and added again. */
-static int take_over_program(struct kernel *k, enum mode mode, const char *object,
-                             const struct pack *p) {
+static int take_over_program(struct kernel *k, enum mode mode) {
     if (!open_pins(k))
         return 0;
     k->is_taken_over = 1;
@@ -701,11 +662,11 @@ static int take_over_program(struct kernel *k, enum mode mode, const char *objec
             "%s: the program stays at %s, where it was loaded: to change the mode, take it off "
             "(--remove) and start n3icd again",
             k->interface, k->state.tcx ? "tcx" : "XDP");
-    return open_links(k) && (k->link[0] >= 0 || attach_again(k, mode, object, p));
+    return open_links(k) && (k->link[0] >= 0 || attach_again(k, mode));
 }
 
-static int load_and_attach(struct kernel *k, enum mode mode, const char *object, const char *idle,
-                           const char *pins, const struct pack *p) {
+static int load_and_attach(struct kernel *k, enum mode mode, const struct program *anew,
+                           const char *pins) {
     const uint32_t first = 0;
     char folder[256];
 
@@ -714,7 +675,7 @@ static int load_and_attach(struct kernel *k, enum mode mode, const char *object,
         return 0;
     k->state.tcx = mode == MODE_TCX;
     k->state.frags = 1;
-    if (!load_programs(k, object, idle, p, -1) || !attach_program(k, mode, object, p))
+    if (!load_programs(k, anew, -1) || !attach_program(k, mode, anew))
         return 0;
     bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
     if (pin_all(k, pins))
@@ -748,13 +709,11 @@ static int read_program_before(struct kernel *k) {
 }
 
 /* Puts a new program in the place of the pinned one, which it succeeds. */
-static int succeed_program(struct kernel *k, const char *object, const char *idle, const char *pins,
-                           const struct pack *p) {
+static int succeed_program(struct kernel *k, const struct program *anew, const char *pins) {
     char folder[256];
     int before = open_pin(k->pins, "program"), done;
 
-    done = before >= 0 && read_program_before(k) && open_links(k) &&
-           load_programs(k, object, idle, p, before);
+    done = before >= 0 && read_program_before(k) && open_links(k) && load_programs(k, anew, before);
     if (done && k->link[0] < 0) {
         log_message("%s: the program there is not attached: take it off (--remove)", k->pins);
         done = 0;
@@ -837,7 +796,7 @@ int kernel_view(struct kernel *k, const char *interface, const char *pins) {
 }
 
 int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
-                const char *object, const char *idle, const struct pack *p, int succeeds) {
+                const struct program *anew, int succeeds) {
     char path[512];
     int is_pinned, done;
 
@@ -851,10 +810,9 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
     }
     is_pinned = access(path, F_OK) == 0;
     if (is_pinned && succeeds && is_of_another_build(k))
-        done = succeed_program(k, object, idle, pins, p);
+        done = succeed_program(k, anew, pins);
     else
-        done = is_pinned ? take_over_program(k, mode, object, p)
-                         : load_and_attach(k, mode, object, idle, pins, p);
+        done = is_pinned ? take_over_program(k, mode) : load_and_attach(k, mode, anew, pins);
     if (!done)
         return 0;
     k->idle_flows = mmap(NULL, sizeof *k->idle_flows, PROT_READ, MAP_SHARED, k->map[MAP_FOUND], 0);
@@ -867,17 +825,10 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
 }
 
 void kernel_close(struct kernel *k) {
-    int *all[] = {&k->program, &k->end, &k->idle};
-
     if (k->idle_flows)
         munmap(k->idle_flows, sizeof *k->idle_flows);
-    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
-        if (*all[i] >= 0)
-            close(*all[i]);
     close_links(k);
-    for (int m = 0; m < MAPS; m++)
-        if (k->map[m] >= 0)
-            close(k->map[m]);
+    close_program(k);
     free(k->values);
     free(k->sweep.flow);
     reset_kernel(k);

@@ -85,13 +85,19 @@ struct figures {
     struct config config;
 };
 
+/* What is loaded where nothing is pinned: object files, and the values of maps. */
+struct program {
+    const char *object, *idle;
+    const struct pack *pack;
+};
+
 /*
  * Takes over what is pinned for an interface, or loads and attaches it; 0 on failure, with a
  * message. With `succeeds`, a pinned program of the same meter that is compiled for other networks
  * is replaced at once, and the new one has its flows, verdicts and counters.
  */
 int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
-                const char *object, const char *idle, const struct pack *p, int succeeds);
+                const struct program *anew, int succeeds);
 
 /* Opens what is pinned for an interface, and changes nothing; 0 on failure, with a message. */
 int kernel_view(struct kernel *k, const char *interface, const char *pins);

@@ -499,6 +499,7 @@ static int open_samples(struct daemon *d) {
 static int open_all(struct daemon *d) {
     const struct settings *s = &d->settings;
     struct bpf_map_info ring = {0};
+    struct program anew;
     uint32_t size = sizeof ring;
 
     d->pack = store_read(s, &d->configured);
@@ -522,8 +523,8 @@ static int open_all(struct daemon *d) {
     if (*s->syslog && !watch_fd(d, d->syslog.fd, TAG_SYSLOG))
         return 0;
     set_sampling(s, d->pack);
-    if (!kernel_open(&d->kernel, s->interface, s->pins, parse_mode(s), s->object, s->idle, d->pack,
-                     d->succeeds))
+    anew = (struct program){s->object, s->idle, d->pack};
+    if (!kernel_open(&d->kernel, s->interface, s->pins, parse_mode(s), &anew, d->succeeds))
         return 0;
     if (d->kernel.is_taken_over) {
         report_fixed_options(d, d->pack);

@@ -88,7 +88,7 @@ def daemon(built, pins, veth, tmp_path):
 
 @pytest.fixture
 def refuse_frags(tmp_path, monkeypatch):
-    """A driver that refuses the first program, and takes the next; the sanitizer comes behind it."""
+    """A driver that refuses the first program until the returned function is called."""
     made = tmp_path / "refuse_frags.so"
     source = Path(__file__).with_name("refuse_frags.c")
     command = ["gcc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-o", str(made), str(source), "-ldl"]
