@@ -83,6 +83,7 @@ class ProgramRecord:
         rules: rules as typed.
         otherwise: slot of flows without a matching rule.
         table: flow table that the program was compiled with.
+        frags: whether it takes frames that lie in several pieces.
         configured: path of the pack that n3icd was configured with.
         pins: folder of its pins.
         socket: path of the socket on which n3icd reports decided flows.
@@ -98,6 +99,7 @@ class ProgramRecord:
     rules: tuple[str, ...]
     otherwise: int
     table: Table
+    frags: bool
     configured: str
     pins: str
     socket: str
@@ -107,7 +109,9 @@ class ProgramRecord:
     @property
     def place(self) -> str:
         """Where it is attached, as text for people."""
-        return "tcx, both directions" if self.mode == "tcx" else f"{self.mode} XDP"
+        if self.mode == "tcx":
+            return "tcx, both directions"
+        return f"{self.mode} XDP{'' if self.frags else ' without frames in several pieces'}"
 
     @property
     def compiled(self) -> Classifier:
@@ -194,6 +198,7 @@ def _read(folder: Path) -> ProgramRecord:
         tuple(about["rules"]),
         about["otherwise"],
         about["table"],
+        fields["frags"],
         fields["pack"],
         fields["pins"],
         fields["socket"],

@@ -83,6 +83,7 @@ class ProgramStatus:
         max_blocked: maximum number of these.
         dry_run: whether every packet passes.
         place: hook and mode, as text for people.
+        frags: whether the program takes frames that lie in several pieces.
         super: packets that the kernel or the card splits on the way out, or joined on the way in;
             tcx only.
         segments: number of packets on the wire that these stand for.
@@ -126,6 +127,7 @@ class ProgramStatus:
     max_blocked: int = 0
     dry_run: bool = False
     place: str = ""
+    frags: bool = True
     super: int = 0
     segments: int = 0
     mirrored: int = 0
@@ -169,6 +171,7 @@ def _status(interface: Interface, record: ProgramRecord, told: Mapping[str, Any]
         interface=interface.name,
         mode=record.mode,
         place=record.place,
+        frags=record.frags,
         program_id=record.program_id,
         export=record.configured,
         ends={end: n for end, n in zip(ENDS, told["decided"], strict=True) if n},

@@ -21,7 +21,7 @@
 #include "build.h"
 #include "text.h"
 
-#define LOG_BYTES (1 << 16)
+#define FRAGS "xdp.frags" /* section of programs that may take frames in several pieces */
 
 /* Names in the object and below the pins, and the sizes that this n3icd was built for. */
 static const struct {
@@ -198,34 +198,6 @@ static int attach_tcx(struct kernel *k) {
     return 1;
 }
 
-static int attach_program(struct kernel *k, enum mode mode) {
-    LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
-
-    if (k->state.tcx)
-        return attach_tcx(k);
-    if (mode != MODE_GENERIC)
-        k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
-    if (mode == MODE_GENERIC ||
-        (mode == MODE_AUTO &&
-         (k->link[0] == -EOPNOTSUPP || k->link[0] == -EINVAL || k->link[0] == -ERANGE))) {
-        if (mode == MODE_AUTO)
-            log_message(
-                "%s has no native XDP (%s): the program runs in generic mode, which is slower",
-                k->interface, strerror(-k->link[0]));
-        options.flags = XDP_FLAGS_SKB_MODE;
-        k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
-        k->state.generic = 1;
-    }
-    if (k->link[0] >= 0)
-        return 1;
-    log_message("%s: the program cannot be attached: %s%s", k->interface, strerror(-k->link[0]),
-                k->link[0] == -EBUSY || k->link[0] == -EEXIST
-                    ? ": another XDP program is attached: take it off with n3ic xdp unload or ip "
-                      "link set dev ... xdp off"
-                    : "");
-    return 0;
-}
-
 /* Whether the pinned program is another one than this n3icd was built with. */
 static int is_of_another_build(const struct kernel *k) {
     const uint32_t first = 0;
@@ -282,6 +254,21 @@ static void close_links(struct kernel *k) {
     }
 }
 
+static void close_program(struct kernel *k) {
+    int *all[] = {&k->program, &k->end, &k->idle};
+
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+        if (*all[i] >= 0)
+            close(*all[i]);
+        *all[i] = -1;
+    }
+    for (int m = 0; m < MAPS; m++) {
+        if (k->map[m] >= 0)
+            close(k->map[m]);
+        k->map[m] = -1;
+    }
+}
+
 /*
  * Opens pinned links. If the interface was removed and added again, its links are deleted. 0 with a
  * message if a link is of another interface.
@@ -317,19 +304,6 @@ static int open_links(struct kernel *k) {
         }
     }
     return 1;
-}
-
-/* Opens what is pinned; attaches it again if its interface was removed and added again. */
-static int take_over_program(struct kernel *k, enum mode mode) {
-    if (!open_pins(k))
-        return 0;
-    k->is_taken_over = 1;
-    if ((mode == MODE_TCX) != k->state.tcx)
-        log_message(
-            "%s: the program stays at %s, where it was loaded: to change the mode, take it off "
-            "(--remove) and start n3icd again",
-            k->interface, k->state.tcx ? "tcx" : "XDP");
-    return open_links(k) && (k->link[0] >= 0 || (attach_program(k, mode) && pin_links(k, k->pins)));
 }
 
 /* --- loading --------------------------------------------------------------------------------- */
@@ -416,7 +390,7 @@ static int is_of_networks(const char *name) {
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i]))
             return 1;
-    return !strncmp(name, ".rodata", 7);
+    return !strncmp(name, ".rodata", 7) || !strcmp(name, "n3ic.rodata");
 }
 
 /* Has a map of the object be a map of the program before. */
@@ -434,8 +408,17 @@ static int inherit_map(struct bpf_map *map, int fd, const struct bpf_map_info *i
     return 0;
 }
 
-/* Has the object's maps be those of a program, but for what networks decide. */
-static int inherit_maps(struct bpf_object *object, int program) {
+/* Whether the kernel, which cuts names, calls a map so; unnamed data have the object's name. */
+static int is_named(const struct bpf_map *map, const char *name) {
+    char of_object[64];
+
+    snprintf(of_object, sizeof of_object, "n3ic%s", bpf_map__name(map));
+    return !strncmp(bpf_map__name(map), name, BPF_OBJ_NAME_LEN - 1) ||
+           !strncmp(of_object, name, BPF_OBJ_NAME_LEN - 1);
+}
+
+/* Has the object's maps be those of a program; `succeeds`: but for what networks decide. */
+static int inherit_maps(struct bpf_object *object, int program, int succeeds) {
     uint32_t id[64], size = sizeof(struct bpf_prog_info);
     struct bpf_prog_info info = {.nr_map_ids = sizeof id / sizeof *id,
                                  .map_ids = (uint64_t)(uintptr_t)id};
@@ -454,9 +437,9 @@ static int inherit_maps(struct bpf_object *object, int program) {
         if (fd < 0 || bpf_obj_get_info_by_fd(fd, &of_map, &room)) {
             log_message("a map of the program there cannot be read: %s", strerror(errno));
             done = 0;
-        } else if (!is_of_networks(of_map.name)) {
+        } else if (!succeeds || !is_of_networks(of_map.name)) {
             bpf_object__for_each_map(map, object) {
-                if (!strcmp(bpf_map__name(map), of_map.name))
+                if (is_named(map, of_map.name))
                     done = done && inherit_map(map, fd, &of_map);
             }
         }
@@ -488,6 +471,28 @@ static int set_options(struct kernel *k, struct bpf_object *object, const struct
     return 0;
 }
 
+/* Has the object load its meter, in the form of the state, and with `end` what ends flows. */
+static void choose_programs(const struct kernel *k, struct bpf_object *object, int end) {
+    struct bpf_program *program;
+
+    bpf_object__for_each_program(program, object) {
+        const char *name = bpf_program__name(program);
+
+        bpf_program__set_autoload(program, !strcmp(name, k->state.tcx ? "n3ic_tc" : "n3ic_meter") ||
+                                               (end && !strcmp(name, "n3ic_end")));
+        if (!strcmp(bpf_program__section_name(program), FRAGS))
+            bpf_program__set_flags(program, k->state.frags ? BPF_F_XDP_HAS_FRAGS : 0);
+    }
+}
+
+static int load_chosen(struct bpf_object *object) {
+    if (!bpf_object__load(object))
+        return 1;
+    log_message("the kernel refuses the program: %s%s", strerror(errno),
+                errno == EPERM ? ": CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed" : "");
+    return 0;
+}
+
 /*
  * Loads the metering program, with room and options of a pack; or with those of the program
  * `before` and its maps, unless that is -1.
@@ -495,22 +500,13 @@ static int set_options(struct kernel *k, struct bpf_object *object, const struct
 static int load_meter(struct kernel *k, struct bpf_object *object, const struct pack *p,
                       int before) {
     const char *program_name = k->state.tcx ? "n3ic_tc" : "n3ic_meter";
-    const char *needless[] = {"n3ic_pass", k->state.tcx ? "n3ic_meter" : "n3ic_tc"};
 
     if (!set_options(k, object, p, before) ||
-        !(before >= 0 ? inherit_maps(object, before) : size_maps(object, p)))
+        !(before >= 0 ? inherit_maps(object, before, 1) : size_maps(object, p)))
         return 0;
-    for (unsigned i = 0; i < sizeof needless / sizeof *needless; i++) {
-        struct bpf_program *program = bpf_object__find_program_by_name(object, needless[i]);
-
-        if (program)
-            bpf_program__set_autoload(program, false);
-    }
-    if (bpf_object__load(object)) {
-        log_message("the kernel refuses the program: %s%s", strerror(errno),
-                    errno == EPERM ? ": CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed" : "");
+    choose_programs(k, object, 1);
+    if (!load_chosen(object))
         return 0;
-    }
     for (int m = 0; m <= MAP_OPTIONS; m++)
         if (!find_map(k, object, (enum map)m))
             return 0;
@@ -530,42 +526,147 @@ static int load_idle(struct kernel *k, struct bpf_object *object) {
     return k->idle >= 0 && find_map(k, object, MAP_FOUND);
 }
 
-/* Opens an object file, loads it, and closes it. */
-static int load_object(struct kernel *k, const char *path, const struct pack *p, int before) {
+static struct bpf_object *open_object(const char *path) {
     /* Global data get the name that `n3ic xdp` knows. */
     LIBBPF_OPTS(bpf_object_open_opts, named, .object_name = "n3ic");
     struct bpf_object *object = bpf_object__open_file(path, &named);
+
+    if (!object)
+        log_message("%s: libbpf cannot read this object file: %s", path, strerror(errno));
+    return object;
+}
+
+/* Opens an object file, loads it, and closes it. */
+static int load_object(struct kernel *k, const char *path, const struct pack *p, int before) {
+    struct bpf_object *object = open_object(path);
     int done;
 
-    if (!object) {
-        log_message("%s: libbpf cannot read this object file: %s", path, strerror(errno));
+    if (!object)
         return 0;
-    }
     done = p ? load_meter(k, object, p, before) : load_idle(k, object);
     bpf_object__close(object);
     return done;
 }
 
 /* Loads both objects, and makes the map of the state. */
-static int load_programs(struct kernel *k, const char *object, const char *idle,
-                         const struct pack *p, int before) {
+static int load_programs(struct kernel *k, const struct program *anew, int before) {
     const uint32_t first = 0;
 
     memcpy(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout);
     memcpy(k->state.meter, N3ICD_METER, sizeof k->state.meter);
     memset(k->state.digest, 0, sizeof k->state.digest);
-    if (!load_object(k, object, p, before) || !load_object(k, idle, NULL, -1))
+    if (!load_object(k, anew->object, anew->pack, before) || !load_object(k, anew->idle, NULL, -1))
         return 0;
     k->map[MAP_STATE] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "state", 4, sizeof k->state, 1, NULL);
     if (k->map[MAP_STATE] >= 0 &&
         !bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY))
-        return check_maps(k) && kernel_apply(k, p);
+        return check_maps(k) && kernel_apply(k, anew->pack);
     log_message("the map of the resident state cannot be made: %s", strerror(errno));
     return 0;
 }
 
-static int load_and_attach(struct kernel *k, enum mode mode, const char *object, const char *idle,
-                           const char *pins, const struct pack *p) {
+/* Loads it once more, with frames in several pieces or without, in place of the one there. */
+static int load_in_form(struct kernel *k, const struct program *anew, uint32_t frags) {
+    close_program(k);
+    k->state.frags = frags;
+    return load_programs(k, anew, -1);
+}
+
+/*
+ * Ways to attach at XDP, the best first. A driver that refuses a program which takes frames in
+ * several pieces may accept one that does not.
+ */
+static const struct way {
+    enum mode mode;
+    uint32_t frags;
+} ways[] = {{MODE_NATIVE, 1}, {MODE_NATIVE, 0}, {MODE_GENERIC, 1}};
+
+/* Whether a driver lacks XDP, or lacks it in this form or at this MTU. */
+static int is_not_native(int error) {
+    return error == -EOPNOTSUPP || error == -EINVAL || error == -ERANGE;
+}
+
+static int attach_in_mode(struct kernel *k, enum mode mode) {
+    LIBBPF_OPTS(bpf_link_create_opts, options,
+                .flags = mode == MODE_GENERIC ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
+
+    k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
+    k->state.generic = mode == MODE_GENERIC;
+    return k->link[0];
+}
+
+/* Says why a program is not attached in the best way. */
+static void report_way(const struct kernel *k, int refused) {
+    if (k->state.generic)
+        log_message("%s has no native XDP%s (%s): the program runs in generic mode, which is "
+                    "slower",
+                    k->interface, refused == -ERANGE ? " at its MTU" : "", strerror(-refused));
+    else
+        log_message("%s takes no frames in several pieces (%s): short ones only", k->interface,
+                    strerror(-refused));
+}
+
+/* Attaches the program, if need be in another form of `anew`; NULL: it keeps its form. */
+static int attach_program(struct kernel *k, enum mode mode, const struct program *anew) {
+    int error = 0, refused = 0;
+
+    if (k->state.tcx)
+        return attach_tcx(k);
+    for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (mode != MODE_AUTO && mode != ways[i].mode)
+            continue;
+        if (ways[i].frags != k->state.frags) {
+            if (!anew && ways[i].mode == MODE_NATIVE)
+                continue;
+            if (anew && !load_in_form(k, anew, ways[i].frags))
+                return 0;
+        }
+        error = attach_in_mode(k, ways[i].mode);
+        if (error >= 0) {
+            if (refused)
+                report_way(k, refused);
+            return 1;
+        }
+        if (!is_not_native(error))
+            break;
+        if (!refused)
+            refused = error;
+    }
+    log_message("%s: the program cannot be attached: %s%s", k->interface, strerror(-error),
+                error == -EBUSY || error == -EEXIST
+                    ? ": another XDP program is attached: take it off with n3ic xdp unload or ip "
+                      "link set dev ... xdp off"
+                    : "");
+    return 0;
+}
+
+/* Attaches the pinned program again. */
+static int attach_again(struct kernel *k, enum mode mode) {
+    const uint32_t first = 0;
+
+    if (!attach_program(k, mode, NULL))
+        return 0;
+    if (!bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY))
+        return pin_links(k, k->pins);
+    log_message("the state cannot be written: %s", strerror(errno));
+    return 0;
+}
+
+/* Opens what is pinned; attaches it again if its interface was removed and added again. */
+static int take_over_program(struct kernel *k, enum mode mode) {
+    if (!open_pins(k))
+        return 0;
+    k->is_taken_over = 1;
+    if ((mode == MODE_TCX) != k->state.tcx)
+        log_message(
+            "%s: the program stays at %s, where it was loaded: to change the mode, take it off "
+            "(--remove) and start n3icd again",
+            k->interface, k->state.tcx ? "tcx" : "XDP");
+    return open_links(k) && (k->link[0] >= 0 || attach_again(k, mode));
+}
+
+static int load_and_attach(struct kernel *k, enum mode mode, const struct program *anew,
+                           const char *pins) {
     const uint32_t first = 0;
     char folder[256];
 
@@ -573,7 +674,8 @@ static int load_and_attach(struct kernel *k, enum mode mode, const char *object,
     if (!pins_folder(folder, sizeof folder, pins, k->interface, "~n") || !remove_folder(folder))
         return 0;
     k->state.tcx = mode == MODE_TCX;
-    if (!load_programs(k, object, idle, p, -1) || !attach_program(k, mode))
+    k->state.frags = 1;
+    if (!load_programs(k, anew, -1) || !attach_program(k, mode, anew))
         return 0;
     bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
     if (pin_all(k, pins))
@@ -607,13 +709,11 @@ static int read_program_before(struct kernel *k) {
 }
 
 /* Puts a new program in the place of the pinned one, which it succeeds. */
-static int succeed_program(struct kernel *k, const char *object, const char *idle, const char *pins,
-                           const struct pack *p) {
+static int succeed_program(struct kernel *k, const struct program *anew, const char *pins) {
     char folder[256];
     int before = open_pin(k->pins, "program"), done;
 
-    done = before >= 0 && read_program_before(k) && open_links(k) &&
-           load_programs(k, object, idle, p, before);
+    done = before >= 0 && read_program_before(k) && open_links(k) && load_programs(k, anew, before);
     if (done && k->link[0] < 0) {
         log_message("%s: the program there is not attached: take it off (--remove)", k->pins);
         done = 0;
@@ -676,6 +776,8 @@ static int read_interface(struct kernel *k, const char *interface, const char *p
 
     reset_kernel(k);
     libbpf_set_print(print_warning);
+    /* libbpf's own handler sets the flag of this section, whatever a caller says. */
+    libbpf_register_prog_handler(FRAGS, BPF_PROG_TYPE_XDP, BPF_XDP, NULL);
     if (strlen(interface) >= sizeof k->interface || !(k->index = if_nametoindex(interface))) {
         log_message("there is no interface %s", interface);
         return 0;
@@ -694,7 +796,7 @@ int kernel_view(struct kernel *k, const char *interface, const char *pins) {
 }
 
 int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
-                const char *object, const char *idle, const struct pack *p, int succeeds) {
+                const struct program *anew, int succeeds) {
     char path[512];
     int is_pinned, done;
 
@@ -708,10 +810,9 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
     }
     is_pinned = access(path, F_OK) == 0;
     if (is_pinned && succeeds && is_of_another_build(k))
-        done = succeed_program(k, object, idle, pins, p);
+        done = succeed_program(k, anew, pins);
     else
-        done = is_pinned ? take_over_program(k, mode)
-                         : load_and_attach(k, mode, object, idle, pins, p);
+        done = is_pinned ? take_over_program(k, mode) : load_and_attach(k, mode, anew, pins);
     if (!done)
         return 0;
     k->idle_flows = mmap(NULL, sizeof *k->idle_flows, PROT_READ, MAP_SHARED, k->map[MAP_FOUND], 0);
@@ -724,17 +825,10 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
 }
 
 void kernel_close(struct kernel *k) {
-    int *all[] = {&k->program, &k->end, &k->idle};
-
     if (k->idle_flows)
         munmap(k->idle_flows, sizeof *k->idle_flows);
-    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
-        if (*all[i] >= 0)
-            close(*all[i]);
     close_links(k);
-    for (int m = 0; m < MAPS; m++)
-        if (k->map[m] >= 0)
-            close(k->map[m]);
+    close_program(k);
     free(k->values);
     free(k->sweep.flow);
     reset_kernel(k);
@@ -749,8 +843,14 @@ int kernel_unload(struct kernel *k, const char *pins) {
     return kernel_remove(k->interface, pins);
 }
 
-const char *kernel_place(const struct kernel *k) {
-    return k->state.tcx ? "tcx, both directions" : k->state.generic ? "generic XDP" : "native XDP";
+const char *kernel_mode(const struct kernel *k) {
+    return k->state.tcx ? "tcx" : k->state.generic ? "generic" : "native";
+}
+
+void kernel_write_place(const struct kernel *k, struct text *out) {
+    text_format(out, "%s%s", kernel_mode(k), k->state.tcx ? ", both directions" : " XDP");
+    if (!k->state.frags)
+        text_format(out, " without frames in several pieces");
 }
 
 int kernel_is_attached(const struct kernel *k) {

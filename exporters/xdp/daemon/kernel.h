@@ -11,6 +11,7 @@
 
 #include "idle.h"
 #include "pack.h"
+#include "text.h"
 
 enum map {
     MAP_EVENTS,
@@ -47,6 +48,7 @@ struct state {
     char layout[64];
     char meter[64];            /* what programs have in common that may succeed each other */
     uint32_t generic, tcx;     /* where the program stands */
+    uint32_t frags;            /* it takes frames that lie in several pieces */
     uint8_t digest[SLOTS][32]; /* of the resident networks */
 };
 
@@ -83,13 +85,19 @@ struct figures {
     struct config config;
 };
 
+/* What is loaded where nothing is pinned: object files, and the values of maps. */
+struct program {
+    const char *object, *idle;
+    const struct pack *pack;
+};
+
 /*
  * Takes over what is pinned for an interface, or loads and attaches it; 0 on failure, with a
  * message. With `succeeds`, a pinned program of the same meter that is compiled for other networks
  * is replaced at once, and the new one has its flows, verdicts and counters.
  */
 int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
-                const char *object, const char *idle, const struct pack *p, int succeeds);
+                const struct program *anew, int succeeds);
 
 /* Opens what is pinned for an interface, and changes nothing; 0 on failure, with a message. */
 int kernel_view(struct kernel *k, const char *interface, const char *pins);
@@ -109,8 +117,11 @@ int kernel_apply(struct kernel *k, const struct pack *p);
 int kernel_sweep(struct kernel *k);
 int kernel_sweep_step(struct kernel *k);
 
+/* native, generic or tcx. */
+const char *kernel_mode(const struct kernel *k);
+
 /* Where the program is attached, as text for people. */
-const char *kernel_place(const struct kernel *k);
+void kernel_write_place(const struct kernel *k, struct text *out);
 
 /* Whether the program is still attached to the interface. */
 int kernel_is_attached(const struct kernel *k);

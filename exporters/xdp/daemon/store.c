@@ -203,9 +203,7 @@ int record_pack(const struct settings *s, const struct kernel *k, const struct p
 static int write_record(const struct settings *s, const struct kernel *k, const struct pack *p) {
     const struct {
         const char *name, *value;
-    } texts[] = {{"mode", k->state.tcx       ? "tcx"
-                          : k->state.generic ? "generic"
-                                             : "native"},
+    } texts[] = {{"mode", kernel_mode(k)},
                  {"pack", s->pack},
                  {"pins", k->pins},
                  {"socket", s->socket},
@@ -218,7 +216,8 @@ static int write_record(const struct settings *s, const struct kernel *k, const 
     remove_tree(folder, place, 1);
     if ((mkdir(folder, 0700) && errno != EEXIST) || (mkdir(place, 0700) && errno != EEXIST))
         return report_errno(place);
-    text_format(&t, "{\"version\": %d", N3ICD_RECORD);
+    text_format(&t, "{\"version\": %d, \"frags\": %s", N3ICD_RECORD,
+                k->state.frags ? "true" : "false");
     for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
         text_format(&t, ", \"%s\": ", texts[i].name);
         text_json(&t, texts[i].value);

@@ -76,3 +76,15 @@ def daemon(built, pins, veth, tmp_path):
     yield make
     for one in made:
         one.remove()
+
+
+@pytest.fixture
+def refuse_frags(tmp_path, monkeypatch):
+    """A driver that refuses the first program until the returned function is called."""
+    made = tmp_path / "refuse_frags.so"
+    source = Path(__file__).with_name("refuse_frags.c")
+    command = ["gcc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-o", str(made), str(source), "-ldl"]
+    subprocess.run(command, check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(made))
+    monkeypatch.setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0")
+    return lambda: monkeypatch.delenv("LD_PRELOAD")

@@ -81,20 +81,32 @@ def test_without_a_compiler_a_line_says_what_to_install(link, daemon_model, tmp_
         n3ic("load", one, tmp_path / "card")
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """A folder of compiled daemons."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("frags", [True, False])
 def test_a_network_of_another_structure_brings_an_n3icd_that_keeps_the_flows(
-    link, daemon_model, tmp_path, monkeypatch
+    link, daemon_model, tmp_path, monkeypatch, cache, request, frags
 ):
+    """In the form of the program before, whose maps no other one may have."""
     one, other = link
-    (tmp_path / "cache").mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    if not frags:
+        request.getfixturevalue("refuse_frags")
     export(daemon_model, "xdp", tmp_path / "card", verify=False)
     policies = [f"--policy={name}=drop" for name in daemon_model.classes[:1]]
-    n3ic("load", one, tmp_path / "card", *policies, "--max-blocked", 77)
+    said = n3ic("load", one, tmp_path / "card", *policies, "--max-blocked", 77)
+    assert ("without frames in several pieces" in said) != frags
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
     n3ic("block", one, "192.0.2.9")
     send(other, [*flows([1], 2), *flows([2], 4), frame(3, source=9)])
     before = status(Interface.named(one))
     assert (before.started, before.flows, before.blocked) == (2, 2, 1)
+    assert (before.mode, before.frags) == ("native", frags)
     wide = network(daemon_model.meter, 7)
     wide.save(tmp_path / "wide.n3ic")
     with pytest.raises(ExportError, match=r"policies of .* are for the classes"):
@@ -103,7 +115,7 @@ def test_a_network_of_another_structure_brings_an_n3icd_that_keeps_the_flows(
     named.save(tmp_path / "wide.n3ic")
     n3ic("update", one, tmp_path / "wide.n3ic")
     after = status(Interface.named(one))
-    assert after.program_id != before.program_id
+    assert (after.program_id != before.program_id, after.frags) == (True, frags)
     assert (after.flows, after.started, after.packets) == (2, 2, before.packets)
     assert (after.max_blocked, after.slots[0].digest) == (77, named.digest)
     reader = Reader(folder_of(one) / "socket")

@@ -551,7 +551,7 @@ def test_at_a_large_mtu_it_runs_in_the_driver(link, exported):
     for name in link:
         subprocess.run(["ip", "link", "set", name, "mtu", "9000"], check=True)
     loaded = json.loads(n3ic("load", one, exported, "--mode", "native", "--json"))
-    assert loaded["mode"] == "native"
+    assert (loaded["mode"], loaded["frags"]) == ("native", True)
     send(other, [frame(1) + bytes(8000)] * 4)
     assert decided(status(Interface.named(one)).slots[0]) == 1
 
