@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the XDP target need of the machine."""
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
