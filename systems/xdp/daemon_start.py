@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -25,7 +26,7 @@ from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp.packing import PACK
 from n3ic.model.classifier import Classifier
 from n3ic.systems.xdp.daemon_requests import ask, is_ready
-from n3ic.systems.xdp.program_record import Interface, ProgramRecord, run_folder
+from n3ic.systems.xdp.program_record import Interface, ProgramRecord, network_namespace, run_folder
 from n3ic.targets.directory import export
 from n3ic.util.cache import Cache
 from n3ic.util.files import read_regular, write_atomic
@@ -233,11 +234,34 @@ def starting(interface: Interface) -> Iterator[None]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for folder in root.iterdir():
-            if has_ended(folder) and not (run_folder() / "xdp" / folder.name).exists():
-                shutil.rmtree(folder, ignore_errors=True)
+            _forget_gone(folder)
         yield
     finally:
         os.close(lock)
+
+
+def _forget_gone(folder: Path) -> None:
+    """Remove the folder of an n3icd that ended, without a program that another one could take over.
+
+    That is so, too, of one that was killed whose interface is gone.
+    """
+    if not has_ended(folder):
+        return
+    name, _, space = folder.name.rpartition("-")
+    record = run_folder() / "xdp" / folder.name
+    here = {there for _, there in socket.if_nameindex()}
+    if record.exists() and int(space) == network_namespace() and name not in here:
+        if _remove(folder, name).returncode:
+            return
+        shutil.rmtree(record, ignore_errors=True)
+    if not record.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
+    """Remove the program of an n3icd that has ended."""
+    command = [str(folder / BINARY), "--remove", str(folder / "n3icd.conf"), name]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def has_ended(folder: Path) -> bool:
@@ -288,8 +312,7 @@ def end(interface: Interface) -> None:
     folder = daemon_folder(interface)
     if ask(folder / "control", b"unload\n") is None:
         write_atomic(folder / "n3icd.conf", _configuration(interface, folder, {}))
-        command = [str(folder / BINARY), "--remove", str(folder / "n3icd.conf"), interface.name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = _remove(folder, interface.name)
         if done.returncode:
             raise UsageError(f"{interface.name}: {done.stderr.strip()}")
     wait_for_end(interface)

@@ -179,7 +179,9 @@ def _process(folder):
 
 
 @pytest.mark.slow
-def test_an_interface_that_goes_takes_its_n3icd_along(link, built, pins, tmp_path):
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_interface_that_goes_takes_its_n3icd_along(link, built, pins, killed):
+    """One that was killed before is removed by the next load."""
     one, _ = link
     extra, peer = f"{one}x", f"{one}y"
     subprocess.run(["ip", "link", "add", extra, "type", "veth", "peer", "name", peer], check=True)
@@ -187,12 +189,14 @@ def test_an_interface_that_goes_takes_its_n3icd_along(link, built, pins, tmp_pat
         n3ic("load", extra, built)
         folder = folder_of(extra)
         process = _process(folder)
+        if killed:
+            os.kill(process, signal.SIGKILL)
     finally:
         subprocess.run(["ip", "link", "del", extra], check=True)
     os.waitpid(process, 0)
-    assert not list(pins.glob(f"n3ic-*/{extra}")) and folder.exists()
+    assert folder.exists() and len(list(pins.glob(f"n3ic-*/{extra}"))) == killed
     assert json.loads(n3ic("load", one, built, "--json"))["mode"] == "native"
-    assert not folder.exists()
+    assert not folder.exists() and not list(pins.glob(f"n3ic-*/{extra}"))
 
 
 def test_a_stream_takes_what_n3icd_shunts(link, built, daemon_model, tmp_path):
