@@ -204,6 +204,7 @@ def _of_daemon(folder: Path, program_id: int) -> tuple[DaemonRecord, bytes, list
         otherwise=about["otherwise"],
         table=about["table"],
         frags=fields["frags"],
+        priority=fields.get("priority"),
         pins=fields["pins"],
         socket=fields["socket"],
         control=fields["control"],
