@@ -162,9 +162,14 @@ def unload(record: ProgramRecord) -> None:
     """Detach n3icd's program and remove its pins; a running n3icd exits.
 
     Raises:
-        UsageError: n3icd refuses.
+        UsageError: n3icd refuses, or is not running where a dispatcher runs its program.
     """
     if ask(Path(record.control), b"unload\n") is None:
+        if record.priority is not None:
+            raise UsageError(
+                f"program {record.program_id} is in libxdp's dispatcher, and its n3icd is not "
+                "running: n3icd unload, or start it"
+            )
         pins = Path(record.pins)
         for pin in pins.iterdir():
             pin.unlink()

@@ -84,6 +84,7 @@ class ProgramRecord:
         otherwise: slot of flows without a matching rule.
         table: flow table that the program was compiled with.
         frags: whether it takes frames that lie in several pieces.
+        priority: its priority in libxdp's dispatcher; None if it runs alone.
         configured: path of the pack that n3icd was configured with.
         pins: folder of its pins.
         socket: path of the socket on which n3icd reports decided flows.
@@ -100,6 +101,7 @@ class ProgramRecord:
     otherwise: int
     table: Table
     frags: bool
+    priority: int | None
     configured: str
     pins: str
     socket: str
@@ -111,7 +113,8 @@ class ProgramRecord:
         """Where it is attached, as text for people."""
         if self.mode == "tcx":
             return "tcx, both directions"
-        return f"{self.mode} XDP{'' if self.frags else ' without frames in several pieces'}"
+        beside = "" if self.priority is None else f", in a dispatcher, priority {self.priority}"
+        return f"{self.mode} XDP{'' if self.frags else ' without frames in several pieces'}{beside}"
 
     @property
     def compiled(self) -> Classifier:
@@ -199,6 +202,7 @@ def _read(folder: Path) -> ProgramRecord:
         about["otherwise"],
         about["table"],
         fields["frags"],
+        fields.get("priority"),
         fields["pack"],
         fields["pins"],
         fields["socket"],

@@ -192,6 +192,15 @@ class Daemon:
         return {name: float(value) for name, value in rows}
 
 
+def asked(running):
+    """What n3icd tells of its program."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(WAIT_S)
+        connection.connect(str(running.settings["control"]))
+        connection.sendall(b"status\n")
+        return json.loads(connection.makefile("rb").readline())
+
+
 def free_port(kind=socket.SOCK_STREAM):
     with socket.socket(socket.AF_INET, kind) as found:
         found.bind(("127.0.0.1", 0))

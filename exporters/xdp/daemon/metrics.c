@@ -384,6 +384,8 @@ int metrics_write_json(struct text *out, struct kernel *k, const struct pack *p,
     write_values(out, "decided", f.counters.decided, ENDS);
     text_format(out, "\"mode\": \"%s\", \"frags\": %s, ", kernel_mode(k),
                 k->state.frags ? "true" : "false");
+    if (k->state.dispatched)
+        text_format(out, "\"priority\": %" PRIu32 ", ", k->state.priority);
     text_format(out,
                 "\"flows\": %" PRIu64 ", \"room\": %" PRIu32 ", \"evicted\": %" PRIu64
                 ", \"undecided\": %" PRIu64 ", \"blocked_hosts\": %" PRIu64

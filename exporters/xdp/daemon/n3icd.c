@@ -500,6 +500,7 @@ static int open_all(struct daemon *d) {
     const struct settings *s = &d->settings;
     struct bpf_map_info ring = {0};
     struct program anew;
+    struct place wanted;
     uint32_t size = sizeof ring;
 
     d->pack = store_read(s, &d->configured);
@@ -524,7 +525,8 @@ static int open_all(struct daemon *d) {
         return 0;
     set_sampling(s, d->pack);
     anew = (struct program){s->object, s->idle, d->pack};
-    if (!kernel_open(&d->kernel, s->interface, s->pins, parse_mode(s), &anew, d->succeeds))
+    wanted = (struct place){parse_mode(s), s->priority};
+    if (!kernel_open(&d->kernel, s->interface, s->pins, &wanted, &anew, d->succeeds))
         return 0;
     if (d->kernel.is_taken_over) {
         report_fixed_options(d, d->pack);

@@ -218,6 +218,8 @@ static int write_record(const struct settings *s, const struct kernel *k, const 
         return report_errno(place);
     text_format(&t, "{\"version\": %d, \"frags\": %s", N3ICD_RECORD,
                 k->state.frags ? "true" : "false");
+    if (k->state.dispatched)
+        text_format(&t, ", \"priority\": %" PRIu32, k->state.priority);
     for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
         text_format(&t, ", \"%s\": ", texts[i].name);
         text_json(&t, texts[i].value);

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from n3ic.exporters.xdp import libbpf
-from tests.support.n3icd import WAIT_S, flows, frame, repacked, send
+from tests.support.n3icd import asked, flows, frame, repacked, send
 from tests.support.wires import ip
 
 
@@ -25,15 +25,6 @@ def exchange(veth, ports):
         for _ in range(2):
             send(veth[1], [frame(port)])
             send(veth[0], [answer(frame(port))])
-
-
-def asked(running):
-    """What n3icd tells of its program."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(WAIT_S)
-        connection.connect(str(running.settings["control"]))
-        connection.sendall(b"status\n")
-        return json.loads(connection.makefile("rb").readline())
 
 
 def at_tcx(interface):
