@@ -38,11 +38,11 @@ _PLACES = {BINARY: "daemon", IDLE: "daemon", OBJECT: "meter"}  # in an export
 _MAX_BYTES = 64 << 20
 _BUILD_S = 600
 _START_S = 120.0  # the verifier may take seconds, on a busy machine more
-_WORSE = (
+_WORSE = (  # n3icd's lines on the mode, from kernel.c
     "which is slower",
     "short ones only",
     "cannot run XDP programs from a dispatcher",
-)  # n3icd's lines on the mode, from kernel.c
+)
 _LOOK_S = 0.02
 _NEEDED = {
     "make": "make",
