@@ -15,7 +15,7 @@ def set_verdict(maps, where, action, argument, now, until):
     value["action"], value["argument"] = ACTIONS.index(action), argument
     name = "tuples" if where.flow else "allowed" if action in ALLOWING else "listed"
     maps[name].update(where.key, value.tobytes())
-    for use in (layout.USES.index("any"), layout.USES.index(name)):
+    for use in range(len(layout.USES)):  # any of the maps may hold one
         maps["uses"].update(use, layout.FOR_EVER.to_bytes(8, "little"))
 
 
