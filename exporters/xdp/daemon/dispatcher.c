@@ -32,7 +32,6 @@ static struct {
     int is_open;
     long (*error)(const void *pointer);
     void *(*set_print)(void *print);
-    int (*clean)(int interface);
     struct xdp_program *(*create)(struct program_options *options);
     struct xdp_program *(*from_id)(uint32_t id);
     void (*close)(struct xdp_program *program);
@@ -56,7 +55,6 @@ static const struct {
 } functions[] = {
     {"libxdp_get_error", &xdp.error},
     {"libxdp_set_print", &xdp.set_print},
-    {"libxdp_clean_references", &xdp.clean},
     {"xdp_program__create", &xdp.create},
     {"xdp_program__from_id", &xdp.from_id},
     {"xdp_program__close", &xdp.close},
@@ -175,10 +173,8 @@ int dispatcher_detach(uint32_t interface, uint32_t id) {
     struct xdp_program *program;
     long error;
 
-    if (!dispatcher_find(interface, id, NULL)) {
-        xdp.clean(0); /* the pins of interfaces that are gone, with their programs */
+    if (!dispatcher_find(interface, id, NULL))
         return 1;
-    }
     program = xdp.from_id(id);
     error = xdp.error(program);
     if (!error) {

@@ -642,13 +642,13 @@ static int attach_in_dispatcher(struct kernel *k, const char *path) {
     /* What was left of a start that was interrupted after it attached a program. */
     uint32_t left = k->is_taken_over ? dispatcher_find(k->index, 0, METER) : 0;
     struct bpf_object *object;
-    int program = -EINVAL;
+    int program = -ECANCELED; /* with a message */
 
     if (left && !dispatcher_detach(k->index, left))
-        return -EBUSY;
+        return program;
     object = open_object(path);
     if (!object)
-        return -EINVAL;
+        return program;
     choose_programs(k, object, 0);
     if (inherit_maps(object, k->program, 0))
         program = dispatcher_attach(k->index, object, METER, (int)k->state.generic,
@@ -694,10 +694,15 @@ static void report_way(const struct kernel *k, int refused) {
 /* Attaches the program; if it `is_new`, in another form if need be. */
 static int attach_program(struct kernel *k, enum mode mode, const struct program *anew,
                           int is_new) {
+    struct dispatcher there = {0};
     int error = 0, refused = 0;
 
     if (k->state.tcx)
         return attach_tcx(k);
+    if (k->state.dispatched)
+        there = dispatcher_of(k->index);
+    if (there.id && mode == MODE_AUTO)
+        mode = there.is_generic ? MODE_GENERIC : MODE_NATIVE;
     for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
         if (mode != MODE_AUTO && mode != ways[i].mode)
             continue;
@@ -779,18 +784,15 @@ static int take_over_program(struct kernel *k, const struct program *anew,
  * Decides whether a dispatcher runs the program: where one is attached, or a priority is wanted. 0
  * with a message if it cannot.
  */
-static int choose_dispatcher(struct kernel *k, const struct place *wanted, enum mode *mode) {
-    struct dispatcher there = dispatcher_of(k->index);
+static int choose_dispatcher(struct kernel *k, const struct place *wanted) {
     uint32_t other;
 
-    if (k->state.tcx || (!there.id && wanted->priority == NO_PRIORITY))
+    if (k->state.tcx || (wanted->priority == NO_PRIORITY && !dispatcher_of(k->index).id))
         return 1;
     if (!dispatcher_open())
         return 0;
     k->state.dispatched = 1;
     k->state.priority = wanted->priority == NO_PRIORITY ? USUAL_PRIORITY : wanted->priority;
-    if (there.id && *mode == MODE_AUTO)
-        *mode = there.is_generic ? MODE_GENERIC : MODE_NATIVE;
     other = dispatcher_find(k->index, 0, METER);
     if (!other)
         return 1;
@@ -803,17 +805,16 @@ static int choose_dispatcher(struct kernel *k, const struct place *wanted, enum 
 static int load_and_attach(struct kernel *k, const struct place *wanted, const struct program *anew,
                            const char *pins) {
     const uint32_t first = 0;
-    enum mode mode = wanted->mode;
     char folder[256];
 
     /* Remains of a start that was interrupted: removing its pins detaches its program. */
     if (!pins_folder(folder, sizeof folder, pins, k->interface, "~n") ||
         !leave_dispatcher(k->interface, folder) || !remove_folder(folder))
         return 0;
-    k->state.tcx = mode == MODE_TCX;
+    k->state.tcx = wanted->mode == MODE_TCX;
     k->state.frags = 1;
-    if (!choose_dispatcher(k, wanted, &mode) || !load_programs(k, anew, -1) ||
-        !attach_program(k, mode, anew, 1))
+    if (!choose_dispatcher(k, wanted) || !load_programs(k, anew, -1) ||
+        !attach_program(k, wanted->mode, anew, 1))
         return 0;
     bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
     if (pin_all(k, pins))
