@@ -341,6 +341,7 @@ def test_who_watches_an_interface_that_goes_is_told_in_a_line(link, exported):
         command = [*N3IC, "xdp", "watch", extra, "--json", "--seconds", "600"]
         pipe = subprocess.PIPE
         watch = subprocess.Popen(command, env=os.environ, stdout=pipe, stderr=pipe, text=True)
+        assert watch.stdout is not None
         while not select.select([watch.stdout], [], [], 0.2)[0]:
             send(f"{one}y", [frame(2)] * 4)
     finally:
