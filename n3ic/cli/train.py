@@ -132,7 +132,7 @@ def train(
         int | None,
         typer.Option(
             help="Most look-up table sites (LUT6) of the unrolled NetFPGA core with class output, "
-            "estimated; chooses family and shape.",
+            "estimated; chooses family and shape. --cuts-on-card counts comparisons with cuts, too.",
             min=1,
             show_default="the recipe's shape",
         ),
@@ -142,6 +142,7 @@ def train(
         typer.Option(
             "--cuts-on-card",
             help="Count the comparisons of features with cuts among the --sites, too.",
+            hidden=True,  # the help of --sites names it
         ),
     ] = False,
     input_of: Annotated[
