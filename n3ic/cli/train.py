@@ -132,7 +132,7 @@ def train(
         int | None,
         typer.Option(
             help="Most look-up table sites (LUT6) of the unrolled NetFPGA core with class output, "
-            "estimated; chooses family and shape. --cuts-on-card counts comparisons with cuts, too.",
+            "estimated; chooses family and shape. --cuts-on-card counts cuts, too.",
             min=1,
             show_default="the recipe's shape",
         ),
