@@ -70,6 +70,7 @@ def test_sizes_approach_the_sites_and_validation_rows_choose(stairs, tmp_path):
     assert "sites: core" in page and f"leaves {one.values['leaves']}" in page
 
 
+@pytest.mark.slow
 def test_comparisons_are_counted_if_the_card_makes_them(stairs):
     this = experiment(stairs, 60, cuts=True)
     result, again = train(this), train(this)
