@@ -13,10 +13,9 @@ from n3ic.exporters.netfpga.block import packaging, registers, testbench
 from n3ic.exporters.netfpga.block.ports import ports_of
 from n3ic.exporters.netfpga.core import CorePorts, frame_sources
 from n3ic.exporters.netfpga.packet import wrapper
-from n3ic.exporters.netfpga.packet.comparison_size import comparisons
 from n3ic.exporters.netfpga.packet.nic_simulation import MOST_ASKS, Another, check_card
 from n3ic.exporters.netfpga.resources import Resources
-from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.difference import first_difference
@@ -91,6 +90,8 @@ def synthesis_figures(
         MissingDependencyError: Yosys or nextpnr is not installed.
         VerifyError: one of them fails.
     """
+    from n3ic.exporters.netfpga.tools import synth
+
     return [*figures_of(synth.synthesise(directory), "yosys."), fmax_ecp5(directory)]
 
 
@@ -125,6 +126,8 @@ def comparison_figures(model: Classifier, options: Options) -> tuple[Figure, ...
     """Estimate the comparisons of features with cuts; empty if packets hold input bits."""
     if options["input-stage"] != "features":
         return ()
+    from n3ic.exporters.netfpga.packet.comparison_size import comparisons
+
     used = comparisons(model.input, wrapper.feature_widths(model.input, options))
     rows = (("lut", used.luts, "LUT"), ("lut_sites", used.lut_sites, "LUT6"))
     return tuple(
@@ -239,5 +242,7 @@ def run_input_stage(
 
 def fmax_ecp5(directory: Path) -> Figure:
     """Measure the clock of an export after synthesis, place and route for an ECP5."""
+    from n3ic.exporters.netfpga.tools import synth
+
     clock = synth.fmax_ecp5(directory)
     return Figure("fmax.ecp5", clock.mhz, "MHz", "measured", clock.source)

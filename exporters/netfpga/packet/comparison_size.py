@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from n3ic.exporters.netfpga.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.resources import Resources
-from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.model.inputs import InputSpec
 
 LUT_INPUTS = 6
