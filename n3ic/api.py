@@ -89,6 +89,8 @@ def train(
     recipe: str | Recipe | None = None,
     family: str | None = None,
     budget_bytes: int | None = None,
+    sites: int | None = None,
+    cuts_on_card: bool | None = None,
     input_of: str | Path | Run | None = None,
     protocol: SplitProtocol | None = None,
     seed: int | None = None,
@@ -124,6 +126,9 @@ def train(
         recipe: name of a recipe of the use case, or a recipe of your own.
         family: what is trained: ``binary`` networks, look-up ``tables``, or ``spn``.
         budget_bytes: largest size of the model in bytes, which chooses family, bits and layers.
+        sites: most look-up table sites (LUT6) of the unrolled NetFPGA core with class output, as
+            its generator estimates them, which chooses family and shape.
+        cuts_on_card: count the comparisons of features with cuts among these sites, too.
         input_of: a run or a model file whose input bits, hidden layers and meter are kept.
         protocol: how the rows are split; None for the use case's default.
         seed: seed of all random choices, 0 by default.
@@ -182,6 +187,8 @@ def train(
         "dataset": dataset,
         "recipe": recipe,
         "budget_bytes": budget_bytes,
+        "sites": sites,
+        "cuts_on_card": cuts_on_card,
         "input_of": input_of.path if isinstance(input_of, Run) else input_of,
         "protocol": protocol,
         "seed": seed,

@@ -17,12 +17,8 @@ from typing import TypeVar
 import numpy as np
 
 from n3ic.cli.console import print_json, print_note, print_result, progress_bar, table
-from n3ic.systems.card.description import Series
-from n3ic.systems.card.simulation.baselines import POLICIES, SharingPolicy
-from n3ic.systems.card.simulation.engine import simulate
-from n3ic.systems.card.simulation.loads import Load, rate_of
-from n3ic.systems.card.simulation.report import Table, figures_of
-from n3ic.systems.card.simulation.scenario import (
+from n3ic.systems.card.control.loads import Load, rate_of
+from n3ic.systems.card.control.scenario import (
     Board,
     PlacedChain,
     Scenario,
@@ -30,6 +26,10 @@ from n3ic.systems.card.simulation.scenario import (
     SimTask,
     SimTenant,
 )
+from n3ic.systems.card.description import Series
+from n3ic.systems.card.simulation.baselines import POLICIES, SharingPolicy
+from n3ic.systems.card.simulation.engine import simulate
+from n3ic.systems.card.simulation.report import Table, figures_of
 from n3ic.systems.card.simulation.trace import CardTrace
 
 CHAINS, PER_TASK = POLICIES["chains"], POLICIES["per-task"]

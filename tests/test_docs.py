@@ -8,13 +8,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import n3ic
+from tests.support.command_line import N3IC, n3ic
 from tests.support.xdp_machine import clang, in_namespace, kernel
 
 __all__ = ["clang", "in_namespace", "kernel"]
@@ -150,7 +151,7 @@ def test_the_terminal_of_an_operator_is_real(repository, tmp_path, monkeypatch, 
         pytest.skip("needs tcpreplay")
     monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run-folder"))
     page = repository / "docs" / "tutorial" / "xdp-operator.md"
-    assert in_namespace(lambda: follow(page, "console", tmp_path)) == 18
+    assert in_namespace(lambda: follow(page, "console", tmp_path)) == 19
     assert not list((tmp_path / "run-folder" / "xdp").iterdir())
 
 
@@ -170,6 +171,14 @@ def answer(words: list[str], folder: Path) -> str:
     return done.stdout + done.stderr
 
 
+def in_background(typed: str, folder: Path) -> None:
+    """Start ``n3ic ... > FILE &``, which ends by itself; it may take a while until it listens."""
+    words, file = typed.removesuffix(" &").removeprefix("n3ic ").split(" > ")
+    with (folder / file).open("wb") as out:
+        subprocess.Popen([*N3IC, *shlex.split(words)], cwd=folder, stdout=out)
+    time.sleep(5)
+
+
 def follow(
     page: Path,
     languages: str,
@@ -184,6 +193,10 @@ def follow(
             continue
         for command in block.strip().removeprefix("$ ").split("\n$ "):
             typed, *shown = command.splitlines()
+            if typed.endswith(" &"):
+                in_background(typed, folder)
+                ran += 1
+                continue
             said = [alike(line) for line in answer(shlex.split(typed), folder).splitlines()]
             assert [line for line in shown if not is_among(line, said)] == [], typed
             ran += 1

@@ -22,7 +22,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.model.verification_vectors import verification_vectors
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
-from n3ic.targets.capabilities import CardSimulation, VerificationDefaults
+from n3ic.targets.capabilities import CardSimulation, SiteCount, VerificationDefaults
 from n3ic.targets.colocation import (
     CoLocatedNetwork,
     CoLocation,
@@ -36,6 +36,7 @@ from n3ic.targets.figures import Figure, Report
 
 _PAPER_SHAPE = (256, 32, 16, 2)
 _REPORT_VECTORS = 24
+_FIGURES = ("lut", "lut_sites", "lut_sites.share", "ff", "carry", "bram36", "bram36.share")
 _REPORT_ROUNDS = 6  # vectors per module in the report's simulation
 _SEQUENTIAL = (("style", ("sequential",)),)
 _UNROLLED = (("style", ("unrolled",)),)
@@ -248,10 +249,7 @@ class NetfpgaExporter(Exporter):
         resources = _estimate(model, options)
         figures += self._resources(model, resources)
         if options["synth"]:
-            from n3ic.exporters.netfpga.tools import synth
-
-            figures += self._resources(model, synth.synthesise(directory), prefix="yosys.")
-            figures.append(shell.fmax_ecp5(directory))
+            figures += shell.synthesis_figures(directory, partial(self._resources, model))
             notes.append(shell.ECP5)
         return Report(tuple(figures), tuple(notes))
 
@@ -263,7 +261,7 @@ class NetfpgaExporter(Exporter):
 
             clocks = design.latency(model, **_unrolled(options))
             figures += estimated_latency(clocks, self.device.clock_mhz)
-        return tuple(figures)
+        return (*figures, *shell.comparison_figures(model, options))
 
     def encode(
         self,
@@ -280,6 +278,14 @@ class NetfpgaExporter(Exporter):
         """A virtual card between two TAP devices."""
         return CardSimulation(_simulate, _SIMULATE_OPTIONS)
 
+    @property
+    def site_count(self) -> SiteCount:
+        """The sites of an unrolled core with class output."""
+        return SiteCount(
+            {"style": "unrolled", "outputs": "class"},
+            {"input-stage": "features", "feature-bits": "own"},
+        )
+
     def _paper(self, model: BinaryModel) -> Mapping[str, float]:
         """The paper's figures if the model has the paper's shape, else an empty mapping."""
         return self.device.paper if model.shape == _PAPER_SHAPE else {}
@@ -287,20 +293,7 @@ class NetfpgaExporter(Exporter):
     def _resources(self, model: BinaryModel, used: Resources, prefix: str = "") -> list[Figure]:
         """Figures of a core's resources, with their share of the device."""
         paper, limits = self._paper(model), self.device.limits
-        rows = (
-            ("lut", used.luts, "LUT", None),
-            ("lut_sites", used.lut_sites, "LUT6", paper.get("lut")),
-            ("lut_sites.share", 100 * used.lut_sites / limits["lut"], "%", None),
-            ("ff", used.ffs, "FF", None),
-            ("carry", used.carry, "CARRY4", None),
-            ("bram36", used.bram36, "BRAM36", paper.get("bram36")),
-            ("bram36.share", 100 * used.bram36 / limits["bram36"], "%", None),
-        )
-        return [
-            Figure(f"{prefix}{name}", value, unit, used.kind, used.source, by_paper)
-            for name, value, unit, by_paper in rows
-            if value is not None
-        ]
+        return shell.resource_figures(used, limits, _FIGURES, prefix=prefix, paper=paper)
 
 
 def _simulate(directory: Path, options: Options, say: Callable[[str], None]) -> None:

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from n3ic.exporters.netfpga.block import packaging, registers, testbench
@@ -13,12 +14,14 @@ from n3ic.exporters.netfpga.block.ports import ports_of
 from n3ic.exporters.netfpga.core import CorePorts, frame_sources
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.nic_simulation import MOST_ASKS, Another, check_card
+from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.difference import first_difference
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution
+from n3ic.targets.device import Fit, Problem
 from n3ic.targets.figures import Figure
 from n3ic.util.templates import render
 
@@ -38,6 +41,99 @@ VERIFY_OPTIONS = (
 )
 ECP5 = "fmax.ecp5 is the clock on a Lattice ECP5: no open place and route supports the Virtex-7."
 _VECTORS_OF_A_PACKET = 50  # core vectors for each packet that is sent through the whole card
+
+
+def resource_figures(
+    used: Resources,
+    limits: Mapping[str, float],
+    names: Sequence[str],
+    *,
+    prefix: str = "",
+    paper: Mapping[str, float] = MappingProxyType({}),
+) -> list[Figure]:
+    """Figures of a core's resources, with shares of the device's LUTs and block memories.
+
+    Args:
+        used: the resources.
+        limits: those of the device.
+        names: names of the figures to make, in their order.
+        prefix: what is put before each name.
+        paper: the paper's figures of the same network, by name of the limit.
+    """
+    every: dict[str, tuple[float | None, str, float | None]] = {
+        "lut": (used.luts, "LUT", None),
+        "lut_sites": (used.lut_sites, "LUT6", paper.get("lut")),
+        "lut_sites.share": (100 * used.lut_sites / limits["lut"], "%", None),
+        "ff": (used.ffs, "FF", None),
+        "carry": (used.carry, "CARRY4", None),
+        "bram36": (used.bram36, "BRAM36", paper.get("bram36")),
+        "bram36.share": (100 * used.bram36 / limits["bram36"], "%", None),
+        "dsp": (used.dsps, "DSP48E1", None),
+    }
+    return [
+        Figure(f"{prefix}{name}", value, unit, used.kind, used.source, by_paper)
+        for name, (value, unit, by_paper) in every.items()
+        if name in names and value is not None
+    ]
+
+
+def synthesis_figures(
+    directory: Path, figures_of: Callable[[Resources, str], list[Figure]]
+) -> list[Figure]:
+    """Measure a core with Yosys and, on an ECP5, with nextpnr; see ``ECP5``.
+
+    Args:
+        directory: the export directory.
+        figures_of: makes figures of resources, given what is put before each name.
+
+    Raises:
+        MissingDependencyError: Yosys or nextpnr is not installed.
+        VerifyError: one of them fails.
+    """
+    from n3ic.exporters.netfpga.tools import synth
+
+    return [*figures_of(synth.synthesise(directory), "yosys."), fmax_ecp5(directory)]
+
+
+def fit_of(used: Resources, limits: Mapping[str, float], copies: int, kinds: Sequence[str]) -> Fit:
+    """Check that cores side by side fit the device beside the reference NIC.
+
+    Args:
+        used: estimated resources of a core.
+        limits: those of the device.
+        copies: number of cores.
+        kinds: what is checked: ``LUTs``, ``flip-flops``, ``BRAM36``, ``DSP blocks``.
+    """
+    rows = {
+        "LUTs": (used.lut_sites, limits["lut"] - limits["reference_lut"]),
+        "flip-flops": (used.ffs, limits["ff"]),
+        "BRAM36": (used.bram36, limits["bram36"] - limits["reference_bram36"]),
+        "DSP blocks": (used.dsps, limits["dsp"]),
+    }
+    return Fit(
+        problems=tuple(
+            Problem(
+                f"about {rows[kind][0] * copies:,.10g} {kind}, {rows[kind][1]:,.0f} are free "
+                "beside the reference NIC"
+            )
+            for kind in kinds
+            if rows[kind][0] * copies > rows[kind][1]
+        )
+    )
+
+
+def comparison_figures(model: Classifier, options: Options) -> tuple[Figure, ...]:
+    """Estimate the comparisons of features with cuts; empty if packets hold input bits."""
+    if options["input-stage"] != "features":
+        return ()
+    from n3ic.exporters.netfpga.packet.comparison_size import comparisons
+
+    used = comparisons(model.input, wrapper.feature_widths(model.input, options))
+    rows = (("lut", used.luts, "LUT"), ("lut_sites", used.lut_sites, "LUT6"))
+    return tuple(
+        Figure(f"comparisons.{name}", value, unit, used.kind, used.source)
+        for name, value, unit in rows
+    )
 
 
 def write_shell(

@@ -11,7 +11,7 @@ from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members
 from n3ic.model.meter_spec import MeterSpec
 
-VERSION = 9  # version of programs' records; raise it when a structure below changes
+VERSION = 10  # version of programs' records; raise it when a structure below changes
 MARGINS = 256
 WAYS, SLOTS_PER_FLOW = 8, 2  # slots per bucket, and slots provided per flow
 SHUNTED, NO_MODEL = -1, -2

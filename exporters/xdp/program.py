@@ -6,9 +6,7 @@ from __future__ import annotations
 import platform
 import secrets
 import struct
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from typing import Literal
 
 import numpy as np
@@ -27,13 +25,6 @@ Clock = Literal["kernel", "coarse", "trailer"]
 CLOCKS: tuple[Clock, ...] = ("kernel", "coarse", "trailer")
 METER, METER_TC, END, PASS = "n3ic_meter", "n3ic_tc", "n3ic_end", "n3ic_pass"
 Hook = Literal["xdp", "tcx"]
-# Maps that hold no data of the networks, so that a successor can share them. The kernel prefixes
-# the names of global data with the object's name.
-_INHERITED = (
-    "flows", "tags", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus",
-    "events", "counted", "recent", "recent_of_cpus", "n3ic.bss", "tuples", "hosts", "allowed",
-    "listed", "uses", "config", "guards", "sources", "strikes", "source_sets",
-)  # fmt: skip
 _OPTIONS = ".rodata.options"
 _AT_ONCE = 32  # keys per run of the program that ends flows
 _DIGEST_BYTES = 32  # a network's value begins with its digest
@@ -83,19 +74,13 @@ class MeterPrograms(libbpf.Closing):
             one flow (with buckets, of all flows) must arrive on one CPU, or counts are lost.
         flows: size of the flow table in flows; None for that of the specification.
         table: flow table that the programs were compiled with.
-        limits: limits of verdicts and new flows; with ``succeeds``, the old program's limits stay.
+        limits: limits of verdicts and new flows.
         verdicts: maximum number of verdicts that decisions bring: on flows, and on hosts and
             prefixes. The kernel forgets the least recently used ones.
         secret: 16-byte key of the buckets' hash; None for a random key. It must stay secret,
             because an attacker who knows it can make many flows fall into one bucket.
-        attached: metering program of the same object file that is already in the kernel. Its maps
-            are used, and the options with which it was loaded apply.
-        ending: with ``attached``, whether :meth:`end_idle` and :meth:`end_all` will be called;
-            otherwise the program for them is not loaded, which saves its verification.
         hook: hook for which the program is loaded; ``tcx`` sees received and sent packets.
         frags: whether the XDP program accepts packets in several pieces (large frames).
-        succeeds: metering program with the same meter and classes whose flows, counters, rules and
-            policies the new program takes over.
 
     Raises:
         MissingDependencyError: libbpf is not installed.
@@ -117,46 +102,31 @@ class MeterPrograms(libbpf.Closing):
         limits: Limits = Limits(),  # noqa: B008 - frozen
         verdicts: int = 1024,
         secret: bytes | None = None,
-        attached: libbpf.BpfProgram | None = None,
-        ending: bool = True,
         hook: Hook = "xdp",
         frags: bool = True,
-        succeeds: libbpf.BpfProgram | None = None,
     ) -> None:
         self.spec, self.structure, self.table = spec, structure, table
-        before = attached or succeeds
-        with ExitStack() as stack:
-            shares = [stack.enter_context(m) for m in before.maps()] if before else []
-            words = np.frombuffer(secret or secrets.token_bytes(SECRET_BYTES), np.uint64)
-            entries = layout.table_entries(table, flows or spec.cache_flows)
-            for m in shares:  # shared maps keep the flows for the successor
-                if m.name == _OPTIONS:  # the same hash, so that flows stay in place
-                    last = np.frombuffer(m.lookup(0) or b"", layout.OPTIONS)[0]
-                    words, entries = last["secret"], int(last["buckets"])
-            lock = lock_of(platform.machine()) if locked else 0
-            chosen = (CLOCKS.index(clock), events, lock, entries, words)
-            sizes = {"flows": entries, "tuples": verdicts, "hosts": verdicts}
-            if table == "buckets":
-                sizes["tags"] = entries
-            options = np.array([chosen], dtype=layout.OPTIONS)
-            self.object = libbpf.BpfObject(
-                image,
-                name,
-                entries={} if before else sizes,
-                values={} if attached else {_OPTIONS: options.tobytes()},
-                shares=shares if attached else [m for m in shares if m.name in _INHERITED],
-                without=(METER, METER_TC, PASS, *(() if ending else (END,)))
-                if attached
-                else (METER if hook == "tcx" else METER_TC,),
-                frags=frags,
-            )
-        self.program = attached or self.object.programs[METER_TC if hook == "tcx" else METER]
+        words = np.frombuffer(secret or secrets.token_bytes(SECRET_BYTES), np.uint64)
+        entries = layout.table_entries(table, flows or spec.cache_flows)
+        lock = lock_of(platform.machine()) if locked else 0
+        options = np.array([(CLOCKS.index(clock), events, lock, entries, words)], layout.OPTIONS)
+        sizes = {"flows": entries, "tuples": verdicts, "hosts": verdicts}
+        if table == "buckets":
+            sizes["tags"] = entries
+        self.object = libbpf.BpfObject(
+            image,
+            name,
+            entries=sizes,
+            values={_OPTIONS: options.tobytes()},
+            without=(METER if hook == "tcx" else METER_TC,),
+            frags=frags,
+        )
+        self.program = self.object.programs[METER_TC if hook == "tcx" else METER]
         self.maps = self.object.maps
         self._event = layout.event_type(spec, structure)
         self._ring = libbpf.RingBuffer(self.maps["events"])
-        if before is None:
-            self.set_rules(())
-            self.maps["config"].update(0, limits.value())
+        self.set_rules(())
+        self.maps["config"].update(0, limits.value())
 
     def close(self) -> None:
         """Close maps and programs; what is attached or pinned stays in the kernel."""
@@ -177,16 +147,6 @@ class MeterPrograms(libbpf.Closing):
         check_slot(slot)
         swap(self.maps["models"], slot, value)
 
-    def digests(self) -> dict[int, str]:
-        """Return the SHA-256 of the resident models, by slot."""
-        out = {}
-        for slot in range(SLOTS):
-            number = self.maps["models"].lookup(slot)
-            if number is not None:
-                with libbpf.map_by_id(int.from_bytes(number, sys.byteorder)) as inner:
-                    out[slot] = (inner.lookup(0) or b"")[:_DIGEST_BYTES].hex()
-        return out
-
     def set_rules(self, rules: Sequence[SlotRule], otherwise: int = 0) -> None:
         """Set the rules that choose a flow's slot; all rules change at once.
 
@@ -195,11 +155,6 @@ class MeterPrograms(libbpf.Closing):
             otherwise: slot of flows without a matching rule.
         """
         swap(self.maps["dispatch"], 0, rule_table(rules, otherwise))
-
-    def config(self) -> np.void:
-        """Return the present limits of verdicts and new flows: ``struct config``."""
-        limits: np.void = np.frombuffer(self.maps["config"].lookup(0) or b"", layout.CONFIG)[0]
-        return limits
 
     # --- flows ---------------------------------------------------------------------------------
 
@@ -299,12 +254,6 @@ class MeterPrograms(libbpf.Closing):
         values = [v for at in self._tallies(slot) for v in self.maps["tallies"].each_cpu(at)]
         of_cpus = np.frombuffer(b"".join(values), dtype=kind)
         return {name: of_cpus[name].sum(axis=0) for name in kind.names or ()}
-
-    def clear_tally(self, slot: int) -> None:
-        """Reset a slot's counters; decisions made meanwhile may be lost."""
-        tallies = self.maps["tallies"]
-        for at in self._tallies(slot):
-            tallies.update(at, bytes(tallies.value_bytes))
 
     def _tallies(self, slot: int) -> range:
         """Indices of a slot's counters: flows decided by packets, then flows that were ended."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts that outlive flows: how user space writes their maps, and reads them.
+"""Verdicts that outlive flows: how they are named, and what n3icd tells of their maps.
 
 The order of precedence is that of ``c/state.h``: allowed sources first, then sources that the
 operator listed, then verdicts from decisions on a flow, a host and a prefix.
@@ -7,7 +7,6 @@ operator listed, then verdicts from decisions on a flow, a host and a prefix.
 
 from __future__ import annotations
 
-import errno
 import ipaddress
 import re
 import time
@@ -21,7 +20,6 @@ from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import layout
-from n3ic.exporters.xdp.libbpf import BpfError, BpfMap
 from n3ic.model.meter_spec import MeterSpec
 
 Action = Literal[
@@ -35,9 +33,6 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 SECOND_NS = 10**9
 MAX_BLOCKED, NEW_FLOWS, VERDICTS = 1024, 1000, 16_384
 PREFIX_BITS = (24, 64)
-_TRIES = 8  # to set words that the program changes as well
-_MARGIN = SECOND_NS  # a second or more in any meter's unit of time
-_SAME = ["action", "argument", "by"]  # members of one and the same verdict
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58, "sctp": 132}
 _FLOW = re.compile(r"(.+):(\d+)-(.+):(\d+)/(\w+)")
@@ -194,147 +189,6 @@ class ListedVerdict:
     repeats: int
 
 
-def set_verdict(
-    maps: Mapping[str, BpfMap],
-    where: VerdictSubject,
-    action: Action,
-    argument: int,
-    now: int,
-    until: int | None,
-) -> None:
-    """Put an operator's verdict into its map.
-
-    Args:
-        maps: maps of the metering program.
-        where: target of the verdict.
-        action: the action; ``allow`` and ``shared`` put the target on the list of allowed sources.
-        argument: nanoseconds between two packets of a rate limit, or the mark.
-        now: present time in units of the meter.
-        until: first time at which the verdict no longer holds; None for ever.
-
-    Raises:
-        UsageError: the map is full.
-    """
-    end = layout.FOR_EVER if until is None else until
-    value = np.zeros(1, layout.VERDICT)
-    value["until"], value["since"], value["by"] = end, now, layout.BY_OPERATOR
-    value["action"], value["argument"] = ACTIONS.index(action), argument
-    value["bits"] = where.bits
-    place = maps["tuples" if where.flow else "allowed" if action in ALLOWING else "listed"]
-    try:
-        place.update(where.key, value.tobytes())
-    except BpfError as error:
-        if error.number != errno.ENOSPC:
-            raise
-        _forget_expired(place, now)
-        try:
-            place.update(where.key, value.tobytes())
-        except BpfError as again:
-            if again.number != errno.ENOSPC:
-                raise
-            raise _full(where.text, place) from again
-    set_expiry(maps)
-
-
-def set_verdicts(
-    maps: Mapping[str, BpfMap],
-    what: str,
-    keys: NDArray[np.void],
-    action: Action,
-    argument: int,
-    now: int,
-    until: NDArray[np.uint64],
-) -> int:
-    """Put an operator's verdicts on many prefixes into their map.
-
-    A prefix that already has such a verdict keeps its counts; nothing is written if it also ends
-    then. So a list that is put twice changes nothing.
-
-    Args:
-        maps: maps of the metering program.
-        what: name of the list, for messages.
-        keys: the prefixes, each once, of shape (prefixes,) and type ``layout.PREFIX``.
-        action: the action; ``allow`` puts the prefixes on the list of allowed sources.
-        argument: nanoseconds between two packets of a rate limit, or the mark.
-        now: present time in units of the meter.
-        until: first time at which each verdict no longer holds, of shape (prefixes,).
-
-    Returns:
-        The number of prefixes that had no such verdict.
-
-    Raises:
-        UsageError: the list has no room for all of them; nothing was changed.
-    """
-    place = maps["allowed" if action in ALLOWING else "listed"]
-    present_keys, present = _rows(place)
-    index = {key: i for i, key in enumerate(_raw_keys(present_keys))}
-    at = np.array([index.get(key, -1) for key in _raw_keys(keys)], np.int64)
-    live = present["until"] > now
-    stays = np.array(live)
-    stays[at[at >= 0]] = False
-    if np.count_nonzero(stays) + len(keys) > place.entries:
-        raise _full(f"{what}: {len(keys):,} entries", place)
-    if len(present) + np.count_nonzero(at < 0) > place.entries:
-        for key in present_keys[~live]:
-            place.delete(key.tobytes())
-    values = np.zeros(len(keys), layout.VERDICT)
-    values["since"], values["by"] = now, layout.BY_OPERATOR
-    values["action"], values["argument"] = ACTIONS.index(action), argument
-    values["bits"] = keys["bits"] - layout.PREFIX_FAMILY
-    same = at >= 0
-    old = present[at[same]]
-    same[same] = live[at[same]] & (values[same][_SAME] == old[_SAME])
-    values[same] = present[at[same]]
-    changed = ~same
-    changed[same] = values["until"][same] != until[same]
-    values["until"] = until
-    try:
-        place.update_batch(keys[changed].tobytes(), values[changed].tobytes())
-    finally:
-        set_expiry(maps)
-    return int(np.count_nonzero(~same))
-
-
-def _raw_keys(keys: NDArray[np.void]) -> list[bytes]:
-    size, raw = keys.dtype.itemsize, keys.tobytes()
-    return [raw[i : i + size] for i in range(0, len(raw), size)]
-
-
-def _full(what: str, place: BpfMap) -> UsageError:
-    """The error for what a list has no room for."""
-    kind, way = ("allowed", "allow --remove") if place.name == "allowed" else ("blocked", "unblock")
-    return UsageError(
-        f"{what}: the list of what is {kind} is full: it has room for {place.entries:,} entries: "
-        f"remove some with {way}, or name a shorter prefix in place of several entries"
-    )
-
-
-def remove_verdict(maps: Mapping[str, BpfMap], where: VerdictSubject, *, allowed: bool) -> bool:
-    """Remove the verdicts on a target from the maps; return False if there were none.
-
-    Args:
-        maps: maps of the metering program.
-        where: target of the verdicts.
-        allowed: whether to remove verdicts that allow, instead of all others.
-    """
-    if where.flow:
-        value = maps["tuples"].lookup(where.key)
-        verdict = None if value is None else np.frombuffer(value, layout.VERDICT)[0]
-        if verdict is None or (ACTIONS[verdict["action"]] == "allow") != allowed:
-            return False
-        gone = maps["tuples"].delete(where.key)
-    else:
-        gone = maps["allowed" if allowed else "listed"].delete(where.key)
-        if not allowed:  # decisions may also have blocked it
-            prefix = np.frombuffer(where.key, layout.PREFIX)[0]
-            subject = np.zeros(1, layout.SUBJECT)
-            subject["address"], subject["bits"] = prefix["address"], where.bits
-            subject["address_bytes"] = prefix["family"]
-            gone = maps["hosts"].delete(subject.tobytes()) or gone
-    set_expiry(maps)
-    return gone
-
-
 class DumpedMap(Protocol):
     """A map of verdicts whose entries can be read."""
 
@@ -422,44 +276,6 @@ def prefix_texts(
         text = inet_ntop(AF_INET, packed) if size == 4 else str(ipaddress.IPv6Address(packed))
         out.append(text if length == 8 * size else f"{text}/{length}")
     return out
-
-
-def set_expiry(maps: Mapping[str, BpfMap]) -> None:
-    """Set the time until which each map may hold a verdict, from the verdicts in the map.
-
-    The program raises this time after it has put a verdict into a map. A write here may overwrite
-    a later time of the program's, so the maps are read again until no verdict in them holds longer
-    than was written. If decisions bring verdicts all the time, the last try adds a margin.
-    """
-    latest = _latest(maps)
-    for attempt in range(_TRIES):
-        if attempt == _TRIES - 1:
-            latest = {kind: until and min(until + _MARGIN, layout.FOR_EVER)
-                      for kind, until in latest.items()}  # fmt: skip
-        for i, kind in enumerate(layout.USES[1:], 1):
-            maps["uses"].update(i, latest[kind].to_bytes(8, "little"))
-        maps["uses"].update(0, max(latest.values()).to_bytes(8, "little"))
-        again = _latest(maps)
-        if all(again[kind] <= latest[kind] for kind in latest):
-            return
-        latest = again
-
-
-def _latest(maps: Mapping[str, BpfMap]) -> dict[str, int]:
-    out = {}
-    for name in ("tuples", "allowed", "listed"):
-        out[name] = int(_rows(maps[name])[1]["until"].max(initial=0))
-    keys, values = _rows(maps["hosts"])
-    whole = keys["bits"] == 8 * keys["address_bytes"]
-    out["hosts"] = int(values["until"][whole].max(initial=0))
-    out["prefixes"] = int(values["until"][~whole].max(initial=0))
-    return out
-
-
-def _forget_expired(place: BpfMap, now: int) -> None:
-    keys, values = _rows(place)
-    for key in keys[values["until"] <= now]:
-        place.delete(key.tobytes())
 
 
 def _rows(place: DumpedMap) -> tuple[NDArray[np.void], NDArray[np.void]]:

@@ -30,6 +30,14 @@ class BinaryLearner(Learner):
 
         return within(recipe, fixed, budget, n_classes)
 
+    def in_sites(
+        self, recipe: Recipe, fixed: Collection[str], sites: int, cuts: bool, n_classes: int
+    ) -> tuple[Recipe, ...]:
+        """Return recipes of one tree, of three that vote, and of a network; see the base class."""
+        from n3ic.families.binary.sizing import in_sites
+
+        return in_sites(recipe, fixed, sites, n_classes)
+
     def distills(self, recipe: Recipe) -> bool:
         """Return whether boosted trees teach the network."""
         return recipe.training.distill > 0

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 from n3ic.errors import UsageError
 from n3ic.model.bits import bytes_for
 from n3ic.training.recipe import Recipe
+from n3ic.training.recipes import VOTING_TREES
 from n3ic.training.sizing import FEW_BITS, FEWER_BITS, sized, tree_may
 
 LEAST_BITS, NEURONS_A_BIT = 4, 3
@@ -21,6 +24,14 @@ CUT_BYTES = 2.25
 MANY_BITS = ((1750, 256), (1500, 128), (900, 64))
 """Total bytes from which a number of bits pays off; beyond, a tenth of the bytes does."""
 SECOND_LAYER = 16
+SITE_BYTES = 0.6
+"""Bytes of a network, everything counted, for each LUT site of its unrolled core."""
+SITE_LEAVES = 2.4
+"""Leaves of voting trees for each LUT site."""
+SITE_TREES = (1, 3)
+"""Numbers of voting trees that are tried within LUT sites."""
+_MOST_LEAVES = 65536
+_LEAST_BYTES = 64  # a network of a few bits and neurons
 
 
 def within(recipe: Recipe, fixed: Collection[str], budget: int, n_classes: int) -> Recipe:
@@ -56,6 +67,38 @@ def within(recipe: Recipe, fixed: Collection[str], budget: int, n_classes: int) 
         )
     tree = {} if "tree_bytes" in fixed or not tree_may(recipe, fixed) else {"tree_bytes": budget}
     return recipe.with_options({"hidden": hidden, **tree})
+
+
+def in_sites(
+    recipe: Recipe, fixed: Collection[str], sites: int, n_classes: int
+) -> tuple[Recipe, ...]:
+    """Return recipes of voting trees and of a network of about a number of LUT sites.
+
+    Args:
+        recipe: the recipe, with the given values.
+        fixed: names of the given values; trees are left out if one is given that they lack, and
+            networks if one of trees is given.
+        sites: LUT sites of the unrolled core.
+        n_classes: number of classes.
+    """
+    recipes: list[Recipe] = []
+    of_trees = recipe.training.method == "trees" or not {"trees", "leaves"}.isdisjoint(fixed)
+    if of_trees or tree_may(recipe, fixed):
+        base = VOTING_TREES.with_options(
+            {"columns": recipe.columns, "augment": recipe.augment}
+            | {name: recipe.value(name) for name in fixed}
+        )
+        for trees in (base.training.trees,) if "trees" in fixed else SITE_TREES:
+            leaves = min(max(2, int(sites * SITE_LEAVES / trees)), _MOST_LEAVES)
+            size = {"trees": trees} | ({} if "leaves" in fixed else {"leaves": leaves})
+            own = replace(base.with_options(size), name=recipe.name, summary=recipe.summary)
+            recipes.append(own)
+    if not of_trees and "hidden" not in fixed:
+        size_bytes = max(_LEAST_BYTES, int(sites * SITE_BYTES))
+        with suppress(UsageError):  # given bits may leave no room
+            network = within(recipe, fixed, size_bytes, n_classes)
+            recipes.append(network if "tree_bytes" in fixed else replace(network, tree_bytes=0))
+    return tuple(recipes)
 
 
 def fitted(recipe: Recipe, budget: int, n_classes: int, input_bytes: int) -> Recipe:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from n3ic.training.loop import Epoch
 
 _NETWORK, _TREE = "binary network", "tree as a binary network"
+_FOREST_NAME = "voting trees"
 
 
 def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
@@ -45,13 +46,13 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
         experiment = replace(experiment, recipe=recipe)
         prepared = replace(prepared, experiment=experiment)
     history: tuple[Epoch, ...] = ()
+    name = _NETWORK
     if experiment.recipe.training.method == "trees":
-        model = _forest(prepared, progress)
+        model, name = _forest(prepared, progress), _FOREST_NAME
     elif experiment.recipe.training.method == "prototypes":
         model = _polished(_prototypes(prepared, progress), prepared, progress)
     else:
         model, history = _gradient(prepared, progress)
-    name = _NETWORK
     candidates_tried: tuple[Candidate, ...] = ()
     tree_result = None
     if experiment.recipe.tree_bytes and experiment.keeps is None:
@@ -59,7 +60,7 @@ def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
     if tree_result is not None:
         tree, better = tree_result
         if better:
-            candidates_tried = (candidate(_NETWORK, model, prepared),)
+            candidates_tried = (candidate(name, model, prepared),)
             model, prepared = tree, on_bits(prepared, tree.input, progress.stage)
             history, name = (), _TREE
         elif experiment.budget:

@@ -44,6 +44,15 @@ class TablesLearner(Learner):
 
         return recipe.with_options(within(recipe.settings, fixed, budget, n_classes))
 
+    def in_sites(
+        self, recipe: Recipe, fixed: Collection[str], sites: int, cuts: bool, n_classes: int
+    ) -> tuple[Recipe, ...]:
+        """Return recipes of tables of two sizes; see the base class."""
+        from n3ic.families.tables.sizing import in_sites
+
+        sizes = in_sites(recipe.settings, fixed, sites, cuts, n_classes)
+        return tuple(recipe.with_options(size) for size in sizes)
+
     def kept_recipe(
         self, recipe: Recipe, fixed: Collection[str], models: Sequence[Classifier], n_classes: int
     ) -> Recipe:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from n3ic.errors import UsageError
 from n3ic.families.tables.boosting import Size
+from n3ic.model.summed import n_sums
 
 if TYPE_CHECKING:
     from n3ic.families.tables.settings import TablesTraining
@@ -17,6 +18,14 @@ TABLE_BITS = ((800, 5), (200, 4), (60, 3), (0, 2))
 ENTRY_BITS = 3
 """UNSW-NB15 in 1,092 bytes, validation: 97.44 % with 3 bits and 97.27 % with 4; 92.59 and 92.32."""
 MOST_TABLES = 1024
+SITE_SIZES = ({"table_bits": 5, "entry_bits": 4}, {"table_bits": 6, "entry_bits": 3})
+"""Sizes of a table that are tried within LUT sites."""
+SITE_SIZES_WITH_CUTS = (
+    {"table_bits": 5, "entry_bits": 3, "coarse_cuts": 0.008},
+    {"table_bits": 5, "entry_bits": 2, "coarse_cuts": 0.015},
+)
+"""The same if comparisons with cuts take sites, too: they cost more than the entries."""
+_ADDER_SITES, _CUT_SITES = 0.6, 5.0  # a bit of an entry, and the cuts that a table adds
 
 
 def within(
@@ -48,3 +57,32 @@ def within(
             f"take {least} bytes or more"
         )
     return own | {"table_bytes": budget}
+
+
+def in_sites(
+    settings: TablesTraining, fixed: Collection[str], sites: int, cuts: bool, n_classes: int
+) -> list[dict[str, Any]]:
+    """Choose settings of tables that take about a number of LUT sites.
+
+    Args:
+        settings: the settings, with the given values.
+        fixed: names of the given values, which stay.
+        sites: LUT sites of the core.
+        cuts: whether comparisons with cuts are among the sites.
+        n_classes: number of classes.
+
+    Returns:
+        Settings for each size of a table that is tried.
+    """
+    chosen: list[dict[str, Any]] = []
+    for size in SITE_SIZES_WITH_CUTS if cuts else SITE_SIZES:
+        own: dict[str, Any] = {k: v for k, v in size.items() if k not in fixed}
+        bits = own.get("table_bits", settings.table_bits)
+        width = own.get("entry_bits", settings.entry_bits)
+        a_bit = (0.5 if bits <= 5 else 2.0 ** (bits - 6)) + _ADDER_SITES
+        a_table = n_sums(n_classes) * width * a_bit + cuts * _CUT_SITES
+        if "tables" not in fixed:
+            own["tables"] = min(max(1, int(sites / a_table)), MOST_TABLES)
+        if own not in chosen:
+            chosen.append(own)
+    return chosen

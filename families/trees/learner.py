@@ -41,6 +41,18 @@ class TreesLearner(Learner):
         refuse_class_weight(recipe)
         return recipe.with_options(within(fixed, budget, n_classes))
 
+    def in_sites(
+        self, recipe: Recipe, fixed: Collection[str], sites: int, cuts: bool, n_classes: int
+    ) -> tuple[Recipe, ...]:
+        """Return the recipe of trees with about as many bytes as fill the sites."""
+        from n3ic.families.trees.sizing import LEAST_SITE_BYTES, SITE_BYTES, within
+
+        refuse_class_weight(recipe)
+        if "boosted_bytes" in fixed:
+            return (recipe,)
+        size = max(LEAST_SITE_BYTES * n_classes, int(SITE_BYTES * sites))
+        return (recipe.with_options(within(fixed, size, n_classes)),)
+
     def choose_input(
         self, experiment: Experiment, rows: FlowTable, trees: Any
     ) -> tuple[InputSpec, dict[str, float]]:

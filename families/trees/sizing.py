@@ -31,6 +31,10 @@ SINGLE_PRICE_SHARES = (0.003, 0.009, 0.001)
 SINGLE_LEAF_BITS = (1, 2)
 """Bits of a leaf that are tried for a single tree."""
 UNLIMITED_LEAF_BITS = 8
+SITE_BYTES = 2.0
+"""Bytes of boosted trees, everything counted, for each LUT site."""
+LEAST_SITE_BYTES = 16
+"""Bytes for each class of the smallest trees that are tried within LUT sites."""
 _SINGLE_TREE = 3000  # bytes a sum, up to which a single tree is tried
 _SINGLE_LEAVES = 4096  # more than fit
 _LEAF_BYTES = 3.0  # of a leaf, with its node and its part of the cuts

@@ -128,6 +128,23 @@ def train(
             show_default="the recipe's shape",
         ),
     ] = None,
+    sites: Annotated[
+        int | None,
+        typer.Option(
+            help="Most look-up table sites (LUT6) of the unrolled NetFPGA core with class output, "
+            "estimated; chooses family and shape. --cuts-on-card counts cuts, too.",
+            min=1,
+            show_default="the recipe's shape",
+        ),
+    ] = None,
+    cuts_on_card: Annotated[
+        bool,
+        typer.Option(
+            "--cuts-on-card",
+            help="Count the comparisons of features with cuts among the --sites, too.",
+            hidden=True,  # the help of --sites names it
+        ),
+    ] = False,
     input_of: Annotated[
         Path | None,
         typer.Option(
@@ -178,6 +195,8 @@ def train(
         recipe=recipe,
         overrides=recipe_overrides(typed),
         budget_bytes=budget_bytes,
+        sites=sites,
+        cuts_on_card=cuts_on_card or None,
         input_of=input_of,
         options=case_options(typed),
         protocol=protocol,

@@ -7,7 +7,7 @@ import csv
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import accumulate
 from pathlib import Path
@@ -47,6 +47,7 @@ class Labelled:
         end: end of the flow; the largest time if unknown.
         capture: name of the capture that the label is about; empty for any capture.
         synthetic: whether the file says that a generator made the flow.
+        kind: the kind of traffic that the file names beside the label; empty without one.
     """
 
     label: str
@@ -54,6 +55,7 @@ class Labelled:
     end: int = _FOREVER
     capture: str = ""
     synthetic: bool = False
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,13 @@ class Labels:
         synthetic: whether any label says that a generator made its flow.
         networks: the networks, longest prefixes first; the first one that contains a flow's source
             counts.
+        kinds: the kind of traffic of each network; empty if none has one.
     """
 
     by_key: Mapping[Key | Network, Timeline]
     synthetic: bool = False
     networks: tuple[Network, ...] = ()
+    kinds: Mapping[Network, str] = field(default_factory=dict)
 
     @classmethod
     def of_entries(cls, entries: Iterable[tuple[Key | Network, Labelled]]) -> Labels:
@@ -112,7 +116,22 @@ class Labels:
             {key: Timeline.of(group) for key, group in entries_of.items()},
             synthetic,
             tuple(sorted(networks, key=lambda network: -network.prefixlen)),
+            {
+                network: entry.kind
+                for network in networks
+                for entry in entries_of[network]
+                if entry.kind
+            },
         )
+
+    def kind(self, source: bytes) -> str:
+        """The kind of traffic that comes from an address; empty if the file names none."""
+        network = self._network(source)
+        return self.kinds.get(network, "") if network else ""
+
+    def _network(self, source: bytes) -> Network | None:
+        address = ip_address(source)
+        return next((network for network in self.networks if address in network), None)
 
     def of(
         self,
@@ -135,9 +154,8 @@ class Labels:
         """
         ends = ends_of(source, destination)
         keys: list[Key | Network] = [(ends, protocol), (ends, 0)]
-        if self.networks and source[0]:
-            address = ip_address(source[0])
-            keys += [network for network in self.networks if address in network][:1]
+        if self.networks and source[0] and (network := self._network(source[0])):
+            keys.append(network)
         # Different labels are ambiguous; the same label from several lines is one.
         labels = {
             entry.label
@@ -159,7 +177,7 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
         form: ``table``: CSV with source, source_port, destination, destination_port, protocol
             (a number or a name), label, and optionally start and end (seconds since 1970);
             ``hosts``: CSV with network (the address or prefix that the flow comes from), label,
-            and optionally start and end;
+            and optionally kind (of traffic), start and end;
             ``ndpi``: nDPI's CSV of flows; ``zeek``: a ``conn.log``; ``upc-aau``: the ``.info`` of
             the UPC-AAU captures.
         column: the label's column (``upc-aau``: its field, from 0); empty for the format's own.
@@ -240,7 +258,8 @@ def _table(
         class_name = row.get(label, "").strip()
         if class_name and class_name != "-":
             capture = row.get("pcap", "").strip() if form == "ndpi" else ""
-            yield key, Labelled(class_name, begins, ends, capture)
+            kind = row.get("kind", "").strip() if form == "hosts" else ""
+            yield key, Labelled(class_name, begins, ends, capture, kind=kind)
 
 
 def _zeek_lines(text: Iterator[str]) -> Iterator[str]:

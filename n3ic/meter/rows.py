@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ROW_GROUP = 1 << 16
 SYNTHETIC = "synthetic"  # column of tables whose labels say that a generator made the flows
+KIND = "kind"  # column of tables whose labels name a kind of traffic
 FLOW_KEY = (  # the same in all rows of a flow
     "capture",
     "source",
@@ -133,6 +134,10 @@ def with_labels(
     matches = [find(*flow) for flow in zip(*ends, *times, strict=True)]
     outcomes.update(outcome for _, outcome in matches)
     table = table.append_column("label", pa.array([label for label, _ in matches], pa.string()))
+    if labels.kinds:
+        kind_of = {source: labels.kind(source) if source else "" for source, _ in {*ends[0]}}
+        kinds = [kind_of[source] for source, _ in ends[0]]
+        table = table.append_column(KIND, pa.array(kinds, pa.string()))
     if labels.synthetic:
         table = table.append_column(SYNTHETIC, pa.array([True] * len(table), pa.bool_()))
     return table

@@ -18,7 +18,7 @@ from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.data.table_meter import is_parquet, meter_of
 from n3ic.errors import DataError
 from n3ic.meter.flow_keys import protocol_name
-from n3ic.meter.rows import FLOW_KEY, SYNTHETIC
+from n3ic.meter.rows import FLOW_KEY, KIND, SYNTHETIC
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.model.meter_spec import Decision, MeteredFeature, MeterSpec, Register
 from n3ic.util.files import sha256_file
@@ -102,7 +102,10 @@ def flow_table(
 
 
 def _kinds(table: pa.Table) -> NDArray[np.str_] | None:
-    """The protocol of each flow and, where few hosts send flows, its source; None without a key."""
+    """The kind that the labels name, or else protocol and, where few hosts send flows, source.
+
+    None without a key.
+    """
     if "protocol" not in table.column_names:
         return None
     number_texts = table["protocol"].to_numpy().astype(str)
@@ -114,6 +117,9 @@ def _kinds(table: pa.Table) -> NDArray[np.str_] | None:
         if len(hosts) <= _FEW_HOSTS:
             from_host = np.char.add(" from ", hosts)[sources.indices.to_numpy()]
             kinds = np.char.add(kinds, from_host)
+    if KIND in table.column_names:
+        named = table[KIND].fill_null("").to_numpy().astype(str)
+        kinds = np.where(named == "", kinds, named)
     return np.asarray(kinds)
 
 

@@ -124,6 +124,7 @@ def experiment_digest(
         [experiment.protocol, experiment.seed, experiment.name, experiment.positive],
         [experiment.with_baselines, shapes, experiment.keeps and experiment.keeps.digest],
         [experiment.budget, [recipe.to_dict() for recipe in experiment.rivals]],
+        *([] if experiment.sites is None else [asdict(experiment.sites)]),
     ]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 

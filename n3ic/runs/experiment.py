@@ -20,6 +20,7 @@ from n3ic.runs.learner import Candidate, Learned, learner
 from n3ic.runs.model_selection import select_within_budget
 from n3ic.runs.preparation import baseline_figures, prepare
 from n3ic.runs.progress import TrainingProgress
+from n3ic.runs.site_selection import select_within_sites
 from n3ic.runs.trained import trained
 from n3ic.runs.training_rows import Prepared
 from n3ic.training.baselines import BOOSTED, MAJORITY, TREE_DEPTHS, TREE_OF_CUTS
@@ -52,7 +53,7 @@ class TrainingResult:
         rows: number of training, validation and test rows.
         notes: remarks on the baselines, as sentences.
         baseline_bytes: bytes of the baselines that are packed.
-        candidates: what was tried within a budget of bytes, the kept model first.
+        candidates: what was tried within a budget of bytes or LUT sites, the kept model first.
     """
 
     model: Classifier
@@ -112,7 +113,7 @@ def train_shapes(
     The results are those of :func:`train`, in less time: the networks share the rows, the input
     bits and the baselines without a shape. ``weighted`` bits depend on the shape, so these networks
     share only rows and boosted trees. A network of several is never replaced by a tree. Under a
-    budget of bytes, the best model replaces that of the recipe's own shape.
+    budget of bytes or LUT sites, the best model replaces that of the recipe's own shape.
 
     Args:
         experiment: everything else that determines the networks.
@@ -130,7 +131,12 @@ def train_shapes(
         if len(shapes) > 1:
             own = replace(own, tree_bytes=0)  # shapes are compared, and a tree has none
         variant = replace(experiment, recipe=own)
-        if variant.budget and own.training.hidden == experiment.recipe.training.hidden:
+        own_shape = own.training.hidden == experiment.recipe.training.hidden
+        if variant.sites is not None and own_shape:
+            learned, candidates = select_within_sites(experiment, variant.sites, progress)
+            yield replace(_finished(learned, progress), candidates=candidates)
+            continue
+        if variant.budget and own_shape:
             learned, candidates, notes = select_within_budget(experiment, progress)
             result = _finished(learned, progress)
             yield replace(result, candidates=candidates, notes=(*result.notes, *notes))

@@ -13,6 +13,21 @@ from n3ic.training.input_choice import candidates
 from n3ic.training.recipe import Recipe
 
 
+@dataclass(frozen=True)
+class SiteBudget:
+    """A bound on the LUT sites of the unrolled NetFPGA core with class output.
+
+    Attributes:
+        most: largest estimated number of LUT sites.
+        cuts: whether the card compares features with cuts, which takes sites, too.
+        fixed: names of the given values of the recipe, which stay.
+    """
+
+    most: int
+    cuts: bool = False
+    fixed: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Experiment:
     """Everything that determines a network and its figures.
@@ -29,6 +44,8 @@ class Experiment:
         keeps: a model whose input bits are kept; None to choose the bits.
         budget: largest size of the model in bytes, everything counted; 0 for no bound.
         rivals: recipes of other families within the budget; the validation rows choose among them.
+        sites: bound on LUT sites, which chooses the size of the recipe and of the rivals; None
+            without one.
     """
 
     table: FlowTable = field(repr=False)
@@ -41,6 +58,7 @@ class Experiment:
     keeps: Classifier | None = field(default=None, repr=False)
     budget: int = 0
     rivals: tuple[Recipe, ...] = field(default=(), repr=False)
+    sites: SiteBudget | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:

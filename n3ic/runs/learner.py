@@ -8,7 +8,7 @@ imported inside its methods.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic import plugins
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A classifier that was tried within a budget of bytes.
+    """A classifier that was tried within a budget of bytes or of LUT sites.
 
     Attributes:
         name: what it is, such as ``binary network``.
@@ -38,6 +38,9 @@ class Candidate:
         balanced: the mean of that share over the classes.
         exported: whether targets take it; others are shown for comparison.
         kept: whether it is the run's model.
+        sites: estimated LUT sites of its unrolled core by part; None if sites have no bound.
+        values: values of the recipe that chose its size; empty if sites have no bound.
+        fits: whether it is within the budget.
     """
 
     name: str
@@ -46,6 +49,9 @@ class Candidate:
     balanced: float
     exported: bool = True
     kept: bool = False
+    sites: Mapping[str, int] | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    fits: bool = True
 
     @property
     def bytes(self) -> int:
@@ -103,6 +109,27 @@ class Learner(Plugin):
             UsageError: no model fits, or a given value leaves nothing to choose.
         """
         raise UsageError(f"family {self.name} has no size that a budget of bytes chooses")
+
+    def in_sites(
+        self, recipe: Recipe, fixed: Collection[str], sites: int, cuts: bool, n_classes: int
+    ) -> tuple[Recipe, ...]:
+        """Recipes of models whose unrolled core takes about a number of LUT sites.
+
+        Training with several numbers finds the one whose model fits; see
+        :func:`~n3ic.runs.site_selection.select_within_sites`.
+
+        Args:
+            recipe: a recipe of the family, with the given values.
+            fixed: names of the given values, which must not change.
+            sites: LUT sites of the core, 1 or more. More sites never give a smaller model.
+            cuts: whether comparisons of features with cuts are among the sites.
+            n_classes: number of classes.
+
+        Returns:
+            One recipe for each kind of shape, the same kinds for every number of sites; empty if
+            the family has none.
+        """
+        return ()
 
     def kept_recipe(
         self, recipe: Recipe, fixed: Collection[str], models: Sequence[Classifier], n_classes: int

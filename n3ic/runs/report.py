@@ -167,8 +167,13 @@ def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
 
 
 def candidate_table(metrics: Mapping[str, Any]) -> TextTable | None:
-    """The candidates within a budget of bytes; None if the file lists none, or is malformed."""
+    """The candidates within a budget; None if the file lists none, or is malformed."""
     try:
+        candidates = metrics.get("candidates") or ()
+        if not candidates:
+            return None
+        if candidates[0].get("sites"):
+            return _within_sites(candidates)
         rows = tuple(
             (
                 *(str(of["name"]), f"{of['bytes']:,}"),
@@ -176,12 +181,38 @@ def candidate_table(metrics: Mapping[str, Any]) -> TextTable | None:
                 "exported" if of["exported"] else "no target takes it",
                 "kept" if of["kept"] else "",
             )
-            for of in metrics.get("candidates") or ()
+            for of in candidates
         )
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
     head = ("validation rows", "bytes", "accuracy", "balanced", "", "")
-    return TextTable("within the budget of bytes", head, rows) if rows else None
+    return TextTable("within the budget of bytes", head, rows)
+
+
+def _within_sites(candidates: Sequence[Mapping[str, Any]]) -> TextTable:
+    """The candidates within a budget of LUT sites, with the values that chose their sizes."""
+    parts = tuple(candidates[0]["sites"])
+    rows = tuple(
+        (
+            *(str(of["name"]), values_text(of["values"])),
+            *(f"{of['sites'][part]:,}" for part in parts),
+            *(f"{of['bytes']:,}", percent(of["accuracy"], 2), percent(of["balanced"], 2)),
+            "kept" if of["kept"] else "" if of["fits"] else "too large",
+        )
+        for of in candidates
+    )
+    heads = (f"sites: {part}" for part in parts)
+    head = ("validation rows", "shape", *heads, "bytes", "accuracy", "balanced", "")
+    return TextTable("within the budget of LUT sites (estimated)", head, rows)
+
+
+def values_text(values: Mapping[str, Any]) -> str:
+    """Values of a recipe in a line, such as ``tables 93, table bits 5``."""
+    return ", ".join(
+        f"{name.replace('_', ' ')} "
+        + ("-".join(map(str, value)) if isinstance(value, tuple | list) else str(value))
+        for name, value in values.items()
+    )
 
 
 CLASS_HEAD = ("class", "rows", "share", "precision", "recall")

@@ -29,6 +29,7 @@ from n3ic.targets.capabilities import (
     Benchmark,
     CardSimulation,
     Importer,
+    SiteCount,
     TargetMeter,
     VerificationDefaults,
 )
@@ -117,6 +118,11 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     @property
     def simulated_card(self) -> CardSimulation | None:
         """Its simulated card; None if it has none."""
+        return None
+
+    @property
+    def site_count(self) -> SiteCount | None:
+        """How it counts LUT sites; None if it has none."""
         return None
 
     def options_of(self, command: Command) -> tuple[Option, ...]:

@@ -74,32 +74,88 @@ def write_bill_of_materials(
     Raises:
         ExportError: the directory holds no model file.
     """
-    names = sorted(name for name in names if name not in _LEFT_OUT)
     if MODEL not in names:
         raise ExportError(f"{directory} holds no {MODEL}, expected the model of the export")
-    files = [_file(directory, name, index) for index, name in enumerate(names)]
-    number = tool.removeprefix(f"{_SDK} ")
-    versions = {**libraries, _SDK: number}
-    tools = [_package(f"{_TOOL}{n}", n, v) for n, v in sorted(versions.items())]
     note = {"target": target, "options": dict(options), "model": model.digest}
+    number = model.digest[:16]
+    title = f"{target} export of model {number}"
+    _write(directory, target, title, number, note, tool, libraries, names, {})
+
+
+def write_card_bill_of_materials(
+    directory: Path,
+    target: str,
+    card: str,
+    models: Mapping[str, str],
+    tool: str,
+    libraries: Mapping[str, str],
+    names: list[str],
+) -> None:
+    """Write ``sbom.spdx.json`` into the export of a card, whose models are outside of it.
+
+    Args:
+        directory: the export directory.
+        target: the target's name.
+        card: the card's name.
+        models: SHA-256 digest of each task's model, by the task's name.
+        tool: name and version of what writes the export, such as ``n3ic 0.1``.
+        libraries: see :func:`library_versions`.
+        names: paths of the directory's files.
+    """
+    note = {"target": target, "card": card, "models": dict(models)}
+    number = hashlib.sha256(json.dumps(note, sort_keys=True).encode()).hexdigest()[:16]
+    title = f"{target} export of card {card}"
+    _write(directory, f"{target}-card", title, number, note, tool, libraries, names, models)
+
+
+def _write(
+    directory: Path,
+    kind: str,
+    title: str,
+    number: str,
+    note: Mapping[str, Any],
+    tool: str,
+    libraries: Mapping[str, str],
+    names: list[str],
+    models: Mapping[str, str],
+) -> None:
+    """Write the document: the export, its files, its models and the tools that made it."""
+    names = sorted(name for name in names if name not in _LEFT_OUT)
+    files = [_file(directory, name, index) for index, name in enumerate(names)]
+    versions = {**libraries, _SDK: tool.removeprefix(f"{_SDK} ")}
+    tools = [_package(f"{_TOOL}{n}", n, v) for n, v in sorted(versions.items())]
+    inputs = [_model(i, *pair) for i, pair in enumerate(sorted(models.items()))]
+    sources = [package["SPDXID"] for package in inputs]
+    if MODEL in names:
+        sources.append(f"SPDXRef-File-{names.index(MODEL)}")
     document = {
         "spdxVersion": "SPDX-2.3",
         "SPDXID": _DOCUMENT,
         "dataLicense": "CC0-1.0",
-        "name": f"{target} export of model {model.digest[:16]}",
-        "creationInfo": {"created": _CREATED, "creators": [f"Tool: {_SDK}-{number}"]},
-        "packages": [_export(model, target, files, json.dumps(note, sort_keys=True)), *tools],
+        "name": title,
+        "creationInfo": {"created": _CREATED, "creators": [f"Tool: {_SDK}-{versions[_SDK]}"]},
+        "packages": [
+            _export(f"n3ic-{kind}", number, files, json.dumps(note, sort_keys=True)),
+            *inputs,
+            *tools,
+        ],
         "files": files,
         "relationships": [
             _relationship(_DOCUMENT, "DESCRIBES", _EXPORT),
-            _relationship(_EXPORT, "GENERATED_FROM", f"SPDXRef-File-{names.index(MODEL)}"),
+            *(_relationship(_EXPORT, "GENERATED_FROM", source) for source in sources),
             *(_relationship(_EXPORT, "CONTAINS", file["SPDXID"]) for file in files),
             *(_relationship(package["SPDXID"], "BUILD_TOOL_OF", _EXPORT) for package in tools),
         ],
     }
     digest = hashlib.sha256(json_text(document).encode()).hexdigest()
-    space = f"https://spdx.org/spdxdocs/n3ic-{target}-{digest}"
+    space = f"https://spdx.org/spdxdocs/n3ic-{kind}-{digest}"
     write_atomic(directory / SBOM, json_text({**document, "documentNamespace": space}))
+
+
+def _model(index: int, task: str, digest: str) -> dict[str, Any]:
+    """The model of a card's task, which the export was made from but does not hold."""
+    sums = [{"algorithm": "SHA256", "checksumValue": digest}]
+    return {**_package(f"SPDXRef-Model-{index}", task, digest[:16]), "checksums": sums}
 
 
 def _file(directory: Path, name: str, index: int) -> dict[str, Any]:
@@ -119,14 +175,12 @@ def _file(directory: Path, name: str, index: int) -> dict[str, Any]:
     }
 
 
-def _export(
-    model: Classifier, target: str, files: list[dict[str, Any]], note: str
-) -> dict[str, Any]:
+def _export(name: str, number: str, files: list[dict[str, Any]], note: str) -> dict[str, Any]:
     """The export as a package; its verification code is that of section 7.9."""
     sums = sorted(file["checksums"][0]["checksumValue"] for file in files)
     code = hashlib.sha1("".join(sums).encode(), usedforsecurity=False).hexdigest()
     return {
-        **_package(_EXPORT, f"n3ic-{target}", model.digest[:16]),
+        **_package(_EXPORT, name, number),
         "filesAnalyzed": True,
         "licenseInfoFromFiles": sorted({file["licenseInfoInFiles"][0] for file in files}),
         "packageVerificationCode": {

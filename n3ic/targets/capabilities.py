@@ -10,7 +10,7 @@ from typing import Any
 
 from n3ic.model.classifier import Classifier
 from n3ic.model.meter_spec import MeterSpec
-from n3ic.options import Option, Options
+from n3ic.options import Option, Options, OptionValue
 from n3ic.targets.figures import Bench
 
 Frame = tuple[bytes, int, int]
@@ -117,3 +117,19 @@ class CardSimulation:
 
     run: Callable[[Path, Options, Callable[[str], None]], None]
     options: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True)
+class SiteCount:
+    """How a target estimates the LUT sites of a model's smallest core.
+
+    Its :meth:`~n3ic.targets.base.Exporter.estimate` has the figures ``lut_sites`` and, with the
+    options ``cuts``, ``comparisons.lut_sites``.
+
+    Attributes:
+        options: options of an export with the smallest core.
+        cuts: further ones, with which the card compares features with cuts.
+    """
+
+    options: Mapping[str, OptionValue]
+    cuts: Mapping[str, OptionValue]

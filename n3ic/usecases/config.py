@@ -12,7 +12,8 @@ from typing import Any
 from n3ic.data.user_table import OWN
 from n3ic.errors import UsageError, did_you_mean
 from n3ic.options import Option
-from n3ic.training.recipe import recipe_values
+from n3ic.runs.folder import OPTIONS
+from n3ic.training.recipe import Recipe, recipe_values
 from n3ic.training.values import Value
 from n3ic.usecases.base import use_case
 from n3ic.usecases.request import ConfigFile, TrainRequest
@@ -27,6 +28,8 @@ _KINDS: Mapping[str, Any] = {
     "dataset": str,
     "recipe": str,
     "budget_bytes": int,
+    "sites": int,
+    "cuts_on_card": bool,
     "input_of": str,
     "protocol": str,
     "seed": int,
@@ -163,3 +166,17 @@ def _unknown(key: str, value: object, known: Iterable[str]) -> str:
     if isinstance(value, dict):
         hint = f"; options are top-level keys, not in a table{hint}"
     return f"unknown option {key.replace('_', '-')!r:.60}{hint}"
+
+
+def recipe_of(run: Path, n_classes: int) -> Recipe:
+    """The recipe of a run, with the run's options applied.
+
+    Raises:
+        UsageError: It is not a run folder, or its command is not known.
+    """
+    if not (run / OPTIONS).is_file():
+        raise UsageError(
+            f"{run} does not say how it was trained: expected a run folder with its {OPTIONS}"
+        )
+    request = train_request(run / OPTIONS)
+    return request.chosen_recipe(use_case(request.use_case), n_classes)

@@ -17,12 +17,14 @@ from n3ic.errors import UsageError, did_you_mean
 from n3ic.model.classifier import Classifier
 from n3ic.model.load import load_model
 from n3ic.options import OptionValue
+from n3ic.runs.experiment_spec import SiteBudget
 from n3ic.runs.folder import models_of
 from n3ic.runs.learner import learner
 from n3ic.training.recipe import Recipe, recipe_values
 from n3ic.training.sizing import sized
 from n3ic.usecases.base import UseCase
 
+_LEARNERS = "n3ic.learners"
 _SEEDS = 2**32  # scikit-learn takes seeds of 32 bits
 
 
@@ -63,6 +65,11 @@ class TrainRequest:
         budget_bytes: largest size of the model in bytes, everything counted. Unless ``overrides``
             names the family, every family whose size can be chosen is trained within it, and the
             validation rows decide. None for the recipe's size.
+        sites: largest estimated number of LUT sites of the unrolled NetFPGA core with class
+            output. Several sizes of every family are trained, or of the one that ``overrides``
+            names, and the validation rows decide. None for no bound.
+        cuts_on_card: count the comparisons of features with cuts among these sites, for cards that
+            get features and not input bits.
         input_of: a run or a model file whose input bits, hidden layers and meter are kept, so that
             the new networks can replace the old ones on a device. In a run of several networks,
             each keeps those of its namesake.
@@ -80,7 +87,8 @@ class TrainRequest:
             :func:`~n3ic.usecases.config.train_request`.
 
     Raises:
-        UsageError: the protocol is unknown, or a seed is invalid.
+        UsageError: the protocol is unknown, a seed is invalid, or ``sites`` comes with another
+            choice of the size.
     """
 
     use_case: str
@@ -90,6 +98,8 @@ class TrainRequest:
     recipe: str | Recipe = "default"
     overrides: Mapping[str, Any] = field(default_factory=dict)
     budget_bytes: int | None = None
+    sites: int | None = None
+    cuts_on_card: bool = False
     input_of: str | Path | None = None
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     protocol: SplitProtocol | None = None
@@ -109,6 +119,13 @@ class TrainRequest:
                 f"seeds are whole numbers from 0 below {_SEEDS}, and at least one; "
                 f"got {self.seeds} from {self.seed}"
             )
+        if self.sites is not None and self.sites < 1:
+            raise UsageError(f"sites must be 1 or more, got {self.sites}")
+        if self.sites is not None and (self.budget_bytes is not None or self.input_of is not None):
+            other = "input_of" if self.budget_bytes is None else "budget_bytes"
+            raise UsageError(f"sites and {other} both choose the size: give one of them")
+        if self.cuts_on_card and self.sites is None:
+            raise UsageError("cuts_on_card counts the sites of comparisons: give sites, too")
 
     @cached_property
     def input_models(self) -> Mapping[str, Classifier]:
@@ -148,7 +165,7 @@ class TrainRequest:
         return own.within(recipe, fixed, self.budget_bytes, n_classes)
 
     def rivals(self, case: UseCase, n_classes: int = 2) -> tuple[Recipe, ...]:
-        """Recipes of the other families that fit the budget of bytes; none if one was named.
+        """Recipes of the other families within the budget; none if one was named.
 
         Args:
             case: the use case.
@@ -156,7 +173,13 @@ class TrainRequest:
         """
         recipe, fixed = self._with_values(case)
         recipes: list[Recipe] = []
-        if self.budget_bytes is None or self.input_models or "family" in fixed:
+        if "family" in fixed:
+            return ()
+        if (budget := self.site_budget(case)) is not None:
+            others = [name for name in plugins.names(_LEARNERS) if name != recipe.family]
+            every = [recipe.with_options({"family": name}) for name in others]
+            return tuple(other for other in every if _has_sites(other, budget, n_classes))
+        if self.budget_bytes is None or self.input_models:
             return ()
         for name in _budgeted():
             if name != recipe.family:
@@ -164,6 +187,26 @@ class TrainRequest:
                 with suppress(UsageError):  # a family may need more bytes than another
                     recipes.append(learner(name).within(other, fixed, self.budget_bytes, n_classes))
         return tuple(recipes)
+
+    def site_budget(self, case: UseCase) -> SiteBudget | None:
+        """The bound on LUT sites; None without one.
+
+        Args:
+            case: the use case.
+
+        Raises:
+            UsageError: it does not choose the size of the family that was named.
+        """
+        if self.sites is None:
+            return None
+        recipe, fixed = self._with_values(case)
+        budget = SiteBudget(self.sites, self.cuts_on_card, tuple(sorted(fixed)))
+        if not _has_sites(recipe, budget):
+            raise UsageError(
+                f"a number of sites does not choose the size of family {recipe.family} with the "
+                f"values given"
+            )
+        return budget
 
     def _with_values(self, case: UseCase) -> tuple[Recipe, set[str]]:
         """The recipe with its replaced values, and their names."""
@@ -179,8 +222,16 @@ class TrainRequest:
 
 def _budgeted() -> list[str]:
     """Families that have a model for a budget of bytes."""
-    group = "n3ic.learners"
-    return [name for name in plugins.names(group) if learner(name).budgeted]
+    return [name for name in plugins.names(_LEARNERS) if learner(name).budgeted]
+
+
+def _has_sites(recipe: Recipe, budget: SiteBudget, n_classes: int = 2) -> bool:
+    """Whether a family has models for a number of LUT sites and the given values."""
+    try:
+        own = learner(recipe.family)
+        return bool(own.in_sites(recipe, budget.fixed, budget.most, budget.cuts, n_classes))
+    except UsageError:
+        return False
 
 
 def command_words(
@@ -218,13 +269,17 @@ def command_words(
     if request.input_models and base.family == recipe.family:
         models = [*request.input_models.values()]
         base = learner(base.family).kept_recipe(base, (), models, n_classes)
-    if request.budget_bytes is None:
+    if request.budget_bytes is None and request.sites is None:
         changed = dict(_changes(base, recipe, n_classes))
     else:  # the budget chooses size and family again
         own = request.recipe if isinstance(request.recipe, Recipe) else base
         changed = {name: own.value(name) for name in _differing(base, own)}
         changed |= {n: v for n, v in request.overrides.items() if v is not None}
-        changed["budget_bytes"] = request.budget_bytes
+        if request.sites is None:
+            changed["budget_bytes"] = request.budget_bytes
+        else:
+            changed["sites"] = request.sites
+            changed |= {"cuts_on_card": True} if request.cuts_on_card else {}
     words += [_word(name, value) for name, value in {**changed, **options}.items()]
     return [
         *words,

@@ -54,7 +54,8 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     seed, *more_seeds = range(request.seed, request.seed + request.seeds)
     plan = schedule(tasks, [main, *further], [seed, *more_seeds], own, other_shapes)
     rivals = request.rivals(case, n_classes)
-    experiments = data.experiments(recipe, request.budget_bytes, rivals)
+    sites = request.site_budget(case)
+    experiments = data.experiments(recipe, request.budget_bytes, rivals, sites)
     # Only files that n3ic wrote may go with an old run; any other one prevents its replacement.
     written = _written(target) if target.exists() else []
     with (

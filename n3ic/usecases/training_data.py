@@ -12,7 +12,7 @@ from n3ic.errors import DataError, UsageError
 from n3ic.model.classifier import Classifier
 from n3ic.options import OptionValue, parse_options
 from n3ic.runs.column_uses import ColumnUse, column_uses
-from n3ic.runs.preparation import Experiment
+from n3ic.runs.experiment_spec import Experiment, SiteBudget
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.input_choice import candidates
 from n3ic.training.kept_input import kept_input
@@ -59,7 +59,11 @@ class TrainingData:
         return column_uses(table, chosen, [c for c in recipe.columns if c in table.features])
 
     def experiments(
-        self, recipe: Recipe, budget: int | None = None, rivals: tuple[Recipe, ...] = ()
+        self,
+        recipe: Recipe,
+        budget: int | None = None,
+        rivals: tuple[Recipe, ...] = (),
+        sites: SiteBudget | None = None,
     ) -> dict[str, Experiment]:
         """The experiment of each task, under the protocol whose networks are kept.
 
@@ -67,6 +71,7 @@ class TrainingData:
             recipe: how the model is trained.
             budget: largest size of the model in bytes; None for no bound.
             rivals: recipes of other families within the budget.
+            sites: bound on LUT sites; None for no bound.
 
         Raises:
             DataError: a table lacks the class that the use case detects.
@@ -81,6 +86,7 @@ class TrainingData:
                 keeps=self.input_models.get(task),
                 budget=budget or 0,
                 rivals=rivals,
+                sites=sites,
             )
             for task, rows in self.tasks.items()
         }

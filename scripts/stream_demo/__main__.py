@@ -4,7 +4,7 @@
     sudo python -m scripts.stream_demo [--flows N] [--seed N] [--json]
 
 Run it in the root folder of the repository. It needs ``iproute2 clang libbpf-dev`` and
-``pip install 'n3ic[train,stream,xdp]'``. It sends packets to XDP in a network namespace of its own:
+``pip install 'n3ic[train,stream]'``. It sends packets to XDP in a network namespace of its own:
 look-up tables in the kernel decide most flows, boosted trees those that are shunted. Half way the
 attacks change; late labels refresh the model, which is swapped in. A line shows each sixteenth of
 the flows.

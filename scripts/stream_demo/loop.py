@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.exporters.xdp.layout import event_type
 from n3ic.exporters.xdp.links import add_link, own_network
-from n3ic.exporters.xdp.program import MeterPrograms
+from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.meter.compiled import Records
 from n3ic.meter.flow_keys import Key
 from n3ic.meter.labels import Labelled
-from n3ic.model.classifier import SHUNT, Classifier
+from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier
 from n3ic.systems.stream.batch import FlowBatch, encoded, features_read
 from n3ic.systems.stream.flows.channel import Channel, ChannelEnded
 from n3ic.systems.stream.learning.blocks import record_key
@@ -34,7 +35,9 @@ from n3ic.systems.stream.learning.learning_folder import LearningFolder
 from n3ic.systems.stream.learning.pushes import push_to
 from n3ic.systems.stream.learning.stream import LiveLearner
 from n3ic.systems.xdp import deployment
+from n3ic.systems.xdp.flow_reader import FlowReader, flow_records
 from n3ic.systems.xdp.program_record import Interface
+from n3ic.systems.xdp.status import status
 from n3ic.targets.directory import export
 from scripts.stream_demo.traffic import (
     CLASSES,
@@ -55,7 +58,7 @@ _LATE = 3  # batches after which labels come
 _RECENT = 15  # batches on which the second stage is retrained
 _CARD, _PEER = "n3icdemo0", "n3icdemo1"
 _FIRST = 10_000  # number of the first client; lower numbers are those of the training
-_WAIT_MS, _SILENT_S = 200, 2.0
+_WAIT_S, _SILENT_S = 0.2, 2.0
 _DIGEST = 16  # digits of the model's digest that a decided flow carries
 
 
@@ -180,16 +183,16 @@ def run_loop(
     batches = [
         flows(rng, _FIRST + i, min(BATCH, total - i), changed=2 * i >= total) for i in starts
     ]
-    with own_network(), _loaded(folder / "export") as programs:
+    with own_network(), _loaded(folder / "export") as reader:
         learning = LearningFolder(folder / "learned", push_to(f"xdp:{_CARD}"))
-        with closing(learning), _reported_flows(programs, batches) as reported:
+        with closing(learning), _reported_flows(reader, card, batches) as reported:
             # All batches: with two CPUs, packets of one batch may overtake those of another.
             truth = {flow.client: flow.label for batch in batches for flow in batch}
             loop = _Loop(card, host, learning, LoopFigures(total), len(batches))
             for events in reported:
                 label = np.array([truth[bytes(source[:4])] for source in events["source"]])
                 loop.process_batch(events, label)
-                loop.figures.lost = programs.counters()["events_lost"]
+                loop.figures.lost = status(Interface.named(_CARD)).events_lost + reader.lost
                 report_figures(loop.figures)
             loop.finish()
     return loop.figures
@@ -274,31 +277,28 @@ class _Loop:
 
 
 @contextmanager
-def _loaded(directory: Path) -> Iterator[MeterPrograms]:
-    """Make a link, and load the program at one end."""
+def _loaded(directory: Path) -> Iterator[FlowReader]:
+    """Make a link, load the program at one end, and read its flows."""
     add_link(_CARD, _PEER)
     interface = Interface.named(_CARD)
     deployment.load(interface, directory)
     try:
-        with deployment.open_program(interface) as (_, programs, _):
-            yield programs
+        with closing(FlowReader(interface)) as reader:
+            yield reader
     finally:
         deployment.unload(interface)
 
 
 @contextmanager
 def _reported_flows(
-    programs: MeterPrograms, batches: Sequence[list[DemoFlow]]
+    reader: FlowReader, card: Classifier, batches: Sequence[list[DemoFlow]]
 ) -> Iterator[Channel[Records]]:
-    """Send batches, and yield the flows that the program reports, about a batch at a time.
-
-    Two other threads do so: a signal that arrives while libbpf calls Python would be lost here.
-    """
+    """Send batches, and yield the flows that the program reports, about a batch at a time."""
     sent_batches, reported = Channel[list[DemoFlow]](2), Channel[Records](2)
     with ThreadPoolExecutor(2) as pool:
         jobs = [
             pool.submit(_guarded, _send, batches, sent_batches),
-            pool.submit(_guarded, _receive, programs, sent_batches, reported),
+            pool.submit(_guarded, _receive, reader, card, sent_batches, reported),
         ]
         try:
             yield reported
@@ -319,18 +319,32 @@ def _guarded(function: Callable[..., None], *arguments: Any) -> None:
 
 
 def _receive(
-    programs: MeterPrograms, sent_batches: Channel[list[DemoFlow]], reported: Channel[Records]
+    reader: FlowReader,
+    card: Classifier,
+    sent_batches: Channel[list[DemoFlow]],
+    reported: Channel[Records],
 ) -> None:
-    waiting = programs.events()
+    waiting: list[dict[str, Any]] = []
     for batch in sent_batches:
         end = time.monotonic() + _SILENT_S  # packets may be lost on the way
         while len(waiting) < len(batch) and time.monotonic() < end:
-            if len(new := programs.events(_WAIT_MS)):
-                waiting = np.concatenate([waiting, new])
+            if new := reader.read(_WAIT_S):
+                waiting += new
                 end = time.monotonic() + _SILENT_S
-        events, waiting = waiting[: len(batch)], waiting[len(batch) :]
-        if len(events):
-            reported.put(events)
+        flows, waiting = waiting[: len(batch)], waiting[len(batch) :]
+        if flows:
+            reported.put(_events(card, flows))
+
+
+def _events(card: Classifier, flows: Sequence[dict[str, Any]]) -> Records:
+    """Flows with what the card decided."""
+    events = flow_records(flows, METER, event_type(METER, structure_of([card])))
+    for event, flow in zip(events, flows, strict=True):
+        shunted, event["margin"] = flow["verdict"] == SHUNT_NAME, flow["margin"]
+        event["scores"], event["class"] = flow["scores"], int(np.argmax(flow["scores"]))
+        event["verdict"] = SHUNT if shunted else CLASSES.index(flow["verdict"])
+        event["model"] = list(bytes.fromhex(flow["model"]))
+    return events
 
 
 def _send(batches: Sequence[list[DemoFlow]], sent_batches: Channel[list[DemoFlow]]) -> None:

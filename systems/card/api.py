@@ -76,6 +76,7 @@ def simulate_card(
         UsageError: a load, an event, a policy or the time is wrong.
         MissingDependencyError: a library of the extra ``card`` is missing.
     """
+    from n3ic.systems.card.planned_scenario import scenario_under
     from n3ic.systems.card.planner import plan_described
     from n3ic.systems.card.simulation import comparison
 
@@ -85,7 +86,7 @@ def simulate_card(
         )
     policies = comparison.policies_of(policy)
     plan = plan_described(card, best_effort=True)
-    scenario = comparison.scenario_under(plan, seconds, load, event)
+    scenario = scenario_under(plan, seconds, load, event)
     return comparison.compare_policies(scenario, policies, seed, progress)
 
 

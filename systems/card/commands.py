@@ -7,7 +7,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -144,11 +144,11 @@ def simulate(
         free_path(plot, replace)
         if plot.suffix != ".png":
             raise UsageError(f"--plot: expected a name that ends in .png, got {plot}")
+    from n3ic.systems.card.planned_scenario import scenario_under
     from n3ic.systems.card.simulation.comparison import (
         compare_policies,
         packets_simulated,
         policies_of,
-        scenario_under,
     )
 
     policies = policies_of(policy or [])
@@ -210,6 +210,67 @@ def verify(
     with spinner("verifying"):
         check = verify_card(planned, directory, packets)
     print_result(f"{directory}: {_checked(check)}")
+
+
+def run(
+    directory: Annotated[
+        Path, typer.Argument(help="The exported card, of target host or xdp.")
+    ] = Path("card"),
+    card: Annotated[Path, typer.Option(help="The card's description.")] = Path("card.toml"),
+    seconds: Annotated[float, typer.Option(help="Seconds to run.", min=0.1, max=86400.0)] = 10.0,
+    frames: Annotated[
+        Path | None, typer.Option(help="Capture of the frames to send, instead of a load.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the load.", min=0)] = 0,
+    load: Annotated[
+        list[str] | None,
+        typer.Option(help="Load of tenants, as for simulate. Default: the wanted rates."),
+    ] = None,
+    event: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="TENANT:arrives@SECOND, TENANT:leaves@SECOND or REGION:lost@SECOND. Repeatable."
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads that compute; default: one per region.", min=1)
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Run an exported card on this machine, under the control loop; Ctrl-C ends it."""
+    from n3ic.systems.card.compile import software_card
+    from n3ic.systems.card.control.run import (
+        RealTime,
+        generated,
+        in_software,
+        recorded,
+        run_card,
+    )
+    from n3ic.systems.card.export import check_directory, open_card
+    from n3ic.systems.card.planned_scenario import scenario_under
+
+    if frames is not None and load:
+        raise UsageError("--frames and --load: expected one of them, got both")
+    check_directory(directory)
+    planned = _plan(card)
+    scenario = in_software(scenario_under(planned, seconds, load or [], event or []))
+    if any(failure.kind == "stuck" for failure in scenario.failures):
+        raise UsageError("--event: expected arrives, leaves or lost, for no host's region is stuck")
+    with spinner("compiling"):
+        opened = open_card(planned, directory, threads or scenario.regions)
+        software = software_card(planned, planned.card.device.target)
+        given = generated(scenario, software, seed) if frames is None else recorded(frames)
+    with closing(opened), progress_bar("running") as reached:
+        done = run_card(scenario, opened, given, RealTime(), reached)
+    if json:
+        print_json(done.to_dict())
+        return
+    view = done.view()
+    for content in view.tables:
+        show_table(content)
+    for note in view.notes:
+        print_note(note)
+    print_result(view.line)
 
 
 Running = Annotated[
@@ -318,6 +379,7 @@ COMMANDS.command("plan")(plan)
 COMMANDS.command("simulate")(simulate)
 COMMANDS.command("export")(export)
 COMMANDS.command("verify")(verify)
+COMMANDS.command("run")(run)
 COMMANDS.command("load")(load)
 COMMANDS.command("replace")(replace_networks)
 COMMANDS.command("remove")(remove)

@@ -215,16 +215,19 @@ def unplanned_card(card: Card, target: str) -> SoftwareCard:
     return unplanned
 
 
+def frame_lengths(plan: CardPlan, card: SoftwareCard) -> dict[str, float]:
+    """Mean bytes of each graph's frames: a request is as long as its field needs, if not longer."""
+    stated = {f"{g.tenant}/{g.graph}": g.packet_bytes for g in plan.graphs}
+    return {g.name: max(stated[g.name], card.offset + g.input_bytes) for g in card.graphs}
+
+
 def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
-    shortest = {g.uid: card.offset + g.input_bytes for g in card.graphs}
+    length_of = frame_lengths(plan, card)
     planned = {(g.tenant, g.graph): g for g in plan.graphs}
     total = sum(s.dominant_share for s in plan.shares)
     for tenant, share in zip(plan.card.tenants, plan.shares, strict=True):
         plans = [planned[tenant.name, g.name] for g in tenant.graphs]
-        # A request is as long as its field needs, even if the stated mean length is smaller.
-        lengths = [
-            max(g.packet_bytes, shortest[s.uid]) for g, s in zip(plans, tenant.graphs, strict=True)
-        ]
+        lengths = [length_of[f"{g.tenant}/{g.graph}"] for g in plans]
         bursts = [g.burst_bytes * n / g.packet_bytes for g, n in zip(plans, lengths, strict=True)]
         part = share.dominant_share / total if total else 1 / len(plan.shares)
         yield SoftwareTenant(

@@ -17,11 +17,17 @@ from n3ic import __version__, plugins
 from n3ic.errors import CardError, MissingDependencyError, UsageError, VerifyError
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.description import Card, InputStage, NetworkTask
+from n3ic.systems.card.driver import RunningCard
 from n3ic.systems.card.models import network_of
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.resources import Amount, TaskCost
 from n3ic.targets.artefacts import files_of
 from n3ic.targets.base import Exporter, exporter
+from n3ic.targets.bill_of_materials import (
+    claimed_versions,
+    library_versions,
+    write_card_bill_of_materials,
+)
 from n3ic.targets.figures import Figure
 from n3ic.targets.integrity import difference
 from n3ic.targets.manifest import CARD_FORMAT, FORMAT, MANIFEST, MAX_JSON_BYTES, VERIFICATION
@@ -142,6 +148,23 @@ class CardTarget(ABC):
             N3icError: the running card refuses the change.
         """
 
+    def open_card(self, plan: CardPlan, directory: Path, threads: int) -> RunningCard:
+        """Open an image on this machine, for the control loop; only software can.
+
+        Args:
+            plan: plan of the image.
+            directory: directory written by :meth:`write_card`.
+            threads: threads that compute, where it has threads.
+
+        Raises:
+            MissingDependencyError: a tool is not installed.
+            UsageError: the target's cards run on devices only.
+            VerifyError: the image does not compile.
+        """
+        raise UsageError(
+            f"a card of target {self.name} runs on its device, expected one of target host or xdp"
+        )
+
 
 IDLE_GIVEN_AWAY = (
     "Packets beyond their tenant's guarantee share what is idle by dominant resource fair queueing."
@@ -257,7 +280,7 @@ def export_card(
     check, missing = None, ""
     written = _written(target, out) if replace else ()
     with new_directory(out, replace=replace, written=written) as directory:
-        _write(target, plan, directory)
+        _write(target, plan, directory, library_versions())
         if verify:
             try:
                 check = target.verify_card(plan, directory, packets)
@@ -303,6 +326,18 @@ def change_card(plan: CardPlan, directory: Path, change: CardChange, to: str) ->
         return target.change_card(plan, change, to)
 
 
+def open_card(plan: CardPlan, directory: Path, threads: int) -> RunningCard:
+    """Open an export on this machine; see :meth:`CardTarget.open_card`.
+
+    Raises:
+        UsageError: the directory does not exist, or its target runs on devices only.
+        VerifyError: the directory differs from a fresh export of the plan.
+    """
+    target = card_target(plan.card.device.target)
+    with _written_anew(target, plan, directory) as fresh:
+        return target.open_card(plan, fresh, threads)
+
+
 def check_directory(directory: Path) -> None:
     """Check that a directory is an exported card.
 
@@ -326,7 +361,7 @@ def _written_anew(target: CardTarget, plan: CardPlan, directory: Path) -> Iterat
         fresh = Path(name) / "card"
         fresh.mkdir()
         # Fresh files are run instead of those on disk: nothing from the directory is ever executed.
-        _write(target, plan, fresh)
+        _write(target, plan, fresh, claimed_versions(directory))
         own_files = {name for name in files_of(directory) if not target.is_product(name)}
         written = files_of(fresh)
         for file in sorted({*written, *own_files} - {VERIFICATION, "report.md"}):
@@ -357,10 +392,25 @@ def report_text(plan: CardPlan, check: CardCheck, beyond: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write(target: CardTarget, plan: CardPlan, directory: Path) -> None:
+def _write(
+    target: CardTarget, plan: CardPlan, directory: Path, libraries: Mapping[str, str]
+) -> None:
     target.write_card(plan, directory)
     write_atomic(directory / "plan.json", json_text(plan.to_dict()))
-    # Written after all files of the image, because it lists them with their hashes.
+    # These two are written after all files of the image, because they list them with their hashes.
+    write_card_bill_of_materials(
+        directory,
+        plan.card.device.target,
+        plan.card.name,
+        {
+            name: network_of(plan.card, name).digest
+            for name, task in plan.card.tasks.items()
+            if isinstance(task, NetworkTask | InputStage)
+        },
+        f"n3ic {__version__}",
+        libraries,
+        files_of(directory),
+    )
     manifest: dict[str, Any] = {
         "format": CARD_FORMAT,
         "version": VERSION,

@@ -92,7 +92,7 @@ def load(
     ] = "xdp",
     mode: Annotated[
         str,
-        typer.Option(help="XDP: auto, native (in the driver), generic (in the stack) or offload."),
+        typer.Option(help="XDP: auto, native (in the driver) or generic (in the stack)."),
     ] = "auto",
     model: Models = None,
     clock: Clock = "kernel",
@@ -111,29 +111,25 @@ def load(
             help="Run beside other XDP programs through libxdp; lower numbers run first.", min=0
         ),
     ] = None,
-    daemon: Annotated[
-        bool,
+    setting: Annotated[
+        list[str] | None,
         typer.Option(
-            "--daemon",
-            help="Start n3icd in the background, which ends idle flows and serves many readers.",
+            help="A setting of n3icd.conf, KEY=VALUE, such as prometheus=127.0.0.1:9435, "
+            "ipfix=HOST:PORT or json=FILE."
         ),
-    ] = False,
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Attach the program of an export to an interface."""
+    """Start n3icd on an interface with the program of an export."""
     from dataclasses import asdict
 
     from n3ic.cli.console import print_json, print_note, print_result
     from n3ic.errors import UsageError
-    from n3ic.exporters.xdp.libbpf import AttachMode
     from n3ic.exporters.xdp.verdict_lists import Limits
     from n3ic.systems.xdp.deployment import load as attach
-    from n3ic.systems.xdp.deployment import load_daemon
     from n3ic.systems.xdp.program_record import Interface
 
-    modes: dict[str, AttachMode | None] = {
-        "auto": None, "native": "native", "generic": "generic", "offload": "offload"
-    }  # fmt: skip
+    modes = ("auto", "native", "generic")
     if hook == "tcx" and priority is not None:
         raise UsageError("--priority: tcx runs several programs by itself")
     if hook not in ("xdp", "tcx") or (hook == "tcx" and mode != "auto"):
@@ -146,13 +142,14 @@ def load(
         clock, policy, rule, slot, Limits(dry_run, max_blocked, new_flows=new_flows), verdicts,
         flows, memory, model,
     )  # fmt: skip
-    if daemon and (priority is not None or mode == "offload"):
-        raise UsageError("--daemon: n3icd takes neither --priority nor --mode offload")
-    where, chosen_mode = Interface.named(interface), "tcx" if hook == "tcx" else modes[mode]
-    if daemon:
-        loaded = load_daemon(where, export, chosen_plan, mode=chosen_mode)
-    else:
-        loaded = attach(where, export, chosen_plan, mode=chosen_mode, priority=priority)
+    loaded = attach(
+        Interface.named(interface),
+        export,
+        chosen_plan,
+        mode="tcx" if hook == "tcx" else mode,
+        priority=priority,
+        settings=_settings(setting),
+    )
     if loaded.note:
         print_note(loaded.note)
     if dry_run:
@@ -165,12 +162,20 @@ def load(
             f"{interface}: program {record.program_id}, {record.place}, model in slot {slot}, "
             f"room for {loaded.flows:,} flows"
         )
-        print_result(
-            f"{interface}: n3icd runs in the background, and ends idle flows"
-            if daemon
-            else f"{interface}: idle flows end while n3ic xdp watch or serve {interface} runs; "
-            "otherwise at their next packet"
-        )
+        print_result(f"{interface}: n3icd runs in the background, and ends idle flows")
+
+
+def _settings(texts: list[str] | None) -> dict[str, str]:
+    """Split settings as typed; n3icd knows which there are."""
+    from n3ic.errors import UsageError
+
+    out = {}
+    for text in texts or ():
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not key or not key.isprintable() or not value.isprintable() or key in out:
+            raise UsageError(f"--setting {text!r}: expected KEY=VALUE, each KEY once")
+        out[key] = str(Path(value).absolute()) if key.endswith("-file") else value
+    return out
 
 
 def _choices(
@@ -263,14 +268,11 @@ def watch(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Show decided flows live or as lines of JSON; also ends idle flows."""
-    from n3ic.systems.xdp.daemon import follow_daemon
+    """Show decided flows live or as lines of JSON."""
     from n3ic.systems.xdp.program_record import Interface
     from n3ic.systems.xdp.terminal import follow
 
-    watched = Interface.named(interface)
-    if not follow_daemon(watched, seconds=seconds, most=flows, json=json):
-        follow(watched, seconds=seconds, most=flows, json=json)
+    follow(Interface.named(interface), seconds=seconds, most=flows, json=json)
 
 
 @COMMANDS.command()
@@ -300,7 +302,7 @@ def pack(
     """Write a pack for n3icd, the daemon in C: model, rules and policies as bytes of maps."""
     from n3ic.cli.console import print_result
     from n3ic.exporters.xdp.verdict_lists import Limits
-    from n3ic.systems.xdp.daemon import write_pack
+    from n3ic.systems.xdp.packs import write_pack
 
     chosen_plan = _choices(
         clock, policy, rule, slot, Limits(dry_run, max_blocked, new_flows=new_flows), verdicts,
@@ -498,19 +500,3 @@ def unload(interface: InterfaceName) -> None:
 
     was_loaded = detach(Interface.named(interface))
     print_result(f"{interface}: {'unloaded' if was_loaded else 'nothing of n3ic is loaded there'}")
-
-
-@COMMANDS.command()
-def serve(
-    interface: InterfaceName,
-    address: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 9435,
-    seconds: Annotated[
-        float | None, typer.Option(help="Stop after this many seconds; default: Ctrl-C.", min=0)
-    ] = None,
-) -> None:
-    """Serve figures for Prometheus at /metrics; also ends idle flows."""
-    from n3ic.systems.xdp.metrics_server import serve as listen
-    from n3ic.systems.xdp.program_record import Interface
-
-    listen(Interface.named(interface), address, port, seconds=seconds)

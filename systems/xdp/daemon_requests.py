@@ -18,14 +18,14 @@ from n3ic.exporters.xdp import layout
 from n3ic.exporters.xdp.packing import repack
 from n3ic.exporters.xdp.verdict_lists import ACTIONS, Action, DumpedMap
 from n3ic.model.classifier import Classifier
-from n3ic.systems.xdp.program_record import DaemonRecord, Interface
+from n3ic.systems.xdp.program_record import Interface, ProgramRecord, run_folder
 
 _PATIENCE_S = 30.0
 _AGES_S = 1e9  # seconds that count as for ever
 _SUM = 9  # bytes of the checksum and the line end at the end of a pack
 
 
-def update(interface: Interface, record: DaemonRecord, slot: int, model: Classifier) -> None:
+def update(interface: Interface, record: ProgramRecord, slot: int, model: Classifier) -> None:
     """Make n3icd swap a model; its pack keeps the model over restarts.
 
     Raises:
@@ -37,7 +37,7 @@ def update(interface: Interface, record: DaemonRecord, slot: int, model: Classif
     _ask_running(interface, record, f"update {made_of} {len(pack)}\n".encode() + pack)
 
 
-def figures(interface: Interface, record: DaemonRecord) -> dict[str, Any]:
+def figures(interface: Interface, record: ProgramRecord) -> dict[str, Any]:
     """The figures of n3icd's program, as ``metrics_write_json`` of ``metrics.c`` writes them.
 
     Raises:
@@ -54,7 +54,7 @@ def figures(interface: Interface, record: DaemonRecord) -> dict[str, Any]:
 
 def put(
     interface: Interface,
-    record: DaemonRecord,
+    record: ProgramRecord,
     action: Action,
     argument: int,
     targets: Iterable[tuple[str, float]],
@@ -83,7 +83,7 @@ def put(
     return int(_ask_running(interface, record, (head + lines).encode()))
 
 
-def remove(interface: Interface, record: DaemonRecord, target: str, *, allowed: bool) -> bool:
+def remove(interface: Interface, record: ProgramRecord, target: str, *, allowed: bool) -> bool:
     """Have n3icd remove verdicts; return False if there were none.
 
     Raises:
@@ -104,7 +104,7 @@ class _DumpedMap:
         return rows["key"].tobytes(), rows["value"].tobytes()
 
 
-def dumped_verdicts(interface: Interface, record: DaemonRecord) -> dict[str, DumpedMap]:
+def dumped_verdicts(interface: Interface, record: ProgramRecord) -> dict[str, DumpedMap]:
     """The maps of verdicts of n3icd's program, by name.
 
     Raises:
@@ -122,13 +122,13 @@ def dumped_verdicts(interface: Interface, record: DaemonRecord) -> dict[str, Dum
     return out
 
 
-def leave(record: DaemonRecord) -> None:
+def leave(record: ProgramRecord) -> None:
     """End n3icd, whose program stays in place for the next one.
 
     Raises:
         UsageError: n3icd refuses.
     """
-    _ask(record, b"leave\n")
+    ask(Path(record.control), b"leave\n")
 
 
 def is_ready(control: Path) -> bool:
@@ -143,38 +143,52 @@ def is_ready(control: Path) -> bool:
             return False
 
 
-def _ask_running(interface: Interface, record: DaemonRecord, request: bytes) -> bytes:
+def _ask_running(interface: Interface, record: ProgramRecord, request: bytes) -> bytes:
     """Send a request to n3icd; return its answer without the last line."""
-    answer = _ask(record, request)
+    answer = ask(Path(record.control), request)
     if answer is None:
-        raise UsageError(
-            f"{interface.name}: n3icd is not running: systemctl start n3icd@{interface.name}"
-        )
+        raise UsageError(not_running(interface))
     return answer
 
 
-def unload(record: DaemonRecord) -> None:
+def not_running(interface: Interface) -> str:
+    """What to do where n3icd is not running."""
+    name, here = interface.name, (run_folder() / "n3icd" / interface.folder.name).exists()
+    way = f"n3ic xdp load {name} EXPORT" if here else f"systemctl start n3icd@{name}"
+    return f"{name}: n3icd is not running; {way} starts it, with the flows of the program there"
+
+
+def unload(record: ProgramRecord) -> None:
     """Detach n3icd's program and remove its pins; a running n3icd exits.
 
     Raises:
-        UsageError: n3icd refuses.
+        UsageError: n3icd refuses, or is not running where a dispatcher runs its program.
     """
-    if _ask(record, b"unload\n") is None:
+    if ask(Path(record.control), b"unload\n") is None:
+        if record.priority is not None:
+            raise UsageError(
+                f"program {record.program_id} is in libxdp's dispatcher, and its n3icd is not "
+                "running: n3icd unload, or start it"
+            )
         pins = Path(record.pins)
         for pin in pins.iterdir():
             pin.unlink()
         pins.rmdir()
 
 
-def runs(record: DaemonRecord) -> bool:
+def runs(record: ProgramRecord) -> bool:
     """Whether the daemon of a program is running."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_PATIENCE_S)
         return connection.connect_ex(record.control) == 0
 
 
-def _ask(record: DaemonRecord, request: bytes) -> bytes | None:
-    """Send a request and wait for its answer.
+def ask(control: Path, request: bytes) -> bytes | None:
+    """Send a request to an n3icd and wait for its answer.
+
+    Args:
+        control: path of the socket on which it takes requests.
+        request: the request.
 
     Returns:
         The answer without its last line, which is ``ok``; None if no n3icd is running.
@@ -183,15 +197,14 @@ def _ask(record: DaemonRecord, request: bytes) -> bytes | None:
         UsageError: n3icd refuses the request or does not answer, or using its socket is not
             permitted.
     """
-    path = record.control
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_PATIENCE_S)
         try:
-            connection.connect(path)
+            connection.connect(str(control))
         except (FileNotFoundError, ConnectionRefusedError):
             return None
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or error}: run as root") from error
+            raise UsageError(f"{control}: {error.strerror or error}: run as root") from error
         parts = []
         with suppress(OSError):  # n3icd may answer, and close, before it has read everything
             connection.sendall(request)

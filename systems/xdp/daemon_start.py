@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -24,8 +25,8 @@ from pathlib import Path
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp.packing import PACK
 from n3ic.model.classifier import Classifier
-from n3ic.systems.xdp.daemon_requests import is_ready
-from n3ic.systems.xdp.program_record import Interface, run_folder
+from n3ic.systems.xdp.daemon_requests import ask, is_ready
+from n3ic.systems.xdp.program_record import Interface, ProgramRecord, network_namespace, run_folder
 from n3ic.targets.directory import export
 from n3ic.util.cache import Cache
 from n3ic.util.files import read_regular, write_atomic
@@ -37,6 +38,11 @@ _PLACES = {BINARY: "daemon", IDLE: "daemon", OBJECT: "meter"}  # in an export
 _MAX_BYTES = 64 << 20
 _BUILD_S = 600
 _START_S = 120.0  # the verifier may take seconds, on a busy machine more
+_WORSE = (  # n3icd's lines on the mode, from kernel.c
+    "which is slower",
+    "short ones only",
+    "cannot run XDP programs from a dispatcher",
+)
 _LOOK_S = 0.02
 _NEEDED = {
     "make": "make",
@@ -140,7 +146,7 @@ def start(
     interface: Interface,
     files: Mapping[str, bytes],
     pack: bytes,
-    mode: str,
+    settings: Mapping[str, str] | None = None,
     *,
     succeeds: bool = False,
 ) -> str:
@@ -150,7 +156,8 @@ def start(
         interface: its interface.
         files: contents of the binary and the objects, by name.
         pack: models, rules and policies.
-        mode: ``auto``, ``native``, ``generic`` or ``tcx``.
+        settings: settings for its configuration, such as ``mode``; None for those of the n3icd
+            before it.
         succeeds: whether it replaces the program there, whose flows it keeps.
 
     Returns:
@@ -165,7 +172,9 @@ def start(
     for name, data in {**files, PACK: pack}.items():
         write_atomic(folder / name, data)
     (folder / BINARY).chmod(0o700)
-    write_atomic(folder / "n3icd.conf", _configuration(interface, folder, mode))
+    if settings is not None:
+        shutil.rmtree(folder / "updates", ignore_errors=True)  # of the n3icd before
+        write_atomic(folder / "n3icd.conf", _configuration(interface, folder, settings))
     log = folder / "log"
     process = _spawn(folder, interface.name, log, succeeds=succeeds)
     try:
@@ -174,8 +183,10 @@ def start(
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)  # it detaches what it has attached
             os.waitpid(process, 0)
+        if not interface.folder.exists():  # there is nothing that it could go on with
+            shutil.rmtree(folder, ignore_errors=True)
         raise
-    return next((line for line in _lines(log) if "which is slower" in line), "")
+    return next((line for line in _lines(log) if any(why in line for why in _WORSE)), "")
 
 
 def _spawn(folder: Path, interface: str, log: Path, *, succeeds: bool) -> int:
@@ -227,11 +238,34 @@ def starting(interface: Interface) -> Iterator[None]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for folder in root.iterdir():
-            if has_ended(folder) and not (run_folder() / "xdp" / folder.name).exists():
-                shutil.rmtree(folder, ignore_errors=True)
+            _forget_gone(folder)
         yield
     finally:
         os.close(lock)
+
+
+def _forget_gone(folder: Path) -> None:
+    """Remove the folder of an n3icd that ended, without a program that another one could take over.
+
+    That is so, too, of one that was killed whose interface is gone.
+    """
+    if not has_ended(folder):
+        return
+    name, _, space = folder.name.rpartition("-")
+    record = run_folder() / "xdp" / folder.name
+    here = {there for _, there in socket.if_nameindex()}
+    if record.exists() and int(space) == network_namespace() and name not in here:
+        if _remove(folder, name).returncode:
+            return
+        shutil.rmtree(record, ignore_errors=True)
+    if not record.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
+    """Remove the program of an n3icd that has ended."""
+    command = [str(folder / BINARY), "--remove", str(folder / "n3icd.conf"), name]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def has_ended(folder: Path) -> bool:
@@ -249,18 +283,44 @@ def has_ended(folder: Path) -> bool:
     return True
 
 
-def wait_for_end(folder: Path) -> None:
+def started(interface: Interface) -> bool:
+    """Whether an n3icd was started for an interface, though it may have been killed since."""
+    return (daemon_folder(interface) / BINARY).exists()
+
+
+def is_own(interface: Interface, record: ProgramRecord) -> bool:
+    """Whether a program's n3icd was started here."""
+    return Path(record.control) == daemon_folder(interface) / "control"
+
+
+def wait_for_end(interface: Interface) -> None:
     """Wait until an n3icd that was asked to end has ended.
 
     Raises:
         UsageError: It runs on.
     """
-    end = time.monotonic() + _START_S
+    folder, end = daemon_folder(interface), time.monotonic() + _START_S
     while not has_ended(folder):
         check()
         if time.monotonic() > end:
             raise UsageError(f"{folder}: n3icd does not end")
         time.sleep(_LOOK_S)
+
+
+def end(interface: Interface) -> None:
+    """End the n3icd that was started for an interface; remove its program and its folder.
+
+    Raises:
+        UsageError: It refuses, or this is not permitted.
+    """
+    folder = daemon_folder(interface)
+    if ask(folder / "control", b"unload\n") is None:
+        write_atomic(folder / "n3icd.conf", _configuration(interface, folder, {}))
+        done = _remove(folder, interface.name)
+        if done.returncode:
+            raise UsageError(f"{interface.name}: {done.stderr.strip()}")
+    wait_for_end(interface)
+    shutil.rmtree(folder)
 
 
 def files_of(interface: Interface) -> dict[str, bytes]:
@@ -269,20 +329,20 @@ def files_of(interface: Interface) -> dict[str, bytes]:
     return {name: read_regular(folder / name, _MAX_BYTES) for name in _PLACES}
 
 
-def _configuration(interface: Interface, folder: Path, mode: str) -> str:
-    settings = {
+def _configuration(interface: Interface, folder: Path, settings: Mapping[str, str]) -> str:
+    given = {
         "object": OBJECT,
         "idle-object": IDLE,
         "pack": PACK,
-        "mode": mode,
         "on-exit": "detach",
         "pins": _pins(interface),
         "socket": folder / "socket",
         "control": folder / "control",
         "updates": folder / "updates",
         "records": interface.folder.parent,
+        **settings,
     }
-    return "".join(f"{key} = {value}\n" for key, value in settings.items())
+    return "".join(f"{key} = {value}\n" for key, value in given.items())
 
 
 def _pins(interface: Interface) -> Path:

@@ -3,32 +3,26 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json as text
-import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Mapping
+from contextlib import closing, nullcontext, suppress
 from typing import Any
 
 import numpy as np
 
 from n3ic.cli.console import console, print_note, print_result, table
-from n3ic.exporters.xdp.layout import NO_MODEL
-from n3ic.exporters.xdp.program import MeterPrograms
-from n3ic.exporters.xdp.resident import NO_VLAN
+from n3ic.errors import UsageError
 from n3ic.exporters.xdp.verdict_lists import ListedVerdict
-from n3ic.meter.compiled import ENDS
-from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier
-from n3ic.systems.xdp.deployment import is_attached, open_program, residents
-from n3ic.systems.xdp.program_record import Interface, watching
-from n3ic.systems.xdp.status import ProgramStatus, status_of, sweep
+from n3ic.model.classifier import SHUNT_NAME
+from n3ic.systems.xdp.flow_reader import FlowReader
+from n3ic.systems.xdp.program_record import Interface
+from n3ic.systems.xdp.status import ProgramStatus, status
 from n3ic.util.names import visible
 from n3ic.util.signals import check
 
-SWEEP_S = 1.0
-_POLL_MS = 200
+_LOOK_S = 1.0  # between two looks at figures and alarms
 _SHOWN = 12  # rows of the live table
 _BARS = " ▁▂▃▄▅▆▇█"
 _LOSSES = {
@@ -96,8 +90,6 @@ def lines(status: ProgramStatus) -> list[str]:
             f"{status.blocked:,}, over a rate {status.limited:,}, dropped by policy "
             f"{status.dropped:,}"
         )
-    if status.beside:
-        out.append(f"beside {', '.join(status.beside)}")
     if status.mirrored:
         out.append(f"copies sent {status.mirrored:,}")
     if status.super:
@@ -150,7 +142,7 @@ def show_verdicts(interface: str, verdicts: Mapping[str, list[ListedVerdict]]) -
 
 
 def follow(interface: Interface, *, seconds: float | None, most: int | None, json: bool) -> None:
-    """Show decided flows as they arrive; also end idle flows.
+    """Show decided flows as they arrive.
 
     Args:
         interface: interface of the program.
@@ -159,45 +151,37 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
         json: whether to print one line of JSON per flow instead of a live table.
 
     Raises:
-        UsageError: No program is loaded there (any more), or another process already watches it.
+        UsageError: No program is loaded there (any more), or n3icd is not running.
     """
-    end = None if seconds is None else time.monotonic() + seconds
-    remaining, swept = most, 0.0
     latest: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
     printed: set[str] = set()  # alarms that were already printed
-    screen = console()
+    looked, screen = 0.0, console()
     live: Any = nullcontext()
     if not json and screen.is_terminal:
         from rich.live import Live
 
         live = Live(console=screen, auto_refresh=False)
-
-    def going() -> bool:
-        return (end is None or time.monotonic() < end) and remaining != 0
-
-    with live as view:
-        while going():
-            with (
-                open_program(interface, ending=True) as (record, programs, models),
-                watching(interface),
-            ):
-                while going() and is_attached(interface, record):
-                    check()
-                    if time.monotonic() - swept > SWEEP_S:
-                        sweep(record, programs)
-                        swept = time.monotonic()
-                        if view is None:
-                            _print_new_alarms(status_of(interface, record, programs), printed)
-                    for flow in list(_decided(interface, programs, models))[:remaining]:
-                        remaining = None if remaining is None else remaining - 1
-                        latest.append(flow)
-                        if json:
-                            print_result(text.dumps(flow, sort_keys=True))
-                        elif view is None:
-                            print_result(line_of(flow))
-                    if view is not None:
-                        status = status_of(interface, record, programs)
-                        view.update(_page(status, latest), refresh=True)
+    with closing(FlowReader(interface)) as reader, live as view:
+        end = None if seconds is None else time.monotonic() + seconds
+        while most != 0 and (end is None or time.monotonic() < end):
+            check()
+            if time.monotonic() - looked > _LOOK_S:
+                looked = time.monotonic()
+                with suppress(UsageError):  # of an n3icd that ends, the reader tells
+                    program_status = status(interface)
+                    if view is None:
+                        _print_new_alarms(program_status, printed)
+                    else:
+                        view.update(_page(program_status, latest), refresh=True)
+            rest = _LOOK_S if end is None else max(0.0, min(_LOOK_S, end - time.monotonic()))
+            flows = reader.read(rest)[:most]
+            most = None if most is None else most - len(flows)
+            latest.extend(flows)
+            for flow in flows if view is None else ():
+                print_result(text.dumps(flow, sort_keys=True) if json else line_of(flow))
+            if reader.lost:
+                print_note(f"{interface.name}: {reader.lost:,} flows came too fast to be shown")
+                reader.lost = 0
 
 
 def _print_new_alarms(status: ProgramStatus, printed: set[str]) -> None:
@@ -206,65 +190,6 @@ def _print_new_alarms(status: ProgramStatus, printed: set[str]) -> None:
         if name not in printed:
             print_note(f"{status.interface}: ALARM {line}")
     printed.update(status.alarms)
-
-
-def _decided(
-    interface: Interface, programs: MeterPrograms, models: dict[int, Classifier]
-) -> Iterator[dict[str, Any]]:
-    names = [r.name for r in programs.spec.registers]
-    tick_ns, fresh = programs.spec.tick_ns, False
-    booted_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    for event in programs.events(_POLL_MS):
-        slot, digest = int(event["slot"]), event["model"].tobytes().hex()
-        if not fresh and (slot not in models or not models[slot].digest.startswith(digest)):
-            models.update(residents(interface, programs))  # an update has swapped the model
-            fresh = True
-        model = models.get(slot)
-        size = int(event["address_bytes"])
-        source, destination = (
-            str(ipaddress.ip_address(event[end][:size].tobytes()))
-            for end in ("source", "destination")
-        )
-        yield {
-            "source": source,
-            "source_port": int(event["source_port"]),
-            "destination": destination,
-            "destination_port": int(event["destination_port"]),
-            "protocol": int(event["protocol"]),
-            "vlan": None if event["vlan"] == NO_VLAN else int(event["vlan"]),
-            "interface": _name(int(event["interface"])),
-            **{
-                name: round((int(event[name]) * tick_ns + booted_ns) / 1e9, 6)
-                for name in ("first", "last", "decided")
-            },
-            "packets": int(event["packets"]),
-            "why": ENDS[int(event["why"])],
-            "verdict": _verdict(int(event["verdict"]), model),
-            "margin": int(event["margin"]),
-            "scores": np.asarray(event["scores"]).tolist(),
-            "slot": slot,
-            "model": digest,
-            "registers": dict(zip(names, event["registers"].tolist(), strict=False)),
-            "features": dict(
-                zip(programs.spec.feature_names, event["features"].tolist(), strict=False)
-            ),
-        }
-
-
-def _name(index: int) -> str:
-    """An interface's name, or its index if the interface no longer exists."""
-    try:
-        return socket.if_indextoname(index)
-    except OSError:
-        return str(index)
-
-
-def _verdict(verdict: int, model: Classifier | None) -> str:
-    if verdict == SHUNT:
-        return SHUNT_NAME
-    if verdict == NO_MODEL:
-        return "none"
-    return model.classes[verdict] if model and verdict < len(model.classes) else str(verdict)
 
 
 def line_of(flow: Mapping[str, Any]) -> str:

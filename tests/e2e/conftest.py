@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from tests.support.command_line import typed
-from tests.support.xdp_machine import clang, in_namespace, kernel
+from tests.support.xdp_machine import clang, in_namespace, kernel, pins, run_folder
 
-__all__ = ["clang", "in_namespace", "kernel"]
+__all__ = ["clang", "in_namespace", "kernel", "pins", "run_folder"]
 
 
 @pytest.fixture(name="n3ic")

@@ -319,6 +319,7 @@ ELSEWHERE = {
     "card load": "tests/systems/card/test_card_families.py",
     "card replace": "tests/systems/card/test_card_families.py",
     "card remove": "tests/systems/card/test_card_families.py",
+    "card run": "tests/systems/card/control/test_run.py",
     "card verify": "tests/systems/card/test_card_families.py",
     "cluster simulate": "tests/systems/cluster/simulation",
     "xdp load": "tests/e2e/test_every_model.py",

@@ -374,9 +374,7 @@ def test_predict_classifies_a_parquet_file(exported, own_table, wider_file, name
 
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", MODELS)
-def test_xdp_load_attaches_what_meters_and_says_why_not(
-    exported, name, request, tmp_path, monkeypatch
-):
+def test_xdp_load_attaches_what_meters_and_says_why_not(exported, name, request):
     models, _, out, _ = exported(name)
     model = next(iter(models.values()))
     if refused("xdp", models):
@@ -386,9 +384,8 @@ def test_xdp_load_attaches_what_meters_and_says_why_not(
         with pytest.raises(ExportError, match="no meter: train it on a table of"):
             load(Interface.named("lo"), where)
         return
-    for machine in ("clang", "kernel"):
+    for machine in ("clang", "kernel", "run_folder"):
         request.getfixturevalue(machine)
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
 
     def loaded():
         run("ip", "link", "add", "n3e", "type", "veth", "peer", "name", "n3f")

@@ -11,6 +11,7 @@ import pytest
 from n3ic import plugins
 from n3ic.data.split import split
 from n3ic.errors import UsageError
+from n3ic.evaluation.false_alarms import _step
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import family
@@ -41,6 +42,23 @@ def test_a_class_is_favoured_by_the_step(name: str) -> None:
             for m in (model, model.favouring(positive, 3, "three"))
         ]
         assert np.array_equal(lead[1], lead[0] + 3)
+
+
+def test_the_rates_of_rows_and_of_flows_are_told() -> None:
+    """Of ten honest rows one may be called so; three of the four others then are."""
+    scores = np.array([[0, s] for s in [*range(-9, 1), -5, 0, 1, 2]], dtype=np.int32)
+    label = np.array([0] * 10 + [1] * 4)
+    model = small_model("look-up-tables")
+
+    def told(flow: np.ndarray | None = None) -> str:
+        return _step(model.classes[:2], scores, label, 1, 0.1, flow)[1].replace(" %", "%")
+
+    name = model.classes[1]
+    assert told() == f"10.0% at most of 10 validation rows: 10.0%, with 75.0% of {name} found"
+    pairs = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6])
+    assert told(pairs).endswith(f"of 5 validation flows: 0.0%, with 50.0% of {name} found")
+    honest = _step(model.classes[:2], scores[:10], label[:10], 1, 0.1, None)[1]
+    assert honest.endswith(f"with 0.0 % of {name} found")
 
 
 def test_only_the_family_of_tests_has_no_bias() -> None:

@@ -418,3 +418,12 @@ def test_each_counter_is_told_by_its_name():
     assert found.aside == {name: counters[name] for name in module.ASIDE if name != "not IP"}
     assert (found.labels, found.damaged) == ({"matched": 4}, ("a.pcap ends early",))
     assert [str(w.message) for w in warned] == ["a.pcap ends early"]
+
+
+def test_a_host_s_kind_stands_beside_its_label(tmp_path):
+    (tmp_path / "hosts.csv").write_text(
+        "network,label,kind\n10.0.0.0/8,honest,pages\n10.1.0.0/16,honest,\n0.0.0.0/0,attack,\n"
+    )
+    labels = read_labels(tmp_path / "hosts.csv", "hosts")
+    kinds = [labels.kind(bytes([*first, 1, 1])) for first in ((10, 0), (10, 1), (11, 1))]
+    assert kinds == ["pages", "", ""]  # the longest prefix counts, also without a kind

@@ -193,7 +193,7 @@ def test_they_are_described_with_their_units():
     of = {f.name: f for f in catalogue_of(SPEC)}
     flows, ports = of["src_new_flows"], of["src_ports_tried"]
     assert (flows.unit, flows.bits, ports.unit, ports.bits) == ("flow", 32, "port", 7)
-    assert "1.05 to 2.1 s" in flows.meaning
+    assert flows.meaning == "new flows of the source in 1.05 to 2.1 s"
 
 
 @pytest.mark.parametrize(

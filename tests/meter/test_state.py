@@ -13,6 +13,7 @@ from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.extract import extract
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.standard import standard_spec
+from n3ic.model.meter_spec import Decision, MeterSpec, Window
 from tests.support.generated import random_frames, random_spec
 from tests.support.traffic import labelled_capture
 
@@ -40,6 +41,21 @@ def test_a_restored_meter_goes_on(seed, quick_build, rows_of):
         with pytest.raises(N3icError, match="a meter's state has"):
             meter.restore(state[:-1])
     assert got == want
+
+
+def test_a_restored_window_knows_all_its_flows(quick_build, rows_of):
+    """Few flows and buckets, so that each bucket counts."""
+    spec = MeterSpec((), (), windows=(Window("same", 6, ("source",)),), decision=Decision(1))
+    for seed in range(20):
+        r = random.Random(seed)
+        frames = random_frames(r, 60)
+        with CompiledMeter(spec, LINK_ETHERNET) as meter:
+            meter.count(frames[:30])
+            state = meter.save()
+            want = rows_of(spec, meter.count(frames[30:]))
+        with CompiledMeter(spec, LINK_ETHERNET) as meter:
+            meter.restore(state)
+            assert rows_of(spec, meter.count(frames[30:])) == want
 
 
 def packets(path):

@@ -17,9 +17,9 @@ from scripts.stream_demo import __main__
 from scripts.stream_demo.__main__ import main
 from scripts.stream_demo.loop import LoopFigures, _Loop, learn_settings
 from scripts.stream_demo.traffic import METER, flows, trained
-from tests.support.xdp_machine import clang, kernel
+from tests.support.xdp_machine import clang, kernel, pins, run_folder
 
-__all__ = ["clang", "kernel"]
+__all__ = ["clang", "kernel", "pins", "run_folder"]
 
 
 def test_without_root_it_says_so(monkeypatch, capsys):
@@ -69,11 +69,10 @@ def test_what_it_learns_does_not_depend_on_the_clock():
 
 @pytest.mark.slow
 def test_a_model_in_the_kernel_recovers_after_a_change(
-    tmp_path, monkeypatch, capsys, clang, kernel
+    tmp_path, monkeypatch, capsys, clang, kernel, run_folder
 ):
     if os.geteuid():
         pytest.skip("needs root")
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main(["--flows", "4800", "--json"]) == 0
     loop = json.loads(capsys.readouterr().out)

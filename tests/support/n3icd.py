@@ -2,18 +2,21 @@
 """A running n3icd, its readers, and traffic for it."""
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
 from n3ic.exporters.xdp.packing import pack
 from n3ic.exporters.xdp.plan import Choices, plan
 from n3ic.systems.xdp.deployment import exported
+from n3ic.targets.directory import export
 
 CLASSES = ("benign", 'a "quoted]\\ class', "größer=%n{}")
 N3IC = (
@@ -31,6 +34,17 @@ def n3ic(*arguments):
         raise done.exception
     assert done.exit_code == 0, done.output
     return done.stdout
+
+
+def build(folder, model, *wanted, flags="-O0", **options):
+    """An export of a model with its n3icd, built in a folder."""
+    out = Path(folder) / "export"
+    if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
+        pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
+    export(model, "xdp", out, options=options, verify=False)
+    wanted = wanted or ("daemon/n3icd", "meter/meter.o")
+    subprocess.run(["make", "-s", "-C", str(out), f"HOST_FLAGS={flags}", *wanted], check=True)
+    return out
 
 
 def repacked(built, model, path, **given):
@@ -176,6 +190,15 @@ class Daemon:
         text = body.decode()
         rows = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, value in rows}
+
+
+def asked(running):
+    """What n3icd tells of its program."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(WAIT_S)
+        connection.connect(str(running.settings["control"]))
+        connection.sendall(b"status\n")
+        return json.loads(connection.makefile("rb").readline())
 
 
 def free_port(kind=socket.SOCK_STREAM):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small cards that several tests simulate."""
 
-from n3ic.systems.card.description import Series
-from n3ic.systems.card.simulation.loads import Load, rate_of
-from n3ic.systems.card.simulation.scenario import (
+from n3ic.systems.card.control.loads import Load, rate_of
+from n3ic.systems.card.control.scenario import (
     Board,
     PlacedChain,
     Scenario,
@@ -11,6 +10,7 @@ from n3ic.systems.card.simulation.scenario import (
     SimTask,
     SimTenant,
 )
+from n3ic.systems.card.description import Series
 
 SIZE = 512
 

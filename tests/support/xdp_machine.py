@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -51,6 +52,32 @@ def kernel() -> None:
         libbpf.create_map(libbpf.ARRAY, "probe", 4, 4, 1).close()
     except N3icError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def pins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A BPF file system."""
+    place = tmp_path_factory.mktemp("bpffs") / "bpf"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "bpf", "bpf", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs the right to mount a BPF file system")
+    yield place
+    run("umount", str(place))
+
+
+@pytest.fixture
+def run_folder(pins: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in place of /run/n3ic, and a BPF file system, for what ``n3ic xdp load`` starts."""
+    if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
+        pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
+    monkeypatch.setenv("N3IC_BPF", str(pins))
+    # The paths of sockets are short, and those of pytest's folders may be long.
+    with tempfile.TemporaryDirectory(prefix="n3", dir="/tmp") as folder:
+        monkeypatch.setenv("N3IC_RUN", folder)
+        yield Path(folder)
 
 
 @pytest.fixture

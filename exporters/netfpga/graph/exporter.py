@@ -24,7 +24,7 @@ from n3ic.exporters.netfpga.graph.verilog import class_width, core_text, latency
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
-from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import family, graph_of
@@ -36,7 +36,7 @@ from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.capabilities import VerificationDefaults
 from n3ic.targets.decoded_graphs import compared
 from n3ic.targets.decoding import Decoded
-from n3ic.targets.device import Device, Fit, Problem
+from n3ic.targets.device import Device, Fit
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.operations import unwritten
 
@@ -47,6 +47,7 @@ _BLOCKS = {
     FixedPoint: ("n3ic_ones.v", "n3ic_times.v", "n3ic_scale.v", "n3ic_round.v"),
 }
 _REPORT_VECTORS = 64
+_FIGURES = ("lut", "lut_sites", "lut_sites.share", "ff", "bram36", "dsp")
 
 
 class NetfpgaGraphExporter(Exporter[Classifier]):
@@ -78,19 +79,9 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
         """Check that logic, registers and multipliers fit the device beside the reference NIC."""
         if refused := unwritten(graph_of(model), WRITTEN):
             return Fit(problems=refused)
-        used, limits = size.estimate(_plan(model)), self.device.limits
-        rows = (
-            ("LUTs", used.lut_sites, limits["lut"] - limits["reference_lut"]),
-            ("flip-flops", used.ffs, limits["ff"]),
-            ("DSP blocks", used.dsps, limits["dsp"]),
-        )
-        return Fit(
-            problems=tuple(
-                Problem(f"about {count:,} {name}, {room:,.0f} are free beside the reference NIC")
-                for name, count, room in rows
-                if count * _copies(options) > room
-            )
-        )
+        used = size.estimate(_plan(model))
+        kinds = ("LUTs", "flip-flops", "DSP blocks")
+        return shell.fit_of(used, self.device.limits, _copies(options), kinds)
 
     def write(self, model: Classifier, options: Options, out: Path) -> None:
         """Write Verilog and README."""
@@ -170,8 +161,7 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
         ]
         figures += self._resources(size.estimate(plan))
         if options["synth"]:
-            figures += self._resources(synth.synthesise(directory), prefix="yosys.")
-            figures.append(shell.fmax_ecp5(directory))
+            figures += shell.synthesis_figures(directory, self._resources)
             notes.append(shell.ECP5)
         return Report(tuple(figures), tuple(notes))
 
@@ -179,23 +169,12 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
         """Estimate the logic of one core, and its latency."""
         plan = _plan(model)
         clocks = estimated_latency(latency(plan), self.device.clock_mhz)
-        return (*self._resources(size.estimate(plan)), *clocks)
+        of_cuts = shell.comparison_figures(model, options)
+        return (*self._resources(size.estimate(plan)), *clocks, *of_cuts)
 
     def _resources(self, used: Resources, prefix: str = "") -> list[Figure]:
         """Figures of a core's resources, with their share of the device."""
-        limits = self.device.limits
-        rows = (
-            ("lut", used.luts, "LUT"),
-            ("lut_sites", used.lut_sites, "LUT6"),
-            ("lut_sites.share", 100 * used.lut_sites / limits["lut"], "%"),
-            ("ff", used.ffs, "FF"),
-            ("bram36", used.bram36, "BRAM36"),
-            ("dsp", used.dsps, "DSP48E1"),
-        )
-        return [
-            Figure(f"{prefix}{name}", value, unit, used.kind, used.source)
-            for name, value, unit in rows
-        ]
+        return shell.resource_figures(used, self.device.limits, _FIGURES, prefix=prefix)
 
 
 @lru_cache(maxsize=4)

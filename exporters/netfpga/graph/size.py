@@ -14,8 +14,8 @@ from itertools import count, pairwise
 from n3ic.exporters.netfpga.graph.choices import INPUTS, computed_columns, reads_of
 from n3ic.exporters.netfpga.graph.pipeline import Pipeline, PipelineCell
 from n3ic.exporters.netfpga.graph.verilog import class_width, latency
+from n3ic.exporters.netfpga.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.resources import Resources
-from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.model.graph.arithmetic import Logarithms
 
 DSP_A, DSP_B = 24, 17  # widths of unsigned factors that one DSP48E1 multiplies

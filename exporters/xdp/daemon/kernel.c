@@ -5,6 +5,7 @@
 #include <bpf/libbpf.h>
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/if_link.h>
 #include <net/if_arp.h>
 #include <stdio.h>
@@ -19,9 +20,11 @@
 #include <unistd.h>
 
 #include "build.h"
+#include "dispatcher.h"
 #include "text.h"
 
-#define LOG_BYTES (1 << 16)
+#define METER "n3ic_meter" /* the program at XDP */
+#define FRAGS "xdp.frags"  /* section of programs that may take frames in several pieces */
 
 /* Names in the object and below the pins, and the sizes that this n3icd was built for. */
 static const struct {
@@ -102,11 +105,43 @@ static int remove_folder(const char *folder) {
     return 0;
 }
 
+/* The number of a program, and whether it is an extension, as the dispatcher's are; 0 without. */
+static uint32_t program_id(int fd, int *is_extension) {
+    struct bpf_prog_info info = {0};
+    uint32_t size = sizeof info;
+
+    if (bpf_obj_get_info_by_fd(fd, &info, &size))
+        return 0;
+    *is_extension = info.type == BPF_PROG_TYPE_EXT;
+    return info.id;
+}
+
+/* Takes a pinned program off a dispatcher, which holds it without its pins; 0 with a message. */
+static int leave_dispatcher(const char *interface, const char *folder) {
+    char path[512];
+    int fd, is_extension = 0, done;
+    uint32_t id;
+
+    if (!join_path(path, sizeof path, folder, "program"))
+        return 0;
+    fd = bpf_obj_get(path);
+    if (fd < 0)
+        return 1;
+    id = program_id(fd, &is_extension);
+    done = !is_extension || (dispatcher_open() && dispatcher_detach(if_nametoindex(interface), id));
+    close(fd);
+    return done;
+}
+
 int kernel_remove(const char *interface, const char *pins) {
+    static const char *const before[] = {"~n", ""};
     char folder[256];
 
-    return pins_folder(folder, sizeof folder, pins, interface, "~n") && remove_folder(folder) &&
-           pins_folder(folder, sizeof folder, pins, interface, "") && remove_folder(folder);
+    for (unsigned i = 0; i < sizeof before / sizeof *before; i++)
+        if (!pins_folder(folder, sizeof folder, pins, interface, before[i]) ||
+            !leave_dispatcher(interface, folder) || !remove_folder(folder))
+            return 0;
+    return 1;
 }
 
 /* --- taking over ----------------------------------------------------------------------------- */
@@ -180,7 +215,7 @@ static uint32_t index_of_link(int link) {
 }
 
 static int link_count(const struct kernel *k) {
-    return k->state.tcx ? 2 : 1;
+    return k->state.tcx ? 2 : k->state.dispatched ? 0 : 1; /* libxdp has the dispatcher's */
 }
 
 static int attach_tcx(struct kernel *k) {
@@ -196,34 +231,6 @@ static int attach_tcx(struct kernel *k) {
         }
     }
     return 1;
-}
-
-static int attach_program(struct kernel *k, enum mode mode) {
-    LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
-
-    if (k->state.tcx)
-        return attach_tcx(k);
-    if (mode != MODE_GENERIC)
-        k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
-    if (mode == MODE_GENERIC ||
-        (mode == MODE_AUTO &&
-         (k->link[0] == -EOPNOTSUPP || k->link[0] == -EINVAL || k->link[0] == -ERANGE))) {
-        if (mode == MODE_AUTO)
-            log_message(
-                "%s has no native XDP (%s): the program runs in generic mode, which is slower",
-                k->interface, strerror(-k->link[0]));
-        options.flags = XDP_FLAGS_SKB_MODE;
-        k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
-        k->state.generic = 1;
-    }
-    if (k->link[0] >= 0)
-        return 1;
-    log_message("%s: the program cannot be attached: %s%s", k->interface, strerror(-k->link[0]),
-                k->link[0] == -EBUSY || k->link[0] == -EEXIST
-                    ? ": another XDP program is attached: take it off with n3ic xdp unload or ip "
-                      "link set dev ... xdp off"
-                    : "");
-    return 0;
 }
 
 /* Whether the pinned program is another one than this n3icd was built with. */
@@ -282,6 +289,34 @@ static void close_links(struct kernel *k) {
     }
 }
 
+static void close_program(struct kernel *k) {
+    int *all[] = {&k->program, &k->end, &k->idle};
+
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+        if (*all[i] >= 0)
+            close(*all[i]);
+        *all[i] = -1;
+    }
+    for (int m = 0; m < MAPS; m++) {
+        if (k->map[m] >= 0)
+            close(k->map[m]);
+        k->map[m] = -1;
+    }
+}
+
+/* Whether the interface's dispatcher runs the program. */
+static int is_dispatched(struct kernel *k) {
+    uint32_t there = dispatcher_of(k->index).id;
+    int is_extension;
+
+    if (there && there == k->dispatcher)
+        return 1;
+    if (!dispatcher_find(k->index, program_id(k->program, &is_extension), NULL))
+        return there && there != dispatcher_of(k->index).id; /* another tool replaces it now */
+    k->dispatcher = there;
+    return 1;
+}
+
 /*
  * Opens pinned links. If the interface was removed and added again, its links are deleted. 0 with a
  * message if a link is of another interface.
@@ -290,6 +325,9 @@ static int open_links(struct kernel *k) {
     char path[512];
     uint32_t index = 0;
     int whole = 1;
+
+    if (k->state.dispatched)
+        return dispatcher_open();
 
     for (int i = 0; i < link_count(k); i++) {
         if (!join_path(path, sizeof path, k->pins, link_pin[i]))
@@ -317,19 +355,6 @@ static int open_links(struct kernel *k) {
         }
     }
     return 1;
-}
-
-/* Opens what is pinned; attaches it again if its interface was removed and added again. */
-static int take_over_program(struct kernel *k, enum mode mode) {
-    if (!open_pins(k))
-        return 0;
-    k->is_taken_over = 1;
-    if ((mode == MODE_TCX) != k->state.tcx)
-        log_message(
-            "%s: the program stays at %s, where it was loaded: to change the mode, take it off "
-            "(--remove) and start n3icd again",
-            k->interface, k->state.tcx ? "tcx" : "XDP");
-    return open_links(k) && (k->link[0] >= 0 || (attach_program(k, mode) && pin_links(k, k->pins)));
 }
 
 /* --- loading --------------------------------------------------------------------------------- */
@@ -416,7 +441,7 @@ static int is_of_networks(const char *name) {
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i]))
             return 1;
-    return !strncmp(name, ".rodata", 7);
+    return !strncmp(name, ".rodata", 7) || !strcmp(name, "n3ic.rodata");
 }
 
 /* Has a map of the object be a map of the program before. */
@@ -434,8 +459,17 @@ static int inherit_map(struct bpf_map *map, int fd, const struct bpf_map_info *i
     return 0;
 }
 
-/* Has the object's maps be those of a program, but for what networks decide. */
-static int inherit_maps(struct bpf_object *object, int program) {
+/* Whether the kernel, which cuts names, calls a map so; unnamed data have the object's name. */
+static int is_named(const struct bpf_map *map, const char *name) {
+    char of_object[64];
+
+    snprintf(of_object, sizeof of_object, "n3ic%s", bpf_map__name(map));
+    return !strncmp(bpf_map__name(map), name, BPF_OBJ_NAME_LEN - 1) ||
+           !strncmp(of_object, name, BPF_OBJ_NAME_LEN - 1);
+}
+
+/* Has the object's maps be those of a program; `succeeds`: but for what networks decide. */
+static int inherit_maps(struct bpf_object *object, int program, int succeeds) {
     uint32_t id[64], size = sizeof(struct bpf_prog_info);
     struct bpf_prog_info info = {.nr_map_ids = sizeof id / sizeof *id,
                                  .map_ids = (uint64_t)(uintptr_t)id};
@@ -454,9 +488,9 @@ static int inherit_maps(struct bpf_object *object, int program) {
         if (fd < 0 || bpf_obj_get_info_by_fd(fd, &of_map, &room)) {
             log_message("a map of the program there cannot be read: %s", strerror(errno));
             done = 0;
-        } else if (!is_of_networks(of_map.name)) {
+        } else if (!succeeds || !is_of_networks(of_map.name)) {
             bpf_object__for_each_map(map, object) {
-                if (!strcmp(bpf_map__name(map), of_map.name))
+                if (is_named(map, of_map.name))
                     done = done && inherit_map(map, fd, &of_map);
             }
         }
@@ -488,29 +522,42 @@ static int set_options(struct kernel *k, struct bpf_object *object, const struct
     return 0;
 }
 
+/* Has the object load its meter, in the form of the state, and with `end` what ends flows. */
+static void choose_programs(const struct kernel *k, struct bpf_object *object, int end) {
+    struct bpf_program *program;
+
+    bpf_object__for_each_program(program, object) {
+        const char *name = bpf_program__name(program);
+
+        bpf_program__set_autoload(program, !strcmp(name, k->state.tcx ? "n3ic_tc" : METER) ||
+                                               (end && !strcmp(name, "n3ic_end")));
+        if (!strcmp(bpf_program__section_name(program), FRAGS))
+            bpf_program__set_flags(program, k->state.frags ? BPF_F_XDP_HAS_FRAGS : 0);
+    }
+}
+
+static int load_chosen(struct bpf_object *object) {
+    if (!bpf_object__load(object))
+        return 1;
+    log_message("the kernel refuses the program: %s%s", strerror(errno),
+                errno == EPERM ? ": CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed" : "");
+    return 0;
+}
+
 /*
  * Loads the metering program, with room and options of a pack; or with those of the program
  * `before` and its maps, unless that is -1.
  */
 static int load_meter(struct kernel *k, struct bpf_object *object, const struct pack *p,
                       int before) {
-    const char *program_name = k->state.tcx ? "n3ic_tc" : "n3ic_meter";
-    const char *needless[] = {"n3ic_pass", k->state.tcx ? "n3ic_meter" : "n3ic_tc"};
+    const char *program_name = k->state.tcx ? "n3ic_tc" : METER;
 
     if (!set_options(k, object, p, before) ||
-        !(before >= 0 ? inherit_maps(object, before) : size_maps(object, p)))
+        !(before >= 0 ? inherit_maps(object, before, 1) : size_maps(object, p)))
         return 0;
-    for (unsigned i = 0; i < sizeof needless / sizeof *needless; i++) {
-        struct bpf_program *program = bpf_object__find_program_by_name(object, needless[i]);
-
-        if (program)
-            bpf_program__set_autoload(program, false);
-    }
-    if (bpf_object__load(object)) {
-        log_message("the kernel refuses the program: %s%s", strerror(errno),
-                    errno == EPERM ? ": CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed" : "");
+    choose_programs(k, object, 1);
+    if (!load_chosen(object))
         return 0;
-    }
     for (int m = 0; m <= MAP_OPTIONS; m++)
         if (!find_map(k, object, (enum map)m))
             return 0;
@@ -530,54 +577,249 @@ static int load_idle(struct kernel *k, struct bpf_object *object) {
     return k->idle >= 0 && find_map(k, object, MAP_FOUND);
 }
 
-/* Opens an object file, loads it, and closes it. */
-static int load_object(struct kernel *k, const char *path, const struct pack *p, int before) {
+static struct bpf_object *open_object(const char *path) {
     /* Global data get the name that `n3ic xdp` knows. */
     LIBBPF_OPTS(bpf_object_open_opts, named, .object_name = "n3ic");
     struct bpf_object *object = bpf_object__open_file(path, &named);
+
+    if (!object)
+        log_message("%s: libbpf cannot read this object file: %s", path, strerror(errno));
+    return object;
+}
+
+/* Opens an object file, loads it, and closes it. */
+static int load_object(struct kernel *k, const char *path, const struct pack *p, int before) {
+    struct bpf_object *object = open_object(path);
     int done;
 
-    if (!object) {
-        log_message("%s: libbpf cannot read this object file: %s", path, strerror(errno));
+    if (!object)
         return 0;
-    }
     done = p ? load_meter(k, object, p, before) : load_idle(k, object);
     bpf_object__close(object);
     return done;
 }
 
 /* Loads both objects, and makes the map of the state. */
-static int load_programs(struct kernel *k, const char *object, const char *idle,
-                         const struct pack *p, int before) {
+static int load_programs(struct kernel *k, const struct program *anew, int before) {
     const uint32_t first = 0;
 
     memcpy(k->state.layout, N3ICD_LAYOUT, sizeof k->state.layout);
     memcpy(k->state.meter, N3ICD_METER, sizeof k->state.meter);
     memset(k->state.digest, 0, sizeof k->state.digest);
-    if (!load_object(k, object, p, before) || !load_object(k, idle, NULL, -1))
+    if (!load_object(k, anew->object, anew->pack, before) || !load_object(k, anew->idle, NULL, -1))
         return 0;
     k->map[MAP_STATE] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "state", 4, sizeof k->state, 1, NULL);
     if (k->map[MAP_STATE] >= 0 &&
         !bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY))
-        return check_maps(k) && kernel_apply(k, p);
+        return check_maps(k) && kernel_apply(k, anew->pack);
     log_message("the map of the resident state cannot be made: %s", strerror(errno));
     return 0;
 }
 
-static int load_and_attach(struct kernel *k, enum mode mode, const char *object, const char *idle,
-                           const char *pins, const struct pack *p) {
+/* Loads it once more, with frames in several pieces or without, in place of the one there. */
+static int load_in_form(struct kernel *k, const struct program *anew, uint32_t frags) {
+    close_program(k);
+    k->state.frags = frags;
+    return load_programs(k, anew, -1);
+}
+
+/*
+ * Ways to attach at XDP, the best first. A driver that refuses a program which takes frames in
+ * several pieces may accept one that does not.
+ */
+static const struct way {
+    enum mode mode;
+    uint32_t frags;
+} ways[] = {{MODE_NATIVE, 1}, {MODE_NATIVE, 0}, {MODE_GENERIC, 1}};
+
+/* Whether a driver lacks XDP, or lacks it in this form or at this MTU. */
+static int is_not_native(int error) {
+    return error == -EOPNOTSUPP || error == -EINVAL || error == -ERANGE;
+}
+
+/* Loads the program into the dispatcher, in place of the one that is loaded, whose maps it has. */
+static int attach_in_dispatcher(struct kernel *k, const char *path) {
+    /* What was left of a start that was interrupted after it attached a program. */
+    uint32_t left = k->is_taken_over ? dispatcher_find(k->index, 0, METER) : 0;
+    struct bpf_object *object;
+    int program = -ECANCELED; /* with a message */
+
+    if (left && !dispatcher_detach(k->index, left))
+        return program;
+    object = open_object(path);
+    if (!object)
+        return program;
+    choose_programs(k, object, 0);
+    if (inherit_maps(object, k->program, 0))
+        program = dispatcher_attach(k->index, object, METER, (int)k->state.generic,
+                                    (int)k->state.frags, k->state.priority);
+    bpf_object__close(object);
+    if (program < 0)
+        return program;
+    close(k->program);
+    k->program = program;
+    return 0;
+}
+
+static int attach_in_mode(struct kernel *k, enum mode mode, const char *object) {
+    LIBBPF_OPTS(bpf_link_create_opts, options,
+                .flags = mode == MODE_GENERIC ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
+    int error;
+
+    k->state.generic = mode == MODE_GENERIC;
+    if (k->state.dispatched) {
+        error = attach_in_dispatcher(k, object);
+        if (error != -ENOSYS || k->is_taken_over)
+            return error;
+        log_message("%s: this kernel cannot run XDP programs from a dispatcher: this one is alone "
+                    "there",
+                    k->interface);
+        k->state.dispatched = 0;
+    }
+    k->link[0] = bpf_link_create(k->program, (int)k->index, BPF_XDP, &options);
+    return k->link[0];
+}
+
+/* Says why a program is not attached in the best way. */
+static void report_way(const struct kernel *k, int refused) {
+    if (k->state.generic)
+        log_message("%s has no native XDP%s (%s): the program runs in generic mode, which is "
+                    "slower",
+                    k->interface, refused == -ERANGE ? " at its MTU" : "", strerror(-refused));
+    else
+        log_message("%s takes no frames in several pieces (%s): short ones only", k->interface,
+                    strerror(-refused));
+}
+
+/* Attaches the program; if it `is_new`, in another form if need be. */
+static int attach_program(struct kernel *k, enum mode mode, const struct program *anew,
+                          int is_new) {
+    struct dispatcher there = {0};
+    int error = 0, refused = 0;
+
+    if (k->state.tcx)
+        return attach_tcx(k);
+    if (k->state.dispatched)
+        there = dispatcher_of(k->index);
+    if (there.id && mode == MODE_AUTO)
+        mode = there.is_generic ? MODE_GENERIC : MODE_NATIVE;
+    for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (mode != MODE_AUTO && mode != ways[i].mode)
+            continue;
+        if (ways[i].frags != k->state.frags) {
+            if (!is_new && ways[i].mode == MODE_NATIVE)
+                continue;
+            if (is_new && !load_in_form(k, anew, ways[i].frags))
+                return 0;
+        }
+        error = attach_in_mode(k, ways[i].mode, anew->object);
+        if (error >= 0) {
+            if (refused)
+                report_way(k, refused);
+            return 1;
+        }
+        if (!is_not_native(error))
+            break;
+        if (!refused)
+            refused = error;
+    }
+    log_message("%s: the program cannot be attached: %s%s", k->interface, strerror(-error),
+                error == -EBUSY || error == -EEXIST
+                    ? ": another XDP program is attached: take it off with n3ic xdp unload or ip "
+                      "link set dev ... xdp off, or load it by libxdp (xdp-loader), whose "
+                      "dispatcher runs several"
+                    : "");
+    return 0;
+}
+
+/* Pins the program that was loaded anew in the place of the one before. */
+static int pin_again(const struct kernel *k) {
+    char path[512];
+
+    if (!join_path(path, sizeof path, k->pins, "program"))
+        return 0;
+    if (!unlink(path))
+        return pin_fd(k->program, k->pins, "program");
+    log_message("%s: %s", path, strerror(errno));
+    return 0;
+}
+
+/* Attaches the pinned program again. */
+static int attach_again(struct kernel *k, const struct program *anew, enum mode mode) {
+    const uint32_t first = 0;
+    const int is_extension = k->state.dispatched;
+
+    if (!attach_program(k, mode, anew, 0) || (is_extension && !pin_again(k)))
+        return 0;
+    if (!bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY))
+        return pin_links(k, k->pins);
+    log_message("the state cannot be written: %s", strerror(errno));
+    return 0;
+}
+
+/* Opens what is pinned; attaches it again if its interface was removed and added again. */
+static int take_over_program(struct kernel *k, const struct program *anew,
+                             const struct place *wanted) {
+    const int tcx = wanted->mode == MODE_TCX;
+
+    if (!open_pins(k))
+        return 0;
+    k->is_taken_over = 1;
+    if (tcx != (int)k->state.tcx ||
+        (wanted->priority != NO_PRIORITY &&
+         (!k->state.dispatched || wanted->priority != k->state.priority))) {
+        char bytes[128];
+        struct text there = {.bytes = bytes, .room = sizeof bytes};
+
+        kernel_write_place(k, &there);
+        log_message("%s: the program stays where it was loaded (%.*s): to change the mode or "
+                    "priority, take it off (--remove) and start n3icd again",
+                    k->interface, (int)there.used, there.bytes);
+    }
+    return open_links(k) && (k->link[0] >= 0 || (k->state.dispatched && is_dispatched(k)) ||
+                             attach_again(k, anew, wanted->mode));
+}
+
+/*
+ * Decides whether a dispatcher runs the program: where one is attached, or a priority is wanted. 0
+ * with a message if it cannot.
+ */
+static int choose_dispatcher(struct kernel *k, const struct place *wanted) {
+    uint32_t other;
+
+    if (k->state.tcx || (wanted->priority == NO_PRIORITY && !dispatcher_of(k->index).id))
+        return 1;
+    if (!dispatcher_open())
+        return 0;
+    k->state.dispatched = 1;
+    k->state.priority = wanted->priority == NO_PRIORITY ? USUAL_PRIORITY : wanted->priority;
+    other = dispatcher_find(k->index, 0, METER);
+    if (!other)
+        return 1;
+    log_message("%s: program %u of n3ic runs in the dispatcher there: take it off with n3ic xdp "
+                "unload or xdp-loader unload -i %u %s",
+                k->interface, other, other, k->interface);
+    return 0;
+}
+
+static int load_and_attach(struct kernel *k, const struct place *wanted, const struct program *anew,
+                           const char *pins) {
     const uint32_t first = 0;
     char folder[256];
 
     /* Remains of a start that was interrupted: removing its pins detaches its program. */
-    if (!pins_folder(folder, sizeof folder, pins, k->interface, "~n") || !remove_folder(folder))
+    if (!pins_folder(folder, sizeof folder, pins, k->interface, "~n") ||
+        !leave_dispatcher(k->interface, folder) || !remove_folder(folder))
         return 0;
-    k->state.tcx = mode == MODE_TCX;
-    if (!load_programs(k, object, idle, p, -1) || !attach_program(k, mode))
+    k->state.tcx = wanted->mode == MODE_TCX;
+    k->state.frags = 1;
+    if (!choose_dispatcher(k, wanted) || !load_programs(k, anew, -1) ||
+        !attach_program(k, wanted->mode, anew, 1))
         return 0;
     bpf_map_update_elem(k->map[MAP_STATE], &first, &k->state, BPF_ANY);
     if (pin_all(k, pins))
         return 1;
+    leave_dispatcher(k->interface, folder);
     remove_folder(folder); /* with the link, which would stay attached */
     return 0;
 }
@@ -606,31 +848,43 @@ static int read_program_before(struct kernel *k) {
     return 0;
 }
 
+/* Puts the program in the place of the one before. */
+static int replace_program(struct kernel *k, const char *object, int before) {
+    int is_extension, error = 0;
+
+    if (k->state.dispatched) {
+        /* Both at once would count packets twice. */
+        log_message("%s: the dispatcher takes one program off before it runs the next: packets "
+                    "pass unmetered for a moment",
+                    k->interface);
+        if (!dispatcher_detach(k->index, program_id(before, &is_extension)))
+            return 0;
+        error = attach_in_mode(k, k->state.generic ? MODE_GENERIC : MODE_NATIVE, object);
+    }
+    for (int i = 0; !error && i < link_count(k); i++)
+        error = bpf_link_update(k->link[i], k->program, NULL);
+    if (!error)
+        return 1;
+    log_message("%s: the program there cannot be replaced: %s", k->interface, strerror(-error));
+    return 0;
+}
+
 /* Puts a new program in the place of the pinned one, which it succeeds. */
-static int succeed_program(struct kernel *k, const char *object, const char *idle, const char *pins,
-                           const struct pack *p) {
+static int succeed_program(struct kernel *k, const struct program *anew, const char *pins) {
     char folder[256];
     int before = open_pin(k->pins, "program"), done;
 
-    done = before >= 0 && read_program_before(k) && open_links(k) &&
-           load_programs(k, object, idle, p, before);
-    if (done && k->link[0] < 0) {
+    k->is_taken_over = 1;
+    done = before >= 0 && read_program_before(k) && open_links(k) && load_programs(k, anew, before);
+    if (done && k->link[0] < 0 && !k->state.dispatched) {
         log_message("%s: the program there is not attached: take it off (--remove)", k->pins);
         done = 0;
     }
+    done = done && pins_folder(folder, sizeof folder, pins, k->interface, "~n") &&
+           remove_folder(folder) && replace_program(k, anew->object, before);
     if (before >= 0)
         close(before);
-    if (!done || !pins_folder(folder, sizeof folder, pins, k->interface, "~n") ||
-        !remove_folder(folder))
-        return 0;
-    for (int i = 0; i < link_count(k); i++)
-        if (bpf_link_update(k->link[i], k->program, NULL)) {
-            log_message("%s: the program there cannot be replaced: %s", k->interface,
-                        strerror(errno));
-            return 0;
-        }
-    k->is_taken_over = 1;
-    return pin_all(k, pins);
+    return done && pin_all(k, pins);
 }
 
 static void reset_kernel(struct kernel *k) {
@@ -676,6 +930,8 @@ static int read_interface(struct kernel *k, const char *interface, const char *p
 
     reset_kernel(k);
     libbpf_set_print(print_warning);
+    /* libbpf's own handler sets the flag of this section, whatever a caller says. */
+    libbpf_register_prog_handler(FRAGS, BPF_PROG_TYPE_XDP, BPF_XDP, NULL);
     if (strlen(interface) >= sizeof k->interface || !(k->index = if_nametoindex(interface))) {
         log_message("there is no interface %s", interface);
         return 0;
@@ -693,8 +949,8 @@ int kernel_view(struct kernel *k, const char *interface, const char *pins) {
     return read_interface(k, interface, pins) && open_pins(k);
 }
 
-int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
-                const char *object, const char *idle, const struct pack *p, int succeeds) {
+int kernel_open(struct kernel *k, const char *interface, const char *pins,
+                const struct place *wanted, const struct program *anew, int succeeds) {
     char path[512];
     int is_pinned, done;
 
@@ -708,10 +964,10 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
     }
     is_pinned = access(path, F_OK) == 0;
     if (is_pinned && succeeds && is_of_another_build(k))
-        done = succeed_program(k, object, idle, pins, p);
+        done = succeed_program(k, anew, pins);
     else
-        done = is_pinned ? take_over_program(k, mode)
-                         : load_and_attach(k, mode, object, idle, pins, p);
+        done =
+            is_pinned ? take_over_program(k, anew, wanted) : load_and_attach(k, wanted, anew, pins);
     if (!done)
         return 0;
     k->idle_flows = mmap(NULL, sizeof *k->idle_flows, PROT_READ, MAP_SHARED, k->map[MAP_FOUND], 0);
@@ -724,17 +980,10 @@ int kernel_open(struct kernel *k, const char *interface, const char *pins, enum 
 }
 
 void kernel_close(struct kernel *k) {
-    int *all[] = {&k->program, &k->end, &k->idle};
-
     if (k->idle_flows)
         munmap(k->idle_flows, sizeof *k->idle_flows);
-    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
-        if (*all[i] >= 0)
-            close(*all[i]);
     close_links(k);
-    for (int m = 0; m < MAPS; m++)
-        if (k->map[m] >= 0)
-            close(k->map[m]);
+    close_program(k);
     free(k->values);
     free(k->sweep.flow);
     reset_kernel(k);
@@ -749,11 +998,21 @@ int kernel_unload(struct kernel *k, const char *pins) {
     return kernel_remove(k->interface, pins);
 }
 
-const char *kernel_place(const struct kernel *k) {
-    return k->state.tcx ? "tcx, both directions" : k->state.generic ? "generic XDP" : "native XDP";
+const char *kernel_mode(const struct kernel *k) {
+    return k->state.tcx ? "tcx" : k->state.generic ? "generic" : "native";
 }
 
-int kernel_is_attached(const struct kernel *k) {
+void kernel_write_place(const struct kernel *k, struct text *out) {
+    text_format(out, "%s%s", kernel_mode(k), k->state.tcx ? ", both directions" : " XDP");
+    if (!k->state.frags)
+        text_format(out, " without frames in several pieces");
+    if (k->state.dispatched)
+        text_format(out, ", in a dispatcher, priority %" PRIu32, k->state.priority);
+}
+
+int kernel_is_attached(struct kernel *k) {
+    if (k->state.dispatched)
+        return is_dispatched(k);
     for (int i = 0; i < link_count(k); i++)
         if (index_of_link(k->link[i]) != k->index)
             return 0;

@@ -11,6 +11,7 @@
 
 #include "idle.h"
 #include "pack.h"
+#include "text.h"
 
 enum map {
     MAP_EVENTS,
@@ -40,14 +41,22 @@ enum map {
 
 enum mode { MODE_AUTO, MODE_NATIVE, MODE_GENERIC, MODE_TCX };
 
+/* Where a program is to be attached. */
+struct place {
+    enum mode mode;
+    uint32_t priority; /* in libxdp's dispatcher; or NO_PRIORITY */
+};
+
 #define LINKS 2 /* at tcx: what comes in, what goes out; at XDP the first alone */
 
 /* State for the next n3icd: the value of the map `state`. */
 struct state {
     char layout[64];
-    char meter[64];            /* what programs have in common that may succeed each other */
-    uint32_t generic, tcx;     /* where the program stands */
-    uint8_t digest[SLOTS][32]; /* of the resident networks */
+    char meter[64];                /* what programs have in common that may succeed each other */
+    uint32_t generic, tcx;         /* where the program stands */
+    uint32_t frags;                /* it takes frames that lie in several pieces */
+    uint32_t dispatched, priority; /* whether libxdp's dispatcher runs it */
+    uint8_t digest[SLOTS][32];     /* of the resident networks */
 };
 
 /* Idle flows that one search of the table gave, and how many of them were asked to end. */
@@ -63,6 +72,7 @@ struct sweep {
 struct kernel {
     char interface[IF_NAMESIZE], pins[256];
     uint32_t index;
+    uint32_t dispatcher; /* that was seen to run the program */
     int program, end, idle, link[LINKS], map[MAPS];
     int is_taken_over; /* it was pinned there already */
     uint32_t cpus, users, room;
@@ -83,13 +93,19 @@ struct figures {
     struct config config;
 };
 
+/* What is loaded where nothing is pinned: object files, and the values of maps. */
+struct program {
+    const char *object, *idle;
+    const struct pack *pack;
+};
+
 /*
  * Takes over what is pinned for an interface, or loads and attaches it; 0 on failure, with a
  * message. With `succeeds`, a pinned program of the same meter that is compiled for other networks
  * is replaced at once, and the new one has its flows, verdicts and counters.
  */
-int kernel_open(struct kernel *k, const char *interface, const char *pins, enum mode mode,
-                const char *object, const char *idle, const struct pack *p, int succeeds);
+int kernel_open(struct kernel *k, const char *interface, const char *pins,
+                const struct place *wanted, const struct program *anew, int succeeds);
 
 /* Opens what is pinned for an interface, and changes nothing; 0 on failure, with a message. */
 int kernel_view(struct kernel *k, const char *interface, const char *pins);
@@ -109,11 +125,14 @@ int kernel_apply(struct kernel *k, const struct pack *p);
 int kernel_sweep(struct kernel *k);
 int kernel_sweep_step(struct kernel *k);
 
+/* native, generic or tcx. */
+const char *kernel_mode(const struct kernel *k);
+
 /* Where the program is attached, as text for people. */
-const char *kernel_place(const struct kernel *k);
+void kernel_write_place(const struct kernel *k, struct text *out);
 
 /* Whether the program is still attached to the interface. */
-int kernel_is_attached(const struct kernel *k);
+int kernel_is_attached(struct kernel *k);
 
 /* Closes what is open; the program stays in the kernel. */
 void kernel_close(struct kernel *k);

@@ -303,7 +303,9 @@ int metrics_write_summary(struct text *out, struct kernel *k, const struct pack 
 
     if (!kernel_figures(k, &f))
         return 0;
-    text_format(out, "%s: %s\n", k->interface, kernel_place(k));
+    text_format(out, "%s: ", k->interface);
+    kernel_write_place(k, out);
+    text_format(out, "\n");
     text_format(out, "packets %" PRIu64 " (%" PRIu64 " bytes), aside ", c->packets, c->bytes);
     write_counts(out, aside, c->aside, ASIDE_REASONS);
     text_format(
@@ -380,6 +382,10 @@ int metrics_write_json(struct text *out, struct kernel *k, const struct pack *p,
     write_object(out, "losses", losses, COUNT(losses), own);
     write_values(out, "aside", f.counters.aside, ASIDE_REASONS);
     write_values(out, "decided", f.counters.decided, ENDS);
+    text_format(out, "\"mode\": \"%s\", \"frags\": %s, ", kernel_mode(k),
+                k->state.frags ? "true" : "false");
+    if (k->state.dispatched)
+        text_format(out, "\"priority\": %" PRIu32 ", ", k->state.priority);
     text_format(out,
                 "\"flows\": %" PRIu64 ", \"room\": %" PRIu32 ", \"evicted\": %" PRIu64
                 ", \"undecided\": %" PRIu64 ", \"blocked_hosts\": %" PRIu64

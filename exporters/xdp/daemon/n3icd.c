@@ -499,6 +499,8 @@ static int open_samples(struct daemon *d) {
 static int open_all(struct daemon *d) {
     const struct settings *s = &d->settings;
     struct bpf_map_info ring = {0};
+    struct program anew;
+    struct place wanted;
     uint32_t size = sizeof ring;
 
     d->pack = store_read(s, &d->configured);
@@ -522,8 +524,9 @@ static int open_all(struct daemon *d) {
     if (*s->syslog && !watch_fd(d, d->syslog.fd, TAG_SYSLOG))
         return 0;
     set_sampling(s, d->pack);
-    if (!kernel_open(&d->kernel, s->interface, s->pins, parse_mode(s), s->object, s->idle, d->pack,
-                     d->succeeds))
+    anew = (struct program){s->object, s->idle, d->pack};
+    wanted = (struct place){parse_mode(s), s->priority};
+    if (!kernel_open(&d->kernel, s->interface, s->pins, &wanted, &anew, d->succeeds))
         return 0;
     if (d->kernel.is_taken_over) {
         report_fixed_options(d, d->pack);
@@ -681,6 +684,8 @@ static int detach_program(const struct settings *s) {
 }
 
 static int run_daemon(struct daemon *d) {
+    char bytes[128];
+    struct text place = {.bytes = bytes, .room = sizeof bytes};
     int status = 1, opened;
 
     d->epoll = d->timer = d->signals = d->lock = d->file.fd = d->syslog.fd = d->ipfix.fd = -1;
@@ -695,9 +700,10 @@ static int run_daemon(struct daemon *d) {
         d->kernel.map[m] = -1;
     opened = open_all(d);
     if (opened) {
-        log_message("%s: %s%s, room for %" PRIu32 " flows", d->kernel.interface,
+        kernel_write_place(&d->kernel, &place);
+        log_message("%s: %s%.*s, room for %" PRIu32 " flows", d->kernel.interface,
                     d->kernel.is_taken_over ? "took over the pinned program, " : "",
-                    kernel_place(&d->kernel), d->kernel.room);
+                    (int)place.used, place.bytes, d->kernel.room);
         status = run_loop(d);
         if ((!status || d->is_gone) && !d->is_leaving && !strcmp(d->settings.on_exit, "detach") &&
             !detach_program(&d->settings))

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatcher.h"
 #include "text.h"
 
 #define LINE 1024
@@ -107,6 +108,8 @@ static int check_settings(const struct settings *s, const char *path) {
     if (strcmp(mode, "auto") && strcmp(mode, "native") && strcmp(mode, "generic") &&
         strcmp(mode, "tcx"))
         log_message("%s: mode = %s: expected auto, native, generic or tcx", path, mode);
+    else if (!strcmp(mode, "tcx") && s->priority != NO_PRIORITY)
+        log_message("%s: priority: tcx runs several programs by itself: leave it out", path);
     else if (strcmp(end, "keep") && strcmp(end, "detach"))
         log_message("%s: on-exit = %s: expected keep or detach", path, end);
     else if (!*s->interface || strchr(s->interface, '/') || *s->interface == '.')
@@ -152,6 +155,7 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         .json_mib = 100,
         .json_old = 4,
         .sflow_rate = 1000,
+        .priority = NO_PRIORITY,
     };
     const struct key keys[] = {
         {"interface", s->interface, sizeof s->interface, NULL, 0, 0},
@@ -172,6 +176,7 @@ int settings_read(struct settings *s, const char *path, const char *interface) {
         {"prometheus", s->prometheus, SETTING, NULL, 0, 0},
         {"ipfix", s->ipfix, SETTING, NULL, 0, 0},
         {"sflow", s->sflow, SETTING, NULL, 0, 0},
+        {"priority", NULL, 0, &s->priority, 0, INT32_MAX},
         {"queue", NULL, 0, &s->queue, 1 << 16, 1 << 28},
         {"json-megabytes", NULL, 0, &s->json_mib, 1, 1 << 20},
         {"json-old", NULL, 0, &s->json_old, 0, 1000},

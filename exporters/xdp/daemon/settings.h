@@ -18,6 +18,7 @@ struct settings {
     char ipfix[SETTING], sflow[SETTING], control[SETTING], updates[SETTING], records[SETTING];
     char allow_file[SETTING], block_file[SETTING]; /* empty: none */
     uint32_t queue, domain, enterprise, templates_s, json_mib, json_old, sflow_rate;
+    uint32_t priority; /* in libxdp's dispatcher; or NO_PRIORITY */
 };
 
 /* Reads a file; 0 with a message if it is not one. `interface` may be NULL. */

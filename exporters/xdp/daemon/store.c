@@ -9,17 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "build.h"
 #include "text.h"
 
 #define PATH 768
-#define TRIES 50 /* at the lock of the records */
-#define OBJECT_BYTES (16 << 20)
 
 static int join_path(char out[PATH], const char *folder, const char *name) {
     int made = snprintf(out, PATH, "%s/%s", folder, name);
@@ -164,35 +160,6 @@ static void remove_tree(const char *folder, const char *stays, int deep) {
     rmdir(folder);
 }
 
-/* Copies the object file into a record that has none. */
-static int copy_object(const char *object, const char *folder) {
-    int fd = open(object, O_RDONLY | O_CLOEXEC | O_NONBLOCK), done = 0;
-    struct stat status;
-    char *bytes;
-
-    if (fd < 0 || fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size > OBJECT_BYTES) {
-        report_errno(object);
-    } else if ((bytes = malloc((size_t)status.st_size + 1))) {
-        ssize_t got = read(fd, bytes, (size_t)status.st_size);
-
-        done = got == status.st_size && write_file(folder, "program.o", bytes, (size_t)got);
-        free(bytes);
-    }
-    if (fd >= 0)
-        close(fd);
-    return done;
-}
-
-/* Locks out `n3ic xdp`; goes on without the lock if it is not free in time. */
-static int lock_records(const char *root) {
-    const struct timespec wait = {.tv_nsec = 100000000};
-    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    for (int i = 0; fd >= 0 && i < TRIES && flock(fd, LOCK_EX | LOCK_NB); i++)
-        nanosleep(&wait, NULL);
-    return fd;
-}
-
 int record_pack(const struct settings *s, const struct kernel *k, const struct pack *p) {
     char folder[PATH], place[PATH];
 
@@ -203,14 +170,12 @@ int record_pack(const struct settings *s, const struct kernel *k, const struct p
 static int write_record(const struct settings *s, const struct kernel *k, const struct pack *p) {
     const struct {
         const char *name, *value;
-    } texts[] = {{"mode", k->state.tcx       ? "tcx"
-                          : k->state.generic ? "generic"
-                                             : "native"},
+    } texts[] = {{"mode", kernel_mode(k)},
                  {"pack", s->pack},
                  {"pins", k->pins},
                  {"socket", s->socket},
                  {"control", s->control}};
-    char bytes[8192], folder[PATH], place[PATH], path[PATH];
+    char bytes[8192], folder[PATH], place[PATH];
     struct text t = {.bytes = bytes, .room = sizeof bytes};
 
     if (!record_folder(folder, s) || !program_folder(place, folder, k))
@@ -218,22 +183,22 @@ static int write_record(const struct settings *s, const struct kernel *k, const 
     remove_tree(folder, place, 1);
     if ((mkdir(folder, 0700) && errno != EEXIST) || (mkdir(place, 0700) && errno != EEXIST))
         return report_errno(place);
-    text_format(&t, "{\"version\": %d", N3ICD_RECORD);
+    text_format(&t, "{\"version\": %d, \"frags\": %s", N3ICD_RECORD,
+                k->state.frags ? "true" : "false");
+    if (k->state.dispatched)
+        text_format(&t, ", \"priority\": %" PRIu32, k->state.priority);
     for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
         text_format(&t, ", \"%s\": ", texts[i].name);
         text_json(&t, texts[i].value);
     }
     text_format(&t, "}\n");
-    if (t.cut || !join_path(path, place, "program.o"))
-        return 0;
-    if ((!k->is_taken_over || access(path, F_OK)) && !copy_object(s->object, place))
+    if (t.cut)
         return 0;
     return record_pack(s, k, p) && write_file(place, "n3icd.json", bytes, t.used);
 }
 
 int record_write(const struct settings *s, const struct kernel *k, const struct pack *p) {
     char parent[SETTING], *slash;
-    int lock, done;
 
     snprintf(parent, sizeof parent, "%s", s->records);
     slash = strrchr(parent, '/');
@@ -243,11 +208,7 @@ int record_write(const struct settings *s, const struct kernel *k, const struct 
     }
     if (mkdir(s->records, 0700) && errno != EEXIST)
         return report_errno(s->records);
-    lock = lock_records(s->records);
-    done = write_record(s, k, p);
-    if (lock >= 0)
-        close(lock);
-    return done;
+    return write_record(s, k, p);
 }
 
 void record_remove(const struct settings *s) {

@@ -32,7 +32,6 @@ from n3ic.exporters.xdp.libbpf.programs import (
     BpfObject,
     BpfProgram,
     TestRun,
-    is_loaded,
     program_by_id,
 )
 
@@ -57,7 +56,6 @@ __all__ = [
     "create_map",
     "detach",
     "has_ethernet",
-    "is_loaded",
     "libbpf",
     "map_by_id",
     "program_by_id",

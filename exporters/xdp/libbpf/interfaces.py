@@ -57,12 +57,10 @@ class AttachedProgram:
     Attributes:
         program_id: the program's number in the kernel.
         mode: attach mode; None if several programs are attached, one per mode.
-        dispatched: whether libxdp's dispatcher runs it.
     """
 
     program_id: int
     mode: AttachMode | None
-    dispatched: bool = False
 
 
 def has_ethernet(interface: int) -> bool:

@@ -161,7 +161,6 @@ def libbpf() -> Any:
         ("bpf_map_delete_elem", number, [number, text]),
         ("bpf_map_get_next_key", number, [number, text, pointer]),
         ("bpf_map_lookup_batch", number, [number, *[pointer] * 6]),
-        ("bpf_map_update_batch", number, [number, text, text, pointer, pointer]),
         ("bpf_map_get_fd_by_id", number, [u32]),
         ("bpf_prog_get_fd_by_id", number, [u32]),
         ("bpf_obj_get_info_by_fd", number, [number, pointer, pointer]),

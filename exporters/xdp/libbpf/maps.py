@@ -27,7 +27,6 @@ ANY, NEW, EXISTING = 0, 1, 2  # update flags BPF_ANY, BPF_NOEXIST, BPF_EXIST
 ARRAY = 2  # BPF_MAP_TYPE_ARRAY
 _PER_CPU = (5, 6, 10, 21)  # per-CPU hash, array, LRU hash and cgroup storage
 _BATCH, _BATCH_BYTES = 4096, 1 << 20  # maximum keys and value bytes per batch
-_NOT_SUPPORTED = 524  # ENOTSUPP of the kernel, which errno has not
 
 
 class BpfMap(Descriptor):
@@ -97,28 +96,6 @@ class BpfMap(Descriptor):
             raw = raw.ljust(self._stride, b"\0") * cpus()
         result = libbpf().bpf_map_update_elem(self.fd, self._key(key), raw, flag)
         check(result, f"map {self.name}: an entry cannot be written")
-
-    def update_batch(self, keys: bytes, values: bytes) -> None:
-        """Set the values of many keys, at once where the kernel can do that for the map.
-
-        Args:
-            keys: the keys, concatenated.
-            values: the values in the same order, concatenated; of one CPU each for a per-CPU map.
-
-        Raises:
-            BpfError: the kernel refuses an entry; those before it are in the map.
-        """
-        count = ctypes.c_uint32(len(keys) // self.key_bytes)
-        if count.value and not self.per_cpu:
-            result = libbpf().bpf_map_update_batch(self.fd, keys, values, ctypes.byref(count), None)
-            if result not in (-_NOT_SUPPORTED, -errno.EINVAL):
-                check(result, f"map {self.name}: entries cannot be written")
-                return
-        for i in range(len(keys) // self.key_bytes):
-            self.update(
-                keys[i * self.key_bytes : (i + 1) * self.key_bytes],
-                values[i * self.value_bytes : (i + 1) * self.value_bytes],
-            )
 
     def delete(self, key: bytes | int) -> bool:
         """Remove a key; return False if it did not exist."""

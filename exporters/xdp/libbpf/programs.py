@@ -197,11 +197,9 @@ class BpfObject(Closing):
         name: name for messages.
         entries: maximum entries of maps by name, if they differ from the file's.
         values: contents of global data maps (``.rodata``) by name.
-        shares: kernel maps that replace the file's maps, by name.
         without: names of programs to leave out.
         frags: whether programs of the section ``xdp.frags`` accept packets in several pieces;
             otherwise they are loaded as section ``xdp``, which the file must then not contain.
-        load: loads the opened object instead of libbpf, and returns 0 or ``-errno``.
 
     Attributes:
         maps: maps by name.
@@ -220,13 +218,11 @@ class BpfObject(Closing):
         *,
         entries: Mapping[str, int] | None = None,
         values: Mapping[str, bytes] | None = None,
-        shares: Sequence[BpfMap] = (),
         without: Sequence[str] = (),
         frags: bool = True,
-        load: Callable[[Any], int] | None = None,
     ) -> None:
         self.name = name
-        arguments = (entries or {}, values or {}, shares, without, load)
+        arguments = (entries or {}, values or {}, without)
         image = image if frags else image.replace(_IN_PIECES, _WHOLE)
         try:
             loaded = _load(image, name, *arguments, _LOG_STATISTICS)
@@ -250,23 +246,12 @@ def program_by_id(number: int) -> BpfProgram:
     return BpfProgram(check(fd, f"program {number}"), owned=True)
 
 
-def is_loaded(number: int) -> bool:
-    """Return whether the kernel holds a program with a given number."""
-    try:
-        program_by_id(number).close()
-    except BpfError as error:
-        return error.number != errno.ENOENT
-    return True
-
-
 def _load(
     image: bytes,
     name: str,
     entries: Mapping[str, int],
     values: Mapping[str, bytes],
-    shares: Sequence[BpfMap],
     without: Sequence[str],
-    load: Callable[[Any], int] | None,
     level: int,
 ) -> tuple[Any, dict[str, BpfMap], dict[str, BpfProgram]]:
     """Load an object into the kernel; return its handle, maps and programs."""
@@ -289,13 +274,6 @@ def _load(
             own = c.bpf_map__name(place).decode()
             if own.endswith(_OF_CPUS):
                 check(c.bpf_map__set_max_entries(place, cpus()), own)
-            # The kernel prefixes unnamed global data with the object's name.
-            shared = [m for m in shares if m.name in (own[:_NAME], f"n3ic{own}"[:_NAME])]
-            if shared:
-                check(
-                    c.bpf_map__reuse_fd(place, shared[0].fd),
-                    f"{name}: the map {own} cannot be shared",
-                )
         bytes_ = _LOG_BYTES if level == _LOG_STATISTICS else _TRACE_BYTES
         logs: dict[str, Any] = {}
         for number, program in _each(c.bpf_object__next_program, pointer):
@@ -305,7 +283,7 @@ def _load(
             log = logs[number] = ctypes.create_string_buffer(bytes_)
             c.bpf_program__set_log_level(program, level)
             c.bpf_program__set_log_buf(program, log, bytes_)
-        result = (load or c.bpf_object__load)(pointer)
+        result = c.bpf_object__load(pointer)
         messages = {number: log.value.decode(errors="replace") for number, log in logs.items()}
         if result < 0:
             raise _load_error(result, name, messages)

@@ -176,7 +176,7 @@ def _terms(graph: Graph, score: int) -> tuple[Counter[int], int] | None:
     """How often a score adds each look-up, and the sum of its constants; None if it is no sum."""
     count, bias = Counter({score: 1}), 0
     added: Counter[int] = Counter()
-    for i in range(score, -1, -1):
+    for i in reversed(range(score + 1)):
         times, step = count.pop(i, 0), graph.steps[i]
         if not times:
             continue

@@ -211,7 +211,7 @@ def _chosen(
 ) -> Integers:
     rows = np.arange(bits.shape[1])
     first = plan.bit * len(rows)  # of each step, where its bit's rows begin
-    flat = bits.reshape(-1).astype(np.int64)
+    flat = bits.ravel().astype(np.int64)
     at = np.repeat(np.array(group, dtype=np.int64)[:, None], len(rows), axis=1)
     for _ in range(max(plan.drops[i] for i in group)):
         at = plan.child.take(2 * at + flat.take(first.take(at) + rows))

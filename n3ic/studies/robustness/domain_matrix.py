@@ -87,8 +87,8 @@ def study_domains(
     """
     from n3ic.studies.robustness.domain_tables import read_sites, shared_sites
     from n3ic.studies.robustness.domains import AUGMENT, DomainRequest, across_domains
-    from n3ic.studies.robustness.retrained import recipe_of
     from n3ic.training.recipes import KILOBYTE
+    from n3ic.usecases.config import recipe_of
 
     shared = shared_sites(read_sites(sites, label), positive, benign)
     recipe = KILOBYTE if source is None else recipe_of(source, len(shared.classes))

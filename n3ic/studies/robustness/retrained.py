@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,27 +17,10 @@ from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
 from n3ic.runs.experiment import train
 from n3ic.runs.experiment_spec import Experiment
-from n3ic.runs.folder import OPTIONS
 from n3ic.studies.robustness.shift_row import ShiftRow, shift_row
 from n3ic.training.recipe import Recipe
-from n3ic.usecases.base import use_case
-from n3ic.usecases.config import train_request
 
 EACH = "each"
-
-
-def recipe_of(run: Path, n_classes: int) -> Recipe:
-    """The recipe of a run, with the run's options applied.
-
-    Raises:
-        UsageError: It is not a run folder, or its command is not known.
-    """
-    if not (run / OPTIONS).is_file():
-        raise UsageError(
-            f"{run} does not say how it was trained: expected a run folder with its {OPTIONS}"
-        )
-    request = train_request(run / OPTIONS)
-    return request.chosen_recipe(use_case(request.use_case), n_classes)
 
 
 def by_time(sample: HeldOut, recipe: Recipe) -> Iterator[ShiftRow]:

@@ -158,7 +158,8 @@ class Shifts(EvaluationPlugin):
         from n3ic.studies.robustness.column_permutation import exchanged_rows
         from n3ic.studies.robustness.lost_packets import capture_rows
         from n3ic.studies.robustness.other_rows import rows_of
-        from n3ic.studies.robustness.retrained import by_time, recipe_of, seed_of, without_category
+        from n3ic.studies.robustness.retrained import by_time, seed_of, without_category
+        from n3ic.usecases.config import recipe_of
 
         further = ("capture", "other-rows", "exchange", "time-order", "leave-out")
         requested = [n for n in further if options[n]]

@@ -23,6 +23,8 @@ def shunt(
     accuracy: float | None = None,
     host_load: float | None = None,
     margin: int | None = None,
+    left_out_kinds: float | None = None,
+    times: int = 1,
     confidence: float = 0.95,
     other_rows: str | Path | None = None,
 ) -> dict[str, ShuntStudy]:
@@ -38,9 +40,14 @@ def shunt(
         task: name of one network of a run of several; empty for all.
         accuracy: smallest share of correct decisions on the card.
         host_load: largest share of the flows sent to the host.
-        margin: the threshold itself. Give at most one of these three; none shows only the curve.
+        margin: the threshold itself.
+        left_out_kinds: largest share of the kinds of other classes that would be blocked by a
+            network that has not seen them: it is trained again without each kind. Give at most one
+            of these four; none shows only the curve.
+        times: with ``left_out_kinds``, how many flows of the class to detect block a host.
         confidence: probability that the wanted accuracy or load is kept on flows drawn like the
-            validation rows. An accuracy holds for flows that duplicate no training row.
+            validation rows, or the share on kinds drawn like those of the flows. An accuracy holds
+            for flows that duplicate no training row.
         other_rows: files of further labelled flows on which to show the threshold.
 
     Returns:
@@ -53,5 +60,5 @@ def shunt(
     from n3ic.studies.shunt.result import ThresholdObjective
     from n3ic.studies.shunt.study import study_shunting
 
-    aim = ThresholdObjective(accuracy, host_load, margin, confidence)
+    aim = ThresholdObjective(accuracy, host_load, margin, confidence, left_out_kinds, times)
     return study_shunting(model, flows, dataset=dataset, task=task, aim=aim, other_rows=other_rows)

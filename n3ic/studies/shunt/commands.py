@@ -50,8 +50,18 @@ def shunt(
         int | None,
         typer.Option(help="Set the threshold: smallest margin decided on the card.", min=0),
     ] = None,
+    left_out_kinds: Annotated[
+        float | None,
+        typer.Option(
+            help="Choose the threshold by kinds of flows: largest share of kinds that are blocked "
+            "by a network trained without them."
+        ),
+    ] = None,
+    times: Annotated[
+        int, typer.Option(help="With --left-out-kinds: flows that block a host.", min=1)
+    ] = 1,
     confidence: Annotated[
-        float, typer.Option(help="Probability that the accuracy or the load is kept.")
+        float, typer.Option(help="Probability that what is asked for is kept.")
     ] = 0.95,
     other_rows: Annotated[
         Path | None, typer.Option(help="Further labelled flows to show the threshold on.")
@@ -78,14 +88,17 @@ def shunt(
     from n3ic.studies.shunt.result import ShuntStudies, ThresholdObjective
     from n3ic.studies.shunt.study import study_shunting
 
-    aim = ThresholdObjective(accuracy, host_load, margin, confidence)
+    aim = ThresholdObjective(accuracy, host_load, margin, confidence, left_out_kinds, times)
     if model is None:
         model = newest_run()
         print_note(f"model: {model}")
     count = 1 if task else len(models_of(model))
     if write is not None:
         if not str(aim):
-            raise UsageError("--write needs a threshold: add --accuracy, --host-load or --margin")
+            raise UsageError(
+                "--write needs a threshold: add --accuracy, --host-load, --margin or "
+                "--left-out-kinds"
+            )
         check_place(write, count, replace=replace)
     if plot is not None and count > 1:
         raise UsageError(f"{model} holds {count} networks: draw one of them with --task")
@@ -98,7 +111,8 @@ def shunt(
     show_result(result, json=json)
     if not json and any(study.chosen is None for study in studies.values()):
         print_result(
-            "choose a threshold with --accuracy, --host-load or --margin, and keep it with --write"
+            "choose a threshold with --accuracy, --host-load, --margin or --left-out-kinds, and "
+            "keep it with --write"
         )
     for path in write_result(result, csv, plot, kind=".csv"):
         print_note(f"wrote {path}")

@@ -13,6 +13,7 @@ from n3ic.evaluation.metrics import Evaluation
 from n3ic.evaluation.study import StudyResult
 from n3ic.model.classifier import Classifier
 from n3ic.studies.shunt.guarantee import ClaimRow, KindRow, at_least
+from n3ic.studies.shunt.left_out import LeftOutKind
 from n3ic.studies.shunt.points import ShuntPoint
 from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
@@ -44,8 +45,10 @@ class ThresholdObjective:
         accuracy: least accuracy on the flows that the card decides.
         host_load: largest share of the flows sent to the host.
         margin: the threshold itself.
-        confidence: probability that the accuracy or the load is kept; see
+        confidence: probability that the accuracy, the load or the share of kinds is kept; see
             :mod:`n3ic.studies.shunt.guarantee`.
+        left_out: largest share of kinds that the network has not seen and that it would block.
+        times: how many flows of the positive class block a host.
 
     Raises:
         UsageError: several are given, a share is not in 0..1, or the confidence not in 0.5..1.
@@ -55,12 +58,20 @@ class ThresholdObjective:
     host_load: float | None = None
     margin: int | None = None
     confidence: float = 0.95
+    left_out: float | None = None
+    times: int = 1
 
     def __post_init__(self) -> None:
-        objectives = [v for v in (self.accuracy, self.host_load, self.margin) if v is not None]
-        if len(objectives) > 1:
-            raise UsageError("give an accuracy, a host load or a margin, but only one of them")
-        for name, value in (("accuracy", self.accuracy), ("host load", self.host_load)):
+        given = (self.accuracy, self.host_load, self.margin, self.left_out)
+        if sum(value is not None for value in given) > 1:
+            raise UsageError(
+                "give an accuracy, a host load, a margin or a share of left-out kinds, but only "
+                "one of them"
+            )
+        if self.times < 1:
+            raise UsageError(f"a host is blocked after 1 flow or more, not {self.times}")
+        shares = {"accuracy": self.accuracy, "host load": self.host_load}
+        for name, value in (shares | {"share of left-out kinds": self.left_out}).items():
             if value is not None and not 0 <= value <= 1:
                 raise UsageError(f"the {name} must be a share from 0 to 1, not {value}")
         if not 0.5 <= self.confidence < 1:
@@ -72,6 +83,8 @@ class ThresholdObjective:
             return f"an accuracy of {percent(self.accuracy)} at least on the card, {sure}"
         if self.host_load is not None:
             return f"a host load of {percent(self.host_load)} at most, {sure}"
+        if self.left_out is not None:
+            return f"{percent(self.left_out)} at most of left-out kinds blocked, {sure}"
         return "" if self.margin is None else f"a margin of {self.margin}"
 
 
@@ -95,6 +108,7 @@ class ShuntStudy(StudyResult):
             :func:`~n3ic.studies.shunt.points.stage_figures`.
         claims: the card's decisions at that threshold, on the rows that chose it and on others.
         kinds: the card's verdicts on test rows at that threshold, by class and category.
+        left_out: kinds that networks trained without them judged, if they chose the threshold.
     """
 
     model: Classifier
@@ -110,6 +124,7 @@ class ShuntStudy(StudyResult):
     figures: Mapping[str, Evaluation]
     claims: tuple[ClaimRow, ...] = ()
     kinds: tuple[KindRow, ...] = ()
+    left_out: tuple[LeftOutKind, ...] = ()
 
     @property
     def title(self) -> str:
@@ -160,6 +175,7 @@ class ShuntStudy(StudyResult):
             "confidence": self.aim.confidence,
             "claims": [row.to_dict() for row in self.claims],
             "kinds": [row.to_dict() for row in self.kinds],
+            "left_out": [kind.to_dict() for kind in self.left_out],
             "figures": {name: e.to_dict() for name, e in self.figures.items()},
         }
 
@@ -256,7 +272,7 @@ def _tables(study: ShuntStudy) -> tuple[TextTable, ...]:
     )
     head = ("", "rows", "share", "accuracy", "deduplicated", "macro F1")
     decided = TextTable(f"threshold {study.chosen}, for {study.aim}; test rows", head, stages)
-    return points, *_claims(study.claims), *_kinds(study.kinds), decided
+    return points, *_claims(study.claims), *_kinds(study.kinds), *_left_out(study), decided
 
 
 def _kinds(kinds: Sequence[KindRow]) -> tuple[TextTable, ...]:
@@ -275,6 +291,25 @@ def _kinds(kinds: Sequence[KindRow]) -> tuple[TextTable, ...]:
     head = ("class", "kind", "flows", "right", "wrong", "shunted", "right, share")
     title = "test rows by kind, the least caught first"
     return (TextTable(title, head, tuple(rows), left=2),) if rows else ()
+
+
+def _left_out(study: ShuntStudy) -> tuple[TextTable, ...]:
+    kinds, threshold = study.left_out, study.chosen or 0
+    rows = tuple(
+        (
+            kind.kind,
+            f"{kind.flows:,}",
+            f"{kind.called:,}",
+            "-" if kind.blocked_to < 0 else str(kind.blocked_to),
+            "blocked" if kind.blocked_to >= threshold else "",
+        )
+        for kind in kinds
+    )
+    head = ("kind", "flows", "called", "blocked up to", f"at {threshold}")
+    title = (
+        f"kinds judged by networks that were trained without them; {study.aim.times} flows block"
+    )
+    return (TextTable(title, head, rows),) if rows else ()
 
 
 def _claims(claims: Sequence[ClaimRow]) -> tuple[TextTable, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from n3ic.evaluation.metrics import Evaluation
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
+from n3ic.runs.folder import OPTIONS
 from n3ic.studies.shunt.guarantee import (
     ClaimRow,
     KindRow,
@@ -28,6 +30,7 @@ from n3ic.studies.shunt.guarantee import (
     threshold_for_accuracy,
     threshold_for_load,
 )
+from n3ic.studies.shunt.left_out import LeftOutKind, left_out_kinds, threshold_for_kinds
 from n3ic.studies.shunt.points import (
     TwoStageRows,
     shunt_points,
@@ -36,6 +39,7 @@ from n3ic.studies.shunt.points import (
 )
 from n3ic.studies.shunt.result import ShuntStudy, ThresholdObjective
 from n3ic.training.recipe import Recipe
+from n3ic.usecases.config import recipe_of, train_request
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.util.markdown import percent
 
@@ -84,12 +88,20 @@ def study_shunting(
     other_flows = labelled_flows(model, other_rows, dataset) if other_rows is not None else {}
     where = "" if other_rows is None else Path(other_rows).name
     return {
-        name: _study(network_flows, aim or ThresholdObjective(), name, other_flows.get(name), where)
+        name: _study(
+            Path(model),
+            network_flows,
+            aim or ThresholdObjective(),
+            name,
+            other_flows.get(name),
+            where,
+        )
         for name, network_flows in flows.items()
     }
 
 
 def _study(
+    run: Path,
     flows: LabelledFlows,
     aim: ThresholdObjective,
     task: str,
@@ -118,7 +130,16 @@ def _study(
     thresholds = thresholds_of(validation.margins)
     if aim.margin is not None:
         thresholds = sorted({*thresholds, aim.margin})
-    chosen = _chosen(flows, parts, validation, aim, task)
+    left_out: tuple[LeftOutKind, ...] = ()
+    if aim.left_out is None:
+        chosen = _chosen(flows, parts, validation, aim, task)
+    else:
+        recipe = recipe_of(run, len(model.classes))
+        named = str(train_request(run / OPTIONS).options.get("positive", ""))
+        if flows.positive is None and named in model.classes:
+            flows = replace(flows, positive=model.classes.index(named))
+        left_out = left_out_kinds(flows, recipe, protocol, seed, aim.times)
+        chosen = threshold_for_kinds(left_out, aim.left_out, aim.confidence)
     figures: Mapping[str, Evaluation] = {}
     claims: list[ClaimRow] = []
     kinds: tuple[KindRow, ...] = ()
@@ -126,7 +147,8 @@ def _study(
         thresholds = sorted({*thresholds, chosen})
         if not own:
             rows = validation.unseen.sum() if aim.accuracy is not None else len(validation.label)
-            model = _with_threshold(model, chosen, aim, int(rows))
+            by = f"{len(left_out)} kinds" if left_out else f"{int(rows):,} validation rows"
+            model = _with_threshold(model, chosen, aim, by)
         figures = stage_figures(test, chosen, len(model.classes), flows.positive)
         claims = [
             *_claims("validation", validation, chosen),
@@ -149,6 +171,7 @@ def _study(
         figures,
         tuple(claims),
         kinds,
+        left_out,
     )
 
 
@@ -233,12 +256,12 @@ def _joined(table: FlowTable, other: FlowTable) -> FlowTable:
 
 
 def _with_threshold(
-    model: Classifier, threshold: int, aim: ThresholdObjective, rows: int
+    model: Classifier, threshold: int, aim: ThresholdObjective, by: str
 ) -> Classifier:
     """Return the network with a threshold, and with the threshold's aim in its provenance."""
     known = {k: v for k, v in model.provenance.items() if k != "shunting"}
     if threshold:
-        where = "" if aim.margin is not None else f", by {rows:,} validation rows"
+        where = "" if aim.margin is not None else f", by {by}"
         known["shunting"] = f"{aim}{where}"
     return model.changed(shunt=threshold, provenance=known)
 

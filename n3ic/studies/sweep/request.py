@@ -11,6 +11,7 @@ from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.options import OptionValue
+from n3ic.runs.report import values_text
 from n3ic.training.recipe import Recipe, recipe_values
 from n3ic.usecases.request import TrainRequest, command_words
 from n3ic.usecases.training_data import TrainingData
@@ -58,6 +59,8 @@ class SweepRequest:
             raise UsageError(
                 "a sweep varies inputs and shapes, and --input-of keeps both: use n3ic train"
             )
+        if self.base.sites is not None:
+            raise UsageError("a sweep varies sizes, and --sites chooses one: use n3ic train")
         # Counted before any data is read, because products of axes grow fast by mistake.
         count = 1
         for name, values in self.axes.items():
@@ -108,15 +111,6 @@ class SweepNetwork:
     rivals: tuple[Recipe, ...] = ()
 
 
-def places_text(values: Mapping[str, Any]) -> str:
-    """Format values on the axes in one line."""
-
-    def text(value: Any) -> str:
-        return "-".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
-
-    return ", ".join(f"{name.replace('_', ' ')} {text(v)}" for name, v in values.items())
-
-
 def sweep_networks(
     request: SweepRequest, data: TrainingData
 ) -> tuple[list[SweepNetwork], list[str]]:
@@ -150,7 +144,7 @@ def sweep_networks(
             rivals = variant.rivals(data.case, data.n_classes)
         except UsageError as error:
             # A grid may hold impossible combinations; the others are still worth training.
-            refused.append(f"left out {places_text(values)}: {error}")
+            refused.append(f"left out {values_text(values)}: {error}")
             continue
         if any(
             (recipe, variant.budget_bytes) == (other.recipe, other.budget) for other in networks

@@ -14,7 +14,8 @@ import numpy as np
 
 from n3ic.evaluation.study import StudyResult
 from n3ic.runs.pictures.accuracy import SizePoint, pareto_front
-from n3ic.studies.sweep.request import SIZES, SweepNetwork, places_text
+from n3ic.runs.report import values_text
+from n3ic.studies.sweep.request import SIZES, SweepNetwork
 from n3ic.util.display import TextTable
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ def points_of(
     differ = [n for n in first if any(network.values[n] != first[n] for network, _ in trained)]
     points = []
     for network, runs in trained:
-        varied = places_text({n: network.values[n] for n in differ or first}) or "as asked"
-        series = places_text({n: network.values[n] for n in differ if n not in SIZES})
+        varied = values_text({n: network.values[n] for n in differ or first}) or "as asked"
+        series = values_text({n: network.values[n] for n in differ if n not in SIZES})
         points.append(SweepPoint(network.values, varied, series, network.command, runs))
     return tuple(sorted(points, key=lambda p: p.costs["bytes"]))

@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from n3ic import __version__
-from n3ic.errors import ExportError, UsageError
+from n3ic.errors import UsageError
 from n3ic.evaluation.study import write_result
-from n3ic.model.classifier import Classifier
-from n3ic.model.layered import written
 from n3ic.options import Options
 from n3ic.runs.checkpoints import experiment_digest, table_digest
 from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
-from n3ic.runs.report import memory_of
+from n3ic.runs.report import memory_of, values_text
 from n3ic.studies.sweep.folder import PAGE, PICTURE, POINTS, SweepFolder, sweep_folder
-from n3ic.studies.sweep.request import SweepNetwork, SweepRequest, places_text, sweep_networks
+from n3ic.studies.sweep.request import SweepNetwork, SweepRequest, sweep_networks
 from n3ic.studies.sweep.result import SeedFigures, Sweep, points_of
 from n3ic.targets.base import Exporter, exporter
-from n3ic.targets.figures import NANOSECONDS, Figure
+from n3ic.targets.estimates import estimates
+from n3ic.targets.figures import NANOSECONDS
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.training_data import TrainingData, read_training_data
 from n3ic.util.names import path_component
@@ -84,7 +83,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
             if why:
                 # One refused training makes the point incomparable, so the whole network is left
                 # out.
-                left_out.append(f"left out {places_text(network.values)}: {why[0]}")
+                left_out.append(f"left out {values_text(network.values)}: {why[0]}")
                 continue
             runs = {t: tuple(f for f in e if isinstance(f, SeedFigures)) for t, e in every.items()}
             trained.append((network, runs))
@@ -96,7 +95,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
             f"{data.case.name}, {data.protocols[0]} split of {len(data.table):,} rows "
             f"({data.table.name}), {base.seeds} seed{'s' if base.seeds > 1 else ''}"
         )
-        by = (f"target {tool.name}", places_text(request.target_values), tool.device.name)
+        by = (f"target {tool.name}", values_text(request.target_values), tool.device.name)
         source = ", ".join(filter(None, by))
         sweep = Sweep(out, title, points_of(trained), source, tuple(left_out))
         progress.stage("drawing")
@@ -184,7 +183,7 @@ def measure(experiment: Experiment, target: str, options: Options) -> SeedFigure
     except UsageError as error:
         return str(error)
     model = result.model
-    figures = {f.name: f for f in _estimates(model, target, options)}
+    figures = {f.name: f for f in estimates(model, target, options)}
     latency, sites = figures.get("latency"), figures.get("lut_sites")
     return SeedFigures(
         shape=model.shape,
@@ -196,16 +195,3 @@ def measure(experiment: Experiment, target: str, options: Options) -> SeedFigure
         test=result.test.accuracy,
         beside={c.name: (c.bytes, c.accuracy) for c in result.candidates if not c.kept},
     )
-
-
-def _estimates(model: Classifier, target: str, options: Options) -> tuple[Figure, ...]:
-    """Return a target's estimates for a model; empty if it does not take the model."""
-    try:
-        network = written(model, smaller=True).model
-        tool = exporter(target).for_family(network.family)
-        # A target may take other options for another family of models.
-        names = {option.name for option in tool.options}
-        own = tool.parse_options({n: v for n, v in options.items() if n in names})
-        return tool.estimate(network, own)
-    except ExportError:
-        return ()

@@ -32,6 +32,7 @@ class CallStatus(IntEnum):
     EMPTY = 7
     BAD_MODEL = 8
     NO_MEMORY = 9
+    BAD_RATE = 10
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,8 @@ class CardLibrary:
             ("card_write", None, [card, card]),
             ("card_load", ctypes.c_int, [card, c32, c32, ctypes.c_char_p, size]),
             ("card_count", None, [card, c32, card]),
+            ("card_rate", ctypes.c_int, [card, c32, c32, c64, c64, c64]),
+            ("card_asked", c64, [card, c32]),
         ):
             function = getattr(self.handle, name)
             function.restype, function.argtypes = result, arguments
@@ -204,6 +207,23 @@ class OpenCard:
         """Load, replace or (with None) remove a network."""
         size = len(weights) if weights is not None else 0
         return CallStatus(self._c.card_load(self._card, caller, network, weights, size))
+
+    def set_rate(
+        self, tenant: int, rate: int, burst: int, now_ns: int, caller: int = WIRE
+    ) -> CallStatus:
+        """Change a tenant's guarantee: bytes per second, and bytes of its bucket."""
+        return CallStatus(self._c.card_rate(self._card, caller, tenant, rate, burst, now_ns))
+
+    def asked(self, graph: int) -> int:
+        """Return how many frames named a graph and were allowed to, admitted or not."""
+        return int(self._c.card_asked(self._card, graph))
+
+    def discard(self, tenant: int) -> int:
+        """Take the answers for a tenant that are ready, and return how many."""
+        count = 0
+        while not self._c.card_next(self._card, tenant, ctypes.byref(self._answer), None):
+            count += 1
+        return count
 
     def counters(self, tenant: int = WIRE) -> dict[str, int]:
         """Return the counters of a tenant, or of frames without one."""

@@ -9,12 +9,15 @@ from typing import ClassVar
 
 from n3ic.model.classifier import Classifier
 from n3ic.systems.card.changes import CardChange
-from n3ic.systems.card.compile import software_card, unplanned_card
+from n3ic.systems.card.compile import frame_lengths, software_card, unplanned_card
 from n3ic.systems.card.description import Card
+from n3ic.systems.card.driver import RunningCard
 from n3ic.systems.card.export import IDLE_GIVEN_AWAY, CardCheck, CardTarget
 from n3ic.systems.card.host.changes import change_running
+from n3ic.systems.card.host.driver import HostDriver
 from n3ic.systems.card.host.embedded_model import CYCLES_A_STEP, bytes_of, is_compiled_in, steps_of
-from n3ic.systems.card.host.verify import verify_card
+from n3ic.systems.card.host.library import CardLibrary
+from n3ic.systems.card.host.verify import shape_of, verify_card
 from n3ic.systems.card.host.write import QUEUE, write_card
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.resources import Amount
@@ -51,6 +54,12 @@ class HostCards(CardTarget):
     def change_card(self, plan: CardPlan, change: CardChange, to: str) -> str:
         """Change the ``card-exec`` that reads the FIFO ``to``; see the base class."""
         return change_running(software_card(plan, self.name), change, Path(to))
+
+    def open_card(self, plan: CardPlan, directory: Path, threads: int) -> RunningCard:
+        """Compile the card's library, and open it in this process; see the base class."""
+        card = software_card(plan, self.name)
+        library = CardLibrary(directory, shape_of(card))
+        return HostDriver(card, library, frame_lengths(plan, card), threads)
 
 
 def _compiled_in_needs(model: Classifier) -> dict[str, Amount]:

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from n3ic.systems.card.simulation.regions import Chain
-from n3ic.systems.card.simulation.scenario import PlacedChain, Scenario, SimTenant
+from n3ic.systems.card.control.scenario import PlacedChain, Scenario, SimTenant
+from n3ic.systems.card.driver import Chain
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,8 @@ POLICIES: Mapping[str, SharingPolicy] = {
 def placement(policy: SharingPolicy, scenario: Scenario) -> tuple[PlacedChain, ...]:
     """Return the chain of each region at the start, from region 0."""
     if policy.spaces == "plan":
-        absent = {t.name for t in scenario.tenants if t.arrives > 0} if policy.adapts else set()
-        used = {task for g in scenario.graphs if g.tenant not in absent for task in g.flow.tasks()}
         # A chain that nobody uses yet is launched when its tenant arrives.
-        return tuple(p if used & set(p.chain) else PlacedChain(()) for p in scenario.placed)
+        return scenario.chains_used(at_start=policy.adapts)
     counts = _regions_of(policy, scenario)
     placed: list[PlacedChain] = []
     for tenant in scenario.tenants:
@@ -95,7 +93,7 @@ def packed(scenario: Scenario, tenant: SimTenant) -> tuple[Chain, ...]:
         if graph.tenant != tenant.name:
             continue
         for whole in graph.chains:
-            for chain in split(whole, scenario):
+            for chain in scenario.split(whole):
                 # A task that two graphs use is placed once: both run through the same instance.
                 new = tuple(t for t in chain if not any(t in c for c in chains))
                 room = next((i for i, c in enumerate(chains) if _fits(c + new, scenario)), None)
@@ -110,20 +108,6 @@ def packed(scenario: Scenario, tenant: SimTenant) -> tuple[Chain, ...]:
 
 def _fits(chain: Chain, scenario: Scenario) -> bool:
     return sum(scenario.tasks[t].area for t in chain) <= scenario.region_area + 1e-9
-
-
-def split(chain: Chain, scenario: Scenario) -> tuple[Chain, ...]:
-    """Split a chain into parts that each fit a region."""
-    parts: list[Chain] = []
-    room = 0.0
-    for task in chain:
-        area = scenario.tasks[task].area
-        if not parts or area > room + 1e-9:
-            parts.append(())
-            room = scenario.region_area
-        parts[-1] = (*parts[-1], task)
-        room -= area
-    return tuple(parts)
 
 
 def _regions_of(policy: SharingPolicy, scenario: Scenario) -> dict[str, int]:

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from n3ic.systems.card.simulation.loads import OVERHEAD_BYTES
-from n3ic.systems.card.simulation.scenario import Scenario, SimGraph
+from n3ic.systems.card.control.loads import OVERHEAD_BYTES
+from n3ic.systems.card.control.scenario import Scenario, SimGraph
 
 
 def latency_bound(scenario: Scenario, graph: SimGraph, longest: int) -> float:

@@ -40,6 +40,11 @@ class TokenBucket:
         self._fill(now)
         self._tokens -= cost
 
+    def set_rate(self, rate: float, now: int) -> None:
+        """Change the tokens per cycle; those in the bucket stay."""
+        self._fill(now)
+        self._rate = rate
+
     def _fill(self, now: int) -> None:
         self._tokens = min(self._burst, self._tokens + self._rate * (now - self._at))
         self._at = now

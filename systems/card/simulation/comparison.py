@@ -8,23 +8,18 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from n3ic.errors import UsageError
-from n3ic.systems.card.resources import budget_of
+from n3ic.systems.card.planned_scenario import (
+    packets_offered,
+)
 from n3ic.systems.card.simulation.baselines import POLICIES, SharingPolicy
 from n3ic.systems.card.simulation.engine import simulate
-from n3ic.systems.card.simulation.planned_scenario import (
-    packets_offered,
-    scenario_of,
-    with_events,
-    with_loads,
-)
 from n3ic.systems.card.simulation.report import PolicyFigures, figures_of, tables
 from n3ic.util.display import Displayed, TextTable, View
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from n3ic.systems.card.plan import CardPlan
-    from n3ic.systems.card.simulation.scenario import Scenario
+    from n3ic.systems.card.control.scenario import Scenario
 
 
 MOST_SECONDS = 1000.0
@@ -65,18 +60,6 @@ class PolicyComparison(Displayed):
         from n3ic.systems.card.simulation.picture import comparison
 
         return comparison(self.policies, self.seconds)
-
-
-def scenario_under(
-    plan: CardPlan, seconds: float, load: Sequence[str], event: Sequence[str]
-) -> Scenario:
-    """A planned card with loads and events, as they are typed.
-
-    Raises:
-        UsageError: a load or an event is malformed, or names no tenant or region.
-    """
-    scenario = scenario_of(plan, budget_of(plan.card), seconds)
-    return with_events(with_loads(scenario, load), event)
 
 
 def policies_of(names: Sequence[str]) -> list[SharingPolicy]:

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from n3ic.systems.card.control.loads import OVERHEAD_BYTES
+from n3ic.systems.card.control.loads import SimPacket as Arrival
+from n3ic.systems.card.control.loop import ControlLoop
+from n3ic.systems.card.control.scenario import Failure, Scenario, SimGraph
 from n3ic.systems.card.description import Parallel, Series
 from n3ic.systems.card.drfq import VirtualClock
-from n3ic.systems.card.simulation.baselines import SharingPolicy
+from n3ic.systems.card.driver import Chain
+from n3ic.systems.card.simulation.baselines import SharingPolicy, placement
 from n3ic.systems.card.simulation.colours import Colour, TokenBucket
-from n3ic.systems.card.simulation.control import ControlPlane, MonitoredGraph
-from n3ic.systems.card.simulation.loads import OVERHEAD_BYTES
-from n3ic.systems.card.simulation.loads import SimPacket as Arrival
-from n3ic.systems.card.simulation.regions import Chain
-from n3ic.systems.card.simulation.scenario import Scenario, SimGraph
+from n3ic.systems.card.simulation.driver import SimulatedRegions
 from n3ic.systems.card.simulation.scheduler import ChainInstance, Grant, Scheduler, Server
 from n3ic.systems.card.simulation.trace import CardTrace, DepartedPackets, GraphCounts
 
@@ -53,7 +54,6 @@ class _Lane:
     """State of a graph: its queue, its bucket and the order of its packets."""
 
     graph: SimGraph
-    watched: MonitoredGraph
     bucket: TokenBucket
     queue: deque[_Packet] = field(default_factory=deque)
     wake: simpy.Event | None = None
@@ -90,12 +90,22 @@ class _Simulation:
         self.scheduler = Scheduler(self.env, board.schedule_interval, board.head_interval)
         self.served = {g.name: DepartedPackets() for g in scenario.graphs}
         self.counts = {g.name: GraphCounts() for g in scenario.graphs}
-        watched = {g.name: MonitoredGraph(g, self.counts[g.name]) for g in scenario.graphs}
-        self.control = ControlPlane(self.env, scenario, policy, self.scheduler, watched)
         self.lanes = {
-            name: _Lane(w.graph, w, TokenBucket(w.graph.entitled / self.hz, w.graph.burst))
-            for name, w in watched.items()
+            g.name: _Lane(g, TokenBucket(g.entitled / self.hz, g.burst)) for g in scenario.graphs
         }
+        buckets = {name: lane.bucket for name, lane in self.lanes.items()}
+        placed = placement(policy, scenario)
+        self.card = SimulatedRegions(
+            self.env,
+            scenario,
+            self.scheduler,
+            self.counts,
+            buckets,
+            placed,
+            chained=policy.chained,
+        )
+        chains = [p.chain for p in placed]
+        self.control = ControlLoop(scenario, self.card, chains, adapts=policy.adapts)
         self.clock = VirtualClock()
         self.tie = 0
         self.egress_free = 0.0
@@ -113,20 +123,15 @@ class _Simulation:
 
     def _source(self, lane: _Lane) -> Steps:
         graph, counts, board = lane.graph, self.counts[lane.graph.name], self.scenario.board
-        tenant = self.scenario.tenant_of[graph.tenant]
         mean, rng = graph.load.mean_bytes, self.random[graph.name]
         # A stream of its own: the draws for decisions must not shift the arrivals between policies.
-        arrivals = np.random.default_rng([self.seed, 0, self.scenario.graphs.index(graph)])
-        for arrival in graph.load.packets(arrivals):
-            at = tenant.arrives + arrival.time
-            if at >= min(tenant.leaves, self.scenario.seconds):
-                return
-            yield self.env.timeout(max(0, self._cycles(at) - int(self.env.now)))
+        for arrival in self.scenario.packets(graph, self.seed):
+            yield self.env.timeout(max(0, self._cycles(arrival.time) - int(self.env.now)))
             counts.arrived += 1
             counts.arrivals.append((int(self.env.now), arrival.bytes))
             cost = max(1.0, arrival.bytes / mean)
             # Counted before the queue may drop it: the control plane needs the offered load.
-            lane.watched.window += cost
+            counts.offered += cost
             if counts.queued >= board.ingress_queue:
                 self._drop(lane, "ingress")
                 continue
@@ -165,7 +170,7 @@ class _Simulation:
         before = self.scenario.board.fixed * 2 // 3
         if before:
             yield self.env.timeout(before)
-        self.control.ensure(lane.graph.name)
+        self.control.use(lane.graph.name, self._now)
         self._tag(lane, packet)
         finished: _Packet | None = packet
         try:
@@ -285,7 +290,7 @@ class _Simulation:
         for name in tasks:
             instance.servers[name].free += 1
         if instance.open:
-            self.control.restart(instance.region)
+            self.control.restart(instance.region, self._now)
         raise _CutOffError
 
     def _release(self, lane: _Lane) -> None:
@@ -323,6 +328,38 @@ class _Simulation:
             yield self.env.timeout(step - (1 if not self.samples else 0))
             self.samples.append((self.region_busy.copy(), list(self.tenant_work.values())))
 
+    # -- control ------------------------------------------------------------------------------
+
+    def _start_control(self) -> None:
+        """Start to monitor the load, and wait for tenants that arrive and for failures."""
+        if self.policy.adapts:
+            self.env.process(self._monitor())
+            for tenant in self.scenario.tenants:
+                if tenant.arrives > 0:
+                    self.env.process(self._deploy(tenant.name, tenant.arrives))
+        for failure in self.scenario.failures:
+            self.env.process(self._fail(failure))
+
+    def _monitor(self) -> Steps:
+        while True:
+            yield self.env.timeout(self._cycles(self.scenario.board.monitor))
+            self.control.step(self._now)
+
+    def _deploy(self, tenant: str, at: float) -> Steps:
+        yield self.env.timeout(self._cycles(at))
+        self.control.deploy(tenant, self._now)
+
+    def _fail(self, failure: Failure) -> Steps:
+        yield self.env.timeout(self._cycles(failure.at))
+        for instance in self.card.instances(failure.region):
+            instance.stuck = True
+        if failure.kind == "lost":
+            self.control.lose(failure.region, self._now)
+
+    @property
+    def _now(self) -> float:
+        return float(self.env.now) / self.hz
+
     # -- the run -----------------------------------------------------------------------------
 
     def run(self, progress: Callable[[float], None]) -> CardTrace:
@@ -330,7 +367,7 @@ class _Simulation:
         for lane in self.lanes.values():
             self.env.process(self._source(lane))
             self.env.process(self._gate(lane))
-        self.control.start()
+        self._start_control()
         self.env.process(self._sample())
         end = self._cycles(scenario.seconds)
         for step in range(1, _PROGRESS_STEPS + 1):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from n3ic.systems.card.control.loop import Event
 from n3ic.systems.card.simulation.bounds import latency_bound
 from n3ic.systems.card.simulation.figures import (
     TenantFigures,
@@ -17,7 +18,7 @@ from n3ic.systems.card.simulation.figures import (
     percentiles,
     served_share,
 )
-from n3ic.systems.card.simulation.trace import CardTrace, Event
+from n3ic.systems.card.simulation.trace import CardTrace
 
 Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]  # title, head, rows
 

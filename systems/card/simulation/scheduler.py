@@ -17,9 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from n3ic.systems.card.control.regions import part_of
+from n3ic.systems.card.control.scenario import SimTask
+from n3ic.systems.card.driver import Chain
 from n3ic.systems.card.simulation.colours import Colour
-from n3ic.systems.card.simulation.regions import Chain, part_of
-from n3ic.systems.card.simulation.scenario import SimTask
 
 if TYPE_CHECKING:
     import simpy

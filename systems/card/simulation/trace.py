@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from n3ic.systems.card.control.loop import Event
+from n3ic.systems.card.control.scenario import Scenario
 from n3ic.systems.card.simulation.baselines import SharingPolicy
-from n3ic.systems.card.simulation.regions import Chain
-from n3ic.systems.card.simulation.scenario import Scenario
 
 
 @dataclass
@@ -39,6 +39,7 @@ class GraphCounts:
 
     Attributes:
         arrived: number of packets that arrived.
+        offered: their cost, at least 1 each; a packet longer than the mean costs more.
         dropped: number of dropped packets, by reason.
         queued: number of packets waiting at the ingress.
         inside: number of packets in the card.
@@ -50,6 +51,7 @@ class GraphCounts:
     """
 
     arrived: int = 0
+    offered: float = 0.0
     dropped: dict[str, int] = field(default_factory=dict)
     queued: int = 0
     inside: int = 0
@@ -58,23 +60,6 @@ class GraphCounts:
     within: list[tuple[int, float]] = field(default_factory=list)
     beyond: int = 0
     arrivals: list[tuple[int, int]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Event:
-    """An action of the control plane, or a failure.
-
-    Attributes:
-        time: time in seconds.
-        what: the way a chain was launched, or ``de-schedule``, ``cut-off`` or ``lost``.
-        region: number of the region; -1 if the event concerns no region.
-        chain: tasks of the chain.
-    """
-
-    time: float
-    what: str
-    region: int
-    chain: Chain
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,8 @@ _NO_BOUND = 0xFFFFFFFF
 _JOINS = ("both", "vote", "most-certain")
 _ACTIONS = ("forward", "drop", "mark")
 _RULE = struct.Struct("=6IQ")  # struct rule
+_SECOND = 10**9
+_TENANT = struct.Struct("=II5Q")  # struct tenant
 _CARRIED = {
     "header": "bytes 18-19 behind EtherType 0x2323",
     "vlan": "the VLAN identifier of a tag before EtherType 0x2323",
@@ -115,7 +117,25 @@ def write_card(image: XdpCardImage, out: Path) -> None:
 
 def tenant_value(rate: int, burst: int) -> bytes:
     """Return ``struct tenant`` with a full bucket."""
-    return struct.pack("=II5Q", 0, 0, rate, burst, burst, 0, 0)
+    return _TENANT.pack(0, 0, rate, burst, burst, 0, 0)
+
+
+def changed_tenant(value: bytes, rate: int, burst: int, now_ns: int) -> bytes:
+    """Return ``struct tenant`` with another rate and burst; its bucket keeps what it holds.
+
+    Args:
+        value: the structure until now.
+        rate: bytes per second.
+        burst: bytes of the bucket.
+        now_ns: time of the change on the kernel's clock; until then, the old rate fills the bucket.
+    """
+    _, _, old_rate, old_burst, tokens, part, filled_ns = _TENANT.unpack(value)
+    if 0 < filled_ns < now_ns:
+        parts = tokens * _SECOND + part + (now_ns - filled_ns) * old_rate
+        tokens, part = divmod(min(parts, old_burst * _SECOND), _SECOND)
+        filled_ns = now_ns
+    tokens = min(tokens, burst)
+    return _TENANT.pack(0, 0, rate, burst, tokens, part, filled_ns)
 
 
 def _values(image: XdpCardImage) -> dict[str, object]:

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.xdp import libbpf
 from n3ic.exporters.xdp.resident import check_slot, swap
 from n3ic.exporters.xdp.source import compile_program
-from n3ic.systems.card.xdp.image import PROGRAM, TABLES
+from n3ic.systems.card.xdp.image import PROGRAM, TABLES, changed_tenant
 
 COUNTS = (
     "answered",
@@ -47,10 +48,20 @@ class CardTables:
         """Set a tenant's rate and bucket; see :func:`~.image.tenant_value`."""
         self.maps["tenants"].update(index, value)
 
+    def set_rate(self, index: int, rate: int, burst: int) -> None:
+        """Change a tenant's rate and bucket; frames of these microseconds may cost it nothing."""
+        value = self.maps["tenants"].lookup(index) or b""  # an array has all its indices
+        self.set_tenant(index, changed_tenant(value, rate, burst, time.monotonic_ns()))
+
     def set_network(self, slot: int, value: bytes) -> None:
         """Put a network into a slot atomically: a frame sees the old network or the new one."""
         check_slot(slot)
         swap(self.maps["models"], slot, value)
+
+    def remove_network(self, slot: int) -> None:
+        """Empty a slot: frames of the graphs that use it are dropped and counted."""
+        check_slot(slot)
+        self.maps["models"].delete(slot)
 
     def set_port(self, port: int, interface: str) -> None:
         """Set the interface of a port that policies forward to; frames for other ports are dropped.

@@ -14,6 +14,7 @@ import pytest
 from n3ic.errors import MissingDependencyError
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
+from n3ic.exporters.netfpga.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.sequential import size
 from n3ic.exporters.netfpga.sequential.layout import plan_with
@@ -21,7 +22,6 @@ from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.tools.synth import count
 from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.exporters.netfpga.unrolled import write as unrolled_write
-from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.size import estimate
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.exporters.netfpga.tools.simulate import run_core
 from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.exporters.netfpga.unrolled import network as unrolled_network
 from n3ic.exporters.netfpga.unrolled import write as unrolled_write
-from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.network import LutNetwork
 from n3ic.model.bits import unpack
 from n3ic.model.inputs import InputSpec

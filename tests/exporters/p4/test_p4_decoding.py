@@ -414,7 +414,8 @@ def test_a_call_of_another_table_action_or_parameter_is_refused(masked, old, new
     source = (out / "n3ic.p4").read_text()
     text = (out / "bfrt.py").read_text()
     assert text.count(old) == 1
-    with pytest.raises(VerifyError, match=r"^bfrt\.py, line \d+: "):
+    line = text[: text.index(old)].count("\n") + 1
+    with pytest.raises(VerifyError, match=rf"^bfrt\.py, line {line}: "):
         from_bfrt(text.replace(old, new), "bfrt.py", compile_switch(source, model))
 
 

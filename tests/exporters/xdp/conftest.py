@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the XDP target need of the machine."""
 
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +8,20 @@ from pathlib import Path
 import pytest
 
 from n3ic.meter.standard import standard_spec
-from n3ic.targets.directory import export
-from tests.support.xdp_machine import clang, compile_bpf, in_namespace, kernel, tun, veth
+from tests.support.xdp_machine import (
+    clang,
+    compile_bpf,
+    in_namespace,
+    kernel,
+    pins,
+    run_folder,
+    tun,
+    veth,
+)
 
-__all__ = ["clang", "compile_bpf", "in_namespace", "kernel", "tun", "veth"]
+__all__ = [
+    "clang", "compile_bpf", "in_namespace", "kernel", "pins", "run_folder", "tun", "veth",
+]  # fmt: skip
 
 
 SECOND = 10**6  # in units of the meter
@@ -31,16 +40,10 @@ def daemon_model():
 @pytest.fixture(scope="session")
 def built(daemon_model, made_once, clang):
     """Its export with n3icd, which the processes of a run of the tests share."""
-    if not shutil.which("gcc") or not Path("/usr/include/bpf/libbpf.h").exists():
-        pytest.skip("needs gcc and libbpf's headers (apt-get install gcc libbpf-dev)")
+    from tests.support.n3icd import build
+
     wanted = ("daemon/n3icd", "shunted/shunted", "meter/meter.o")
-    return made_once("n3icd", lambda at: _make(at, daemon_model, CHECKED, wanted)) / "export"
-
-
-def _make(folder, model, flags, wanted):
-    out = folder / "export"
-    export(model, "xdp", out, verify=False)
-    subprocess.run(["make", "-s", "-C", str(out), f"HOST_FLAGS={flags}", *wanted], check=True)
+    return made_once("n3icd", lambda at: build(at, daemon_model, *wanted, flags=CHECKED)) / "export"
 
 
 @pytest.fixture(scope="session")
@@ -53,19 +56,9 @@ def hasty_model(daemon_model):
 @pytest.fixture(scope="session")
 def hasty(hasty_model, built, made_once):
     """Its export; the sanitizers are in the other one's."""
-    wanted = ("daemon/n3icd", "meter/meter.o")
-    return made_once("n3icd-hasty", lambda at: _make(at, hasty_model, "-O0", wanted)) / "export"
+    from tests.support.n3icd import build
 
-
-@pytest.fixture(scope="session")
-def pins(tmp_path_factory):
-    from tests.support.n3icd import mount, unmount
-
-    place = tmp_path_factory.mktemp("bpffs") / "bpf"
-    if not mount(place):
-        pytest.skip("needs the right to mount a BPF file system")
-    yield place
-    unmount(place)
+    return made_once("n3icd-hasty", lambda at: build(at, hasty_model)) / "export"
 
 
 @pytest.fixture
@@ -84,3 +77,15 @@ def daemon(built, pins, veth, tmp_path):
     yield make
     for one in made:
         one.remove()
+
+
+@pytest.fixture
+def refuse_frags(tmp_path, monkeypatch):
+    """A driver that refuses the first program until the returned function is called."""
+    made = tmp_path / "refuse_frags.so"
+    source = Path(__file__).with_name("refuse_frags.c")
+    command = ["gcc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-o", str(made), str(source), "-ldl"]
+    subprocess.run(command, check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(made))
+    monkeypatch.setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0")
+    return lambda: monkeypatch.delenv("LD_PRELOAD")

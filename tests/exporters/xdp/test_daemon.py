@@ -427,6 +427,8 @@ def test_another_program_on_the_interface_stays(daemon, veth, daemon_model):
         ("ipfix = 127.0.0.1", "expected ADDRESS:PORT"),
         ("sflow = 127.0.0.1:x", "expected ADDRESS:PORT"),
         ("sflow-rate = 0", "expected a number from 1"),
+        ("priority = -1", "expected a number from 0"),
+        ("mode = tcx\npriority = 5", "tcx runs several programs by itself"),
         ("[eth9]\ncolour = red", "unknown key"),
         ("syslog = /nonexistent/log", "No such file"),
         ("json = /dev/null", "not a regular file"),

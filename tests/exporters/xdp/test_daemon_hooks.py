@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """n3icd at tcx, where it sees both directions, and on links with large frames."""
 
+import json
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from n3ic.exporters.xdp import libbpf
-from tests.support.n3icd import flows, frame, repacked, send
+from tests.support.n3icd import asked, flows, frame, repacked, send
 from tests.support.wires import ip
 
 
@@ -97,6 +99,61 @@ def test_large_frames_run_in_the_driver(daemon, veth):
     large = large[:16] + (8986).to_bytes(2, "big") + large[18:]
     send(veth[1], [large] * 4 + flows([1001]))
     assert [flow["registers"]["sbytes"] for flow in reader.lines(2)] == [36_000, 4 * 72]
+    assert running.end() == 0
+
+
+@pytest.mark.parametrize("mode", ["auto", "native"])
+def test_a_driver_that_takes_no_pieces_runs_the_plain_program(daemon, veth, refuse_frags, mode):
+    running = daemon(mode=mode).start()
+    assert "takes no frames in several pieces" in running.log[-2]
+    place = "native XDP without frames in several pieces"
+    assert place in running.log[-1]
+    reader = running.reader()
+    send(veth[1], flows([1000]) + flows([2000], 2))
+    reader.line()
+    told = asked(running)
+    assert (told["mode"], told["frags"], told["counters"]["packets"]) == ("native", False, 6)
+    running.end(signal.SIGKILL)
+    refuse_frags()
+    running.start()  # takes over what is attached
+    assert f"took over the pinned program, {place}" in running.log[-1]
+    reader = running.reader()
+    send(veth[1], flows([2000], 2))
+    assert reader.line()["packets"] == 4
+    command = [*running.command()[:1], "status", "-c", running.conf, "-i", veth[0]]
+    assert place in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    record = next((running.folder / "xdp").glob("*/*/n3icd.json"))
+    assert json.loads(record.read_bytes())["frags"] is False
+    # Such a program is refused where frames are large: it is the plain one indeed.
+    assert libbpf.query(socket.if_nametoindex(veth[0])).mode == "native"
+    assert subprocess.run(["ip", "link", "set", veth[1], "mtu", "9000"], check=False).returncode
+    assert running.end() == 0
+
+
+@pytest.mark.slow
+def test_a_program_keeps_its_form_when_its_interface_comes_back(daemon, veth, refuse_frags):
+    """It has its flows; where frames are large, the driver takes it in generic mode alone."""
+    running = daemon().start()
+    assert asked(running)["frags"] is False
+    refuse_frags()
+    send(veth[1], flows([1000], 2))
+    for large in (False, True):
+        ip("del", veth[0])
+        assert running.wait() == 1
+        ip("add", veth[0], "type", "veth", "peer", "name", veth[1])
+        for name in veth:
+            Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+            if large:
+                ip("set", name, "mtu", "9000")
+            ip("set", name, "up")
+        running.start()
+        place = f"{'generic' if large else 'native'} XDP without frames in several pieces"
+        assert f"took over the pinned program, {place}" in running.log[-1]
+    reader = running.reader()
+    send(veth[1], flows([1001]))
+    assert reader.line()["packets"] == 4
+    told = asked(running)
+    assert (told["mode"], told["frags"], told["counters"]["packets"]) == ("generic", False, 6)
     assert running.end() == 0
 
 

@@ -33,7 +33,7 @@ from n3ic.model.passes import unchanged
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import boundary_features
 from n3ic.systems.xdp import deployment
-from n3ic.systems.xdp.daemon import write_pack
+from n3ic.systems.xdp.packs import write_pack
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
 from n3ic.targets import forest
@@ -42,6 +42,7 @@ from tests.support.generated import large_spec, random_frames
 from tests.support.metered_models import metered_network
 from tests.support.metering import load, replayed
 from tests.support.n3icd import (
+    build,
     check_a_retrained_model,
     decided,
     flows,
@@ -441,10 +442,8 @@ def test_an_export_is_verified_in_the_kernel(clang, kernel, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    out = tmp_path_factory.mktemp("graph") / "export"
-    export(metered(), "xdp", out, verify=False)
-    return out
+def exported(tmp_path_factory, clang):
+    return build(tmp_path_factory.mktemp("graph"), metered())
 
 
 def test_a_pack_holds_trees_and_takes_retrained_ones(exported, tmp_path):
@@ -457,12 +456,9 @@ def test_a_pack_holds_trees_and_takes_retrained_ones(exported, tmp_path):
 
 
 @pytest.mark.slow
-def test_trees_are_replaced_on_a_link_while_flows_stay(
-    exported, kernel, veth, tmp_path, monkeypatch
-):
+def test_trees_are_replaced_on_a_link_while_flows_stay(exported, kernel, veth, run_folder):
     for name in veth:
         Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
     link, other = Interface.named(veth[0]), veth[1]
     model, retrained = metered(), metered(2, trees=7, depth=3)
     try:

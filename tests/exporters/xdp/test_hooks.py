@@ -10,7 +10,6 @@ import pytest
 
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import libbpf, source
-from n3ic.exporters.xdp.exported import read_program
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.plan import Choices
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, replayable, traffic
@@ -22,8 +21,8 @@ from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
 from n3ic.systems.xdp.terminal import lines
-from n3ic.targets.directory import export
 from tests.support.metering import load, network
+from tests.support.n3icd import build
 from tests.support.wires import Tap, host, ip, link, ping, wire
 
 SPEC = standard_spec(packets=8)
@@ -39,12 +38,7 @@ def image(clang, kernel):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory, clang):
-    out = tmp_path_factory.mktemp("hooks") / "export"
-    export(network(SPEC), "xdp", out, verify=False)
-    (out / "meter/meter.o").write_bytes(
-        source.compile_program(read_program(out / "meter"), source.METER)
-    )
-    return out
+    return build(tmp_path_factory.mktemp("hooks"), network(SPEC))
 
 
 def packet(size, host, port, tags=b"", protocol=6):
@@ -89,8 +83,7 @@ def test_large_frames_are_exact(image, in_namespace, mode):
     in_namespace(check)
 
 
-def test_large_frames_run_in_the_driver(exported, in_namespace, tmp_path, monkeypatch):
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
+def test_large_frames_run_in_the_driver(exported, in_namespace, run_folder):
 
     def check():
         link("n3a", "n3b", mtu=9000)
@@ -101,42 +94,6 @@ def test_large_frames_run_in_the_driver(exported, in_namespace, tmp_path, monkey
             sender.send(packet(9000, 1, 1000))
             assert taker.recv(10000) == packet(9000, 1, 1000)
         assert status(interface).bytes == 9000
-        deployment.unload(interface)
-
-    in_namespace(check)
-
-
-@pytest.mark.slow
-def test_a_driver_that_takes_no_pieces_runs_the_plain_program(
-    exported, in_namespace, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
-    asked = []
-    attach = libbpf.attach
-
-    def refuse_first(*given, **named):
-        asked.append(given[2])
-        if len(asked) == 1:
-            raise libbpf.BpfError("no frames in pieces", 95)
-        attach(*given, **named)
-
-    monkeypatch.setattr(deployment, "attach", refuse_first)
-
-    def check():
-        link("n3a", "n3b", mtu=1500)
-        interface = Interface.named("n3b")
-        loaded = deployment.load(interface, exported)
-        assert asked == ["native", "native"]
-        assert (loaded.record.mode, loaded.record.frags) == ("native", False)
-        assert status(interface).frags is False
-        assert "without frames in several pieces" in lines(status(interface))[0]
-        # Such a program is refused where frames are large: it is the plain one indeed.
-        deployment.unload(interface)
-        asked.clear()
-        for name in ("n3a", "n3b"):
-            ip("set", name, "mtu", "9000")
-        assert deployment.load(interface, exported).record.mode == "generic"
-        assert asked == ["native", "native", "generic"]
         deployment.unload(interface)
 
     in_namespace(check)
@@ -241,9 +198,8 @@ def arrived(taker):
 
 
 @pytest.fixture
-def tcx(exported, in_namespace, tmp_path, monkeypatch):
+def tcx(exported, in_namespace, run_folder):
     """A function that loads with policies at tcx of n3b, and calls another one with its links."""
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
 
     def run(check, *policies, dry_run=False):
         def inside():
@@ -312,8 +268,7 @@ def test_a_rate_holds_for_what_goes_out(tcx):
     tcx(check)
 
 
-def test_marks_are_those_of_the_stack(exported, in_namespace, tmp_path, monkeypatch):
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
+def test_marks_are_those_of_the_stack(exported, in_namespace, run_folder):
 
     def check():
         ip("set", "lo", "up")
@@ -334,16 +289,15 @@ def test_marks_are_those_of_the_stack(exported, in_namespace, tmp_path, monkeypa
 @pytest.mark.slow
 def test_a_new_program_takes_over_both_directions(tcx, exported):
     def check(interface, far, near, other):
-        number = deployment.query(interface.index).program_id
+        (number, *_) = libbpf.tcx_programs(interface.index)
         with pytest.raises(UsageError, match="has loaded program"):
             deployment.load(interface, exported)
         with pytest.raises(UsageError, match="has loaded program"):
             deployment.load(interface, exported, mode="tcx")
         far.send(UDP)
         deployment.update(interface, network(SPEC, 1))  # of another structure
-        following = deployment.query(interface.index).program_id
+        (following,) = libbpf.tcx_programs(interface.index)
         assert following != number
-        assert libbpf.tcx_programs(interface.index) == [following]
         found = status(interface)
         assert (found.mode, found.packets) == ("tcx", 1)
         assert "tcx, both directions" in lines(found)[0]
@@ -351,30 +305,26 @@ def test_a_new_program_takes_over_both_directions(tcx, exported):
     tcx(check)
 
 
-def test_hooks_refuse_what_they_cannot_do(exported, in_namespace, tmp_path, monkeypatch):
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
+def test_hooks_refuse_what_they_cannot_do(exported, in_namespace, run_folder):
 
     def check():
         link("n3a", "n3b")
         interface = Interface.named("n3b")
         for mode, policy, said in (
-            (None, "undecided=mirror:n3a", "--hook tcx"),
+            ("auto", "undecided=mirror:n3a", "--hook tcx"),
             ("tcx", "undecided=socket:0", "only XDP"),
             ("tcx", "undecided=cpu:0", "only XDP"),
             ("tcx", "undecided=mirror:n3b", "without end"),
         ):
             with pytest.raises(UsageError, match=said):
                 deployment.load(interface, exported, Choices(policies=(policy,)), mode=mode)
-            assert deployment.query(interface.index) is None
+            assert libbpf.query(interface.index) is None
 
     in_namespace(check)
 
 
-@pytest.mark.parametrize("mode", [None, "native", "generic", "tcx"])
-def test_an_interface_without_ethernet_headers_is_refused(
-    exported, tun, tmp_path, monkeypatch, mode
-):
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
+@pytest.mark.parametrize("mode", ["auto", "native", "generic", "tcx"])
+def test_an_interface_without_ethernet_headers_is_refused(exported, tun, run_folder, mode):
     index = socket.if_nametoindex(tun)
     with pytest.raises(
         UsageError, match=f"^{tun}: its packets have no Ethernet header.*n3ic stream {tun}"
@@ -385,9 +335,8 @@ def test_an_interface_without_ethernet_headers_is_refused(
 
 
 def test_xdp_sends_nothing_to_an_interface_without_ethernet_headers(
-    exported, veth, tun, tmp_path, monkeypatch
+    exported, veth, tun, run_folder
 ):
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path))
     choices = Choices(policies=(f"a=interface:{tun}",))
     with pytest.raises(UsageError, match=f"interface:{tun}: XDP sends whole Ethernet frames"):
         deployment.load(Interface.named(veth[0]), exported, choices)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from n3ic.errors import MissingDependencyError
@@ -20,7 +19,6 @@ from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, RingBuffer, VerifierE
 SMALL = Path(__file__).with_name("small.c")
 FRAME = bytes(range(64))
 PASS = 2
-HASH, DEVMAP = 1, 14  # BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_DEVMAP
 
 
 @pytest.fixture(scope="module")
@@ -167,18 +165,3 @@ def test_without_libbpf_the_package_is_named(monkeypatch):
     monkeypatch.setattr("ctypes.CDLL", missing)
     with pytest.raises(MissingDependencyError, match="apt-get install libbpf1"):
         libbpf.libbpf.__wrapped__()
-
-
-@pytest.mark.parametrize("kind", [HASH, DEVMAP])
-def test_many_entries_are_written_at_once_or_one_by_one(kernel, kind):
-    """The kernel has no batches for maps of devices."""
-    numbers = np.arange(3, dtype=np.uint32)
-    values = numbers + 7 if kind == HASH else np.ones_like(numbers)  # interface 1 is lo
-    with libbpf.create_map(kind, "many", 4, 4, 4) as many:
-        many.update_batch(numbers.tobytes(), values.tobytes())
-        assert [many.lookup(i) for i in range(4)] == [*(v.tobytes() for v in values), None]
-        many.update_batch(b"", b"")
-        if kind == HASH:
-            with pytest.raises(libbpf.BpfError, match="cannot be written"):
-                many.update_batch(np.arange(9, dtype=np.uint32).tobytes(), bytes(36))
-            assert many.contents()[1] == many.values() and many.count() == 4

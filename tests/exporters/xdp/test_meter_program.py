@@ -299,8 +299,6 @@ def test_who_ends_flows_writes_over_nothing_of_the_packets(loaded):
     }
     assert after == counters | changed
     assert int(tally["class"].sum() + tally["shunted"]) == decided + ended
-    programs.clear_tally(0)
-    assert not programs.tally(0)["class"].any()
 
 
 def test_hostile_bytes_change_nothing_but_a_counter(loaded):
@@ -493,26 +491,6 @@ def test_buckets_hold_the_flows_that_a_table_is_made_for(standard):
             assert len(keys) + counters["decided: evicted"] == 2048
         programs.end_all()
         assert programs.held() == len(programs.flows()[0]) == 0
-
-
-@pytest.mark.slow
-def test_a_following_program_finds_the_flows_of_the_last(standard):
-    """It hashes as the last one did, and its table is as large."""
-    model, image, table = standard
-    structure = structure_of([model])
-    with load(model, image=image, table=table, flows=512) as first:
-        for i in range(300):
-            first.program.test_run(first.replayed(udp(sender=i), 60, i))
-        started = first.counters()["started"]
-        with MeterPrograms(
-            image, "next.o", STANDARD, structure, clock="trailer", table=table,
-            succeeds=first.program,
-        ) as second:  # fmt: skip
-            for i in range(280, 300):
-                second.program.test_run(second.replayed(udp(sender=i), 60, 300 + i))
-            assert second.counters()["started"] == started
-            _, flows = second.flows()
-        assert (flows["packets"] == 2).sum() == 20
 
 
 def test_a_flow_table_forgets_what_was_seen_longest_ago(loaded):

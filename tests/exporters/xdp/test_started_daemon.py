@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``n3ic xdp load --daemon``: n3icd in the background, from its start to nothing left."""
+"""``n3ic xdp load``: n3icd in the background, from its start to nothing left."""
 
 import json
 import os
@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -27,16 +26,12 @@ from tests.support.n3icd import Reader, decided, flows, frame, n3ic, send
 
 
 @pytest.fixture
-def link(veth, pins, monkeypatch):
-    """A link's two ends that say nothing by themselves, and folders in place of /run and bpf."""
+def link(veth, run_folder):
+    """A link's two ends that say nothing by themselves."""
     for name in veth:
         Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
-    monkeypatch.setenv("N3IC_BPF", str(pins))
-    # The paths of sockets are short, and those of pytest's folders may be long.
-    with tempfile.TemporaryDirectory(prefix="n3", dir="/tmp") as folder:
-        monkeypatch.setenv("N3IC_RUN", folder)
-        yield veth
-        deployment.unload(Interface.named(veth[0]))
+    yield veth
+    deployment.unload(Interface.named(veth[0]))
 
 
 def folder_of(interface):
@@ -45,7 +40,7 @@ def folder_of(interface):
 
 def test_it_runs_until_it_is_unloaded(link, built, daemon_model, pins):
     one, other = link
-    said = n3ic("load", one, built, "--daemon", "--policy", "benign=block:host,ttl=600")
+    said = n3ic("load", one, built, "--policy", "benign=block:host,ttl=600")
     assert "native XDP, model in slot 0, room for" in said
     assert "n3icd runs in the background, and ends idle flows" in said
     folder = folder_of(one)
@@ -57,9 +52,8 @@ def test_it_runs_until_it_is_unloaded(link, built, daemon_model, pins):
     assert {flow["model"] for flow in reader.lines(10)} == {daemon_model.digest[:16]}
     figures = status(Interface.named(one))
     assert (figures.started, decided(figures.slots[0]), figures.allowed) == (10, 10, 40)
-    for daemon in ((), ("--daemon",)):
-        with pytest.raises(UsageError, match="has loaded program"):
-            n3ic("load", one, built, *daemon)
+    with pytest.raises(UsageError, match="has loaded program"):
+        n3ic("load", one, built)
     assert "unloaded" in n3ic("unload", one)
     assert libbpf.query(socket.if_nametoindex(one)) is None
     assert not folder.exists() and not any(path.is_dir() for path in pins.glob("n3ic-*/*"))
@@ -71,11 +65,11 @@ def test_one_that_does_not_start_leaves_nothing(link, built, tmp_path):
     card = shutil.copytree(built, tmp_path / "card")
     (card / "meter" / "meter.o").write_bytes(b"no object")
     with pytest.raises(UsageError, match=r"did not start: .*libbpf cannot read this object file"):
-        n3ic("load", one, card, "--daemon")
+        n3ic("load", one, card)
     assert libbpf.query(socket.if_nametoindex(one)) is None
     with pytest.raises(UsageError, match="loaded nothing there"):
         n3ic("status", one)
-    n3ic("load", one, built, "--daemon")
+    n3ic("load", one, built)
 
 
 def test_without_a_compiler_a_line_says_what_to_install(link, daemon_model, tmp_path, monkeypatch):
@@ -84,23 +78,35 @@ def test_without_a_compiler_a_line_says_what_to_install(link, daemon_model, tmp_
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(MissingDependencyError, match="apt-get install make gcc clang"):
-        n3ic("load", one, tmp_path / "card", "--daemon")
+        n3ic("load", one, tmp_path / "card")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """A folder of compiled daemons."""
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("frags", [True, False])
 def test_a_network_of_another_structure_brings_an_n3icd_that_keeps_the_flows(
-    link, daemon_model, tmp_path, monkeypatch
+    link, daemon_model, tmp_path, monkeypatch, cache, request, frags
 ):
+    """In the form of the program before, whose maps no other one may have."""
     one, other = link
-    (tmp_path / "cache").mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    if not frags:
+        request.getfixturevalue("refuse_frags")
     export(daemon_model, "xdp", tmp_path / "card", verify=False)
     policies = [f"--policy={name}=drop" for name in daemon_model.classes[:1]]
-    n3ic("load", one, tmp_path / "card", "--daemon", *policies, "--max-blocked", 77)
+    said = n3ic("load", one, tmp_path / "card", *policies, "--max-blocked", 77)
+    assert ("without frames in several pieces" in said) != frags
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
     n3ic("block", one, "192.0.2.9")
     send(other, [*flows([1], 2), *flows([2], 4), frame(3, source=9)])
     before = status(Interface.named(one))
     assert (before.started, before.flows, before.blocked) == (2, 2, 1)
+    assert (before.mode, before.frags) == ("native", frags)
     wide = network(daemon_model.meter, 7)
     wide.save(tmp_path / "wide.n3ic")
     with pytest.raises(ExportError, match=r"policies of .* are for the classes"):
@@ -109,7 +115,7 @@ def test_a_network_of_another_structure_brings_an_n3icd_that_keeps_the_flows(
     named.save(tmp_path / "wide.n3ic")
     n3ic("update", one, tmp_path / "wide.n3ic")
     after = status(Interface.named(one))
-    assert after.program_id != before.program_id
+    assert (after.program_id != before.program_id, after.frags) == (True, frags)
     assert (after.flows, after.started, after.packets) == (2, 2, before.packets)
     assert (after.max_blocked, after.slots[0].digest) == (77, named.digest)
     reader = Reader(folder_of(one) / "socket")
@@ -138,22 +144,28 @@ def test_a_program_of_another_meter_is_not_succeeded(daemon, hasty, built, veth)
 @pytest.mark.slow
 def test_its_end_detaches_but_a_kill_does_not(link, built):
     one, other = link
-    n3ic("load", one, built, "--daemon")
+    n3ic("load", one, built)
     n3ic("block", one, "192.0.2.1")
     process = _process(folder_of(one))
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
     send(other, [frame(1)] * 5)
+    for command in (["status"], ["list"], ["watch"], ["unblock", "192.0.2.1"]):
+        with pytest.raises(UsageError, match=f"not running; n3ic xdp load {one} EXPORT starts it"):
+            n3ic(command[0], one, *command[1:])
+    n3ic("load", one, built)
     assert status(Interface.named(one)).blocked == 5
-    assert libbpf.query(socket.if_nametoindex(one)) is not None
+    process = _process(folder_of(one))
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
     n3ic("unload", one)
     assert libbpf.query(socket.if_nametoindex(one)) is None
-    n3ic("load", one, built, "--daemon")
+    n3ic("load", one, built)
     process = _process(folder_of(one))
     os.kill(process, signal.SIGTERM)
     assert os.waitpid(process, 0)[1] == 0
     assert libbpf.query(socket.if_nametoindex(one)) is None
-    n3ic("load", one, built, "--daemon")
+    n3ic("load", one, built)
 
 
 def _process(folder):
@@ -167,20 +179,24 @@ def _process(folder):
 
 
 @pytest.mark.slow
-def test_an_interface_that_goes_takes_its_n3icd_along(link, built, pins, tmp_path):
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_interface_that_goes_takes_its_n3icd_along(link, built, pins, killed):
+    """One that was killed before is removed by the next load."""
     one, _ = link
     extra, peer = f"{one}x", f"{one}y"
     subprocess.run(["ip", "link", "add", extra, "type", "veth", "peer", "name", peer], check=True)
     try:
-        n3ic("load", extra, built, "--daemon")
+        n3ic("load", extra, built)
         folder = folder_of(extra)
         process = _process(folder)
+        if killed:
+            os.kill(process, signal.SIGKILL)
     finally:
         subprocess.run(["ip", "link", "del", extra], check=True)
     os.waitpid(process, 0)
-    assert not list(pins.glob(f"n3ic-*/{extra}")) and folder.exists()
-    assert json.loads(n3ic("load", one, built, "--daemon", "--json"))["mode"] == "native"
-    assert not folder.exists()
+    assert folder.exists() and len(list(pins.glob(f"n3ic-*/{extra}"))) == killed
+    assert json.loads(n3ic("load", one, built, "--json"))["mode"] == "native"
+    assert not folder.exists() and not list(pins.glob(f"n3ic-*/{extra}"))
 
 
 def test_a_stream_takes_what_n3icd_shunts(link, built, daemon_model, tmp_path):
@@ -188,7 +204,7 @@ def test_a_stream_takes_what_n3icd_shunts(link, built, daemon_model, tmp_path):
     one, other = link
     unsure = replace(daemon_model, shunt=daemon_model.largest_margin + 1)
     unsure.save(tmp_path / "unsure.n3ic")
-    n3ic("load", one, built, "--daemon", "--model", tmp_path / "unsure.n3ic")
+    n3ic("load", one, built, "--model", tmp_path / "unsure.n3ic")
     reader = Reader(folder_of(one) / "socket")
     with closing(XdpEventSource(one, daemon_model)) as source:
         before = time.time()

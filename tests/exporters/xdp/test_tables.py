@@ -35,12 +35,13 @@ from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import boundary_features
 from n3ic.systems.xdp import deployment
-from n3ic.systems.xdp.daemon import write_pack
+from n3ic.systems.xdp.packs import write_pack
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
 from n3ic.targets.directory import export
 from tests.support.metered_models import metered_network
 from tests.support.n3icd import (
+    build,
     check_a_retrained_model,
     decided,
     flows,
@@ -359,9 +360,7 @@ def metered(seed=0, **given):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory, clang):
-    out = tmp_path_factory.mktemp("tables") / "export"
-    export(metered(), "xdp", out, verify=False)
-    return out
+    return build(tmp_path_factory.mktemp("tables"), metered())
 
 
 @pytest.mark.slow
@@ -416,12 +415,9 @@ def test_a_pack_holds_tables_and_takes_retrained_ones(exported, tmp_path):
 
 
 @pytest.mark.slow
-def test_entries_are_replaced_on_a_link_while_flows_stay(
-    exported, kernel, veth, tmp_path, monkeypatch
-):
+def test_entries_are_replaced_on_a_link_while_flows_stay(exported, kernel, veth, run_folder):
     for name in veth:
         Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
     link, other = Interface.named(veth[0]), veth[1]
     model = metered()
     try:
@@ -440,7 +436,7 @@ def test_entries_are_replaced_on_a_link_while_flows_stay(
         assert second.slots[0].digest == retrained.digest
         assert decided(second.slots[0]) == 3
 
-        with pytest.raises(ExportError, match="of one family"):
+        with pytest.raises(ExportError, match=r"family look-up-tables, .* for binary-network"):
             deployment.update(link, metered_network(standard_spec(packets=4)), 3)
         assert status(link).slots.keys() == {0}
     finally:

@@ -2,18 +2,16 @@
 """``n3ic xdp`` on links of its own: load, traffic, status, update, watch, unload, nothing left."""
 
 import ctypes
-import errno
 import json
 import os
-import re
+import select
 import shutil
-import signal
 import socket
 import subprocess
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -21,23 +19,21 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
-from n3ic.evaluation.drift import Drift
-from n3ic.exporters.xdp import libbpf, policy_parser, source
-from n3ic.exporters.xdp.exported import read_program
+from n3ic.exporters.xdp import libbpf, policy_parser
 from n3ic.exporters.xdp.plan import Choices
 from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
 from n3ic.meter.standard import standard_spec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
-from n3ic.systems.xdp import deployment, metrics_server, terminal
-from n3ic.systems.xdp.daemon import write_pack
-from n3ic.systems.xdp.program_record import Interface, read_record
-from n3ic.systems.xdp.status import ProgramStatus, SlotStatus, status
+from n3ic.systems.xdp import daemon_start, deployment
+from n3ic.systems.xdp.flow_reader import FlowReader
+from n3ic.systems.xdp.packs import write_pack
+from n3ic.systems.xdp.program_record import Interface
+from n3ic.systems.xdp.status import ProgramStatus, status
 from n3ic.systems.xdp.terminal import lines
 from n3ic.targets.directory import export
-from n3ic.util.signals import EndedBySignal, ending_signals
 from tests.support.metering import network, with_needless_parts
-from tests.support.n3icd import N3IC, decided, n3ic
+from tests.support.n3icd import N3IC, build, decided, free_port, n3ic
 
 CLASSES = ("benign", "attack=very", "shunted")
 
@@ -70,9 +66,7 @@ def models():
 
 @pytest.fixture(scope="module")
 def exported(models, tmp_path_factory, clang):
-    out = tmp_path_factory.mktemp("xdp") / "export"
-    export(models[0], "xdp", out, verify=False)
-    return out
+    return build(tmp_path_factory.mktemp("xdp"), models[0])
 
 
 @pytest.fixture(scope="module", params=[pytest.param("lru", marks=pytest.mark.slow), "buckets"])
@@ -80,19 +74,30 @@ def with_table(request, models, exported, tmp_path_factory):
     """Exports with either flow table."""
     if request.param == "buckets":
         return exported
-    out = tmp_path_factory.mktemp("xdp") / "export"
-    export(models[0], "xdp", out, options={"table": request.param}, verify=False)
-    return out
+    return build(tmp_path_factory.mktemp("xdp"), models[0], table=request.param)
 
 
 @pytest.fixture
-def link(veth, tmp_path, monkeypatch):
-    """A link's two ends that say nothing by themselves, and a folder in place of /run."""
+def link(veth, run_folder):
+    """A link's two ends that say nothing by themselves."""
     for name in veth:
         Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
     yield veth
     deployment.unload(Interface.named(veth[0]))
+
+
+def watched(one):
+    """A reader of the flows of an interface, which it gives until they are as many as asked."""
+    return FlowReader(Interface.named(one))
+
+
+def told(reader, count):
+    """The next flows that a reader gets."""
+    flows = []
+    while len(flows) < count:
+        flows += reader.read(60)
+    assert len(flows) == count
+    return flows
 
 
 def ours():
@@ -112,13 +117,17 @@ def ours():
 
 
 @pytest.mark.slow
-def test_the_whole_way(link, with_table, models, tmp_path):
+def test_the_whole_way(link, with_table, models, tmp_path, run_folder):
     one, other = link
     exported = with_table
     loaded = json.loads(n3ic("load", one, exported, "--json"))
     assert loaded["mode"] == "native"
+    reader = watched(one)
     send(other, [frame(port) for port in range(1000, 1010) for _ in range(4)])
     send(other, [b"\xff" * 14 + b"no IP"])
+    flows = told(reader, 10)
+    assert {f["source_port"] for f in flows} == set(range(1000, 1010))
+    assert {f["model"] for f in flows} == {models[0].digest[:16]}
     found = status(Interface.named(one))
     assert (found.started, found.flows, found.evicted) == (10, 10, 0)
     assert found.ends == {"packets": 10}
@@ -131,50 +140,34 @@ def test_the_whole_way(link, with_table, models, tmp_path):
     assert "flows 10 of" in shown
     assert "net0" in shown
 
-    flows = [json.loads(line) for line in n3ic("watch", one, "--flows", 10, "--json").splitlines()]
-    assert {f["source_port"] for f in flows} == set(range(1000, 1010))
-    features = {f["model"] for f in flows}
-    assert features == {models[0].digest[:16]}
-
     models[1].save(tmp_path / "next.n3ic")
     assert "net1" in n3ic("update", one, tmp_path / "next.n3ic")
     send(other, [frame(2000)] * 4)
-    found = status(Interface.named(one))
-    assert decided(found.slots[0]) == 1  # counters begin anew with a model
-    (flow,) = [json.loads(t) for t in n3ic("watch", one, "--flows", 1, "--json").splitlines()]
+    (flow,) = told(reader, 1)
     assert flow["model"] == models[1].digest[:16]
     assert flow["packets"] == 4
+    found = status(Interface.named(one))
+    assert decided(found.slots[0]) == 1  # counters begin anew with a model
 
     number = found.program_id
     assert number in ours()
     assert "unloaded" in n3ic("unload", one)
     assert number not in ours()
-    assert not list((tmp_path / "run" / "xdp").iterdir())
+    assert not list((run_folder / "xdp").iterdir())
     assert "nothing of n3ic" in n3ic("unload", one)
 
 
 def test_scores_that_are_watched_are_the_models(link, exported, models):
     one, other = link
-    said = n3ic("load", one, exported)
-    assert f"idle flows end while n3ic xdp watch or serve {one} runs" in said
-    send(other, [frame(port) for port in range(50) for _ in range(4)])
-    for line in n3ic("watch", one, "--flows", 50, "--json").splitlines():
-        flow = json.loads(line)
+    n3ic("load", one, exported)
+    with closing(watched(one)) as reader:
+        send(other, [frame(port) for port in range(50) for _ in range(4)])
+        flows = told(reader, 50)
+    for flow in flows:
         best = int(np.argmax(flow["scores"]))
         assert flow["verdict"] == models[0].classes[best]
         top = sorted(flow["scores"])
         assert flow["margin"] == top[-1] - top[-2]
-
-
-@pytest.mark.slow
-def test_only_who_ends_flows_loads_the_program_that_does(link, exported):
-    interface = Interface.named(link[0])
-    n3ic("load", link[0], exported)
-    with deployment.open_program(interface) as (_, programs, _):
-        assert programs.held() == 0
-        assert set(programs.object.programs) == set()
-    with deployment.open_program(interface, ending=True) as (_, programs, _):
-        assert set(programs.object.programs) == {"n3ic_end"}
 
 
 def test_a_policy_drops_and_what_is_undecided_passes(link, exported):
@@ -275,9 +268,7 @@ def test_a_dry_run_drops_nothing_and_is_told(link, exported):
 def test_flows_that_are_forgotten_undecided_are_an_alarm(link, models, tmp_path, table):
     """The kernel's map forgets them; a bucket decides what makes room."""
     one, other = link
-    options = {"table": table}
-    export(models[0], "xdp", tmp_path / "out", options=options, verify=False)
-    n3ic("load", one, tmp_path / "out", "--flows", 64, "--new-flows", 0)
+    n3ic("load", one, build(tmp_path, models[0], table=table), "--flows", 64, "--new-flows", 0)
     send(other, [frame(port) for port in range(1, 1001)])
     found = status(Interface.named(one))
     assert found.started == 1000
@@ -288,10 +279,9 @@ def test_flows_that_are_forgotten_undecided_are_an_alarm(link, models, tmp_path,
         return
     assert found.undecided >= 1000 - 64
     assert "ALARM" in n3ic("status", one) and "--table buckets" in found.alarms["undecided"]
-    send(other, [frame(2000)] * 4)
-    command = [*N3IC, "xdp", "watch", one, "--json", "--flows", "1"]
-    watched = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-    assert "ALARM" in watched.stderr and "undecided" in watched.stderr
+    command = [*N3IC, "xdp", "watch", one, "--json", "--seconds", "1"]
+    told = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert "ALARM" in told.stderr and "undecided" in told.stderr
 
 
 @pytest.mark.slow
@@ -299,10 +289,10 @@ def test_the_table_is_as_large_as_asked(link, exported):
     one, other = link
     began = time.monotonic()
     n3ic("load", one, exported, "--memory", "2M", "--new-flows", 20)
-    with deployment.open_program(Interface.named(one)) as (_, programs, _):
-        flows, item = programs.maps["flows"], programs.maps["flows"].value_bytes
-        item += programs.maps["tags"].value_bytes
-        assert 0 <= (2 << 20) - flows.entries * item < item
+    with libbpf.program_by_id(status(Interface.named(one)).program_id) as program:
+        maps = {found.name: found for found in program.maps()}
+        item = maps["flows"].value_bytes + maps["tags"].value_bytes
+        assert 0 <= (2 << 20) - maps["flows"].entries * item < item
     send(other, [frame(port) for port in range(1, 101)])
     found = status(Interface.named(one))
     assert 20 <= found.started <= 20 + 20 * (time.monotonic() - began)
@@ -325,9 +315,9 @@ def test_events_tell_when_and_where(link, exported, models):
     before = time.time()
     tagged = bytearray(frame(8))
     tagged[12:12] = b"\x81\x00\x00\x05"
-    send(other, [frame(7)] * 4 + [bytes(tagged)] * 4)
-    lines = n3ic("watch", one, "--flows", 2, "--json").splitlines()
-    flows = {flow["source_port"]: flow for flow in map(json.loads, lines)}
+    with closing(watched(one)) as reader:
+        send(other, [frame(7)] * 4 + [bytes(tagged)] * 4)
+        flows = {flow["source_port"]: flow for flow in told(reader, 2)}
     assert [flows[port]["vlan"] for port in (7, 8)] == [None, 5]
     for flow in flows.values():
         assert flow["interface"] == one
@@ -339,31 +329,21 @@ def test_events_tell_when_and_where(link, exported, models):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["watch", "serve"])
-def test_who_watches_an_interface_that_goes_is_told_in_a_line(link, exported, command):
-    if command == "serve":
-        pytest.importorskip("prometheus_client", reason="needs prometheus-client")
+def test_who_watches_an_interface_that_goes_is_told_in_a_line(link, exported):
     one, _ = link
     extra = f"{one}x"
     pair = ["ip", "link", "add", extra, "type", "veth", "peer", "name", f"{one}y"]
     subprocess.run(pair, check=True)
-    options = ["--json"] if command == "watch" else ["--port", "0"]
     try:
         n3ic("load", extra, exported)
-        watch = subprocess.Popen(
-            [*N3IC, "xdp", command, extra, *options, "--seconds", "600"],
-            env=os.environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        if command == "serve":
-            watch.stderr.readline()
-        else:
-            for name in (extra, f"{one}y"):
-                subprocess.run(["ip", "link", "set", name, "up"], check=True)
+        for name in (extra, f"{one}y"):
+            subprocess.run(["ip", "link", "set", name, "up"], check=True)
+        command = [*N3IC, "xdp", "watch", extra, "--json", "--seconds", "600"]
+        pipe = subprocess.PIPE
+        watch = subprocess.Popen(command, env=os.environ, stdout=pipe, stderr=pipe, text=True)
+        assert watch.stdout is not None
+        while not select.select([watch.stdout], [], [], 0.2)[0]:
             send(f"{one}y", [frame(2)] * 4)
-            watch.stdout.readline()  # it watches
     finally:
         subprocess.run(["ip", "link", "del", extra], check=True)
     _, error = watch.communicate(timeout=600)
@@ -372,7 +352,6 @@ def test_who_watches_an_interface_that_goes_is_told_in_a_line(link, exported, co
     )
     assert "Traceback" not in error
     assert watch.returncode == 2
-    n3ic("unload", one)
 
 
 @pytest.mark.slow
@@ -405,7 +384,6 @@ def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
 ):
     one, other = link
     n3ic("load", one, with_table, "--policy", "a=drop")
-    n3ic("update", one, _saved(models[1], tmp_path), "--slot", 3)
     send(other, [frame(1)] * 2 + [frame(2)] * 4)
     before = status(Interface.named(one))
     wide = network(standard_spec(packets=4), 7)
@@ -417,7 +395,9 @@ def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
     found = status(Interface.named(one))
     assert decided(found.slots[0]) == 1
     assert found.slots[0].digest == wide.digest
-    assert found.slots[3].digest == models[1].digest
+    with pytest.raises(ExportError, match="what other slots hold does not fit"):
+        n3ic("update", one, _saved(models[1], tmp_path), "--slot", 3)
+    assert status(Interface.named(one)).program_id == found.program_id
     assert before.program_id not in ours()
     with pytest.raises(N3icError, match=r"policies of .* are for the classes a, b, c"):
         n3ic("update", one, _saved(replace(wide, classes=("b", "a", "c")), tmp_path))
@@ -426,8 +406,7 @@ def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
 def test_a_retrained_network_needs_no_new_program(link, models, tmp_path, clang):
     """Though the first one had neurons and a feature that it did not need."""
     one, _ = link
-    export(with_needless_parts(models[0]), "xdp", tmp_path / "out", verify=False)
-    n3ic("load", one, tmp_path / "out")
+    n3ic("load", one, build(tmp_path, with_needless_parts(models[0])))
     before = status(Interface.named(one))
     assert "new program" not in n3ic("update", one, _saved(models[1], tmp_path))
     after = status(Interface.named(one))
@@ -436,133 +415,47 @@ def test_a_retrained_network_needs_no_new_program(link, models, tmp_path, clang)
 
 
 @pytest.mark.slow
-def test_without_clang_the_object_of_an_export_is_the_new_program(
+def test_without_a_compiler_a_built_export_is_the_new_program(
     link, exported, models, tmp_path, monkeypatch
 ):
     one, other = link
     wide = network(standard_spec(packets=4), 7)
-    card, per_cpu, bare = (tmp_path / name for name in ("card", "per-cpu", "bare"))
-    export(wide, "xdp", card, verify=False)
+    bare, card, per_cpu = (tmp_path / name for name in ("bare", "card", "per-cpu"))
     export(wide, "xdp", bare, verify=False)
-    export(wide, "xdp", per_cpu, verify=False, options={"windows": "per-cpu"})
-    first = shutil.copytree(exported, tmp_path / "first")
-    for out in (card, per_cpu, first):
-        image = source.compile_program(read_program(out / "meter"), source.METER)
-        (out / "meter" / "meter.o").write_bytes(image)
+    built = build(card, wide)
+    other_windows = build(per_cpu, wide, windows="per-cpu")
     n3ic("load", one, exported, "--policy", "a=drop")
     send(other, [frame(1)] * 2)
     before = status(Interface.named(one))
     monkeypatch.setenv("N3IC_CLANG", "no-such-compiler")
-    for given, why in (
-        (bare, "no built meter/meter.o was given"),
-        (_saved(wide, tmp_path), "no built meter/meter.o was given"),
-        (per_cpu, "over other flows than the program's"),
-    ):
-        with pytest.raises(MissingDependencyError, match=rf"{why}.*: .* needs clang.*--input-of"):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for given in (bare, _saved(wide, tmp_path)):
+        with pytest.raises(MissingDependencyError, match="apt-get install clang"):
             n3ic("update", one, given)
-    n3ic("update", one, _saved(models[1], tmp_path), "--slot", 3)
-    with pytest.raises(MissingDependencyError, match="models of slots 0, 3 together"):
-        n3ic("update", one, card)
+    with pytest.raises(UsageError, match="another meter, flow table or number of classes"):
+        n3ic("update", one, other_windows)
+    n3ic("update", one, _saved(models[1], tmp_path))
     assert status(Interface.named(one)).program_id == before.program_id
-    n3ic("unload", one)
-    n3ic("load", one, first, "--policy", "a=drop")
-    send(other, [frame(1)] * 2)
-    before = status(Interface.named(one))
-    assert "slot 0" in n3ic("update", one, card)
+    assert "slot 0" in n3ic("update", one, built)
     send(other, [frame(1)] * 2)
     after = status(Interface.named(one))
     assert after.program_id != before.program_id
     assert (after.flows, decided(after.slots[0])) == (1, 1)
-    assert after.slots[0].digest == BinaryModel.load(card / "model.n3ic").digest
+    assert after.slots[0].digest == BinaryModel.load(built / "model.n3ic").digest
     assert before.program_id not in ours()
 
 
-@pytest.mark.parametrize(
-    "at",
-    [
-        "write_record",
-        pytest.param("attach", marks=pytest.mark.slow),
-        pytest.param("forget_others", marks=pytest.mark.slow),
-    ],
-)
-@pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_an_update_that_is_killed_leaves_a_program_with_its_record(
-    link, exported, models, tmp_path, monkeypatch, at, wide
-):
-    one, other = link
-    n3ic("load", one, exported)
-    real = getattr(deployment, at)
-
-    def killed(*arguments, **given):
-        real(*arguments, **given)
-        raise SystemError("killed")
-
-    following = network(standard_spec(packets=4), 7) if wide else models[1]
-    with (
-        monkeypatch.context() as patch,
-        pytest.raises(SystemError) if (wide or at == "forget_others") else nullcontext(),
-    ):
-        patch.setattr(deployment, at, killed)
-        n3ic("update", one, _saved(following, tmp_path))
-    send(other, [frame(1)] * 4)
-    swapped = not wide or at != "write_record"
-    found = status(Interface.named(one))
-    assert found.slots[0].digest == (following if swapped else models[0]).digest
-    (flow,) = [json.loads(t) for t in n3ic("watch", one, "--flows", 1, "--json").splitlines()]
-    assert flow["model"] == found.slots[0].digest[:16]
-    n3ic("update", one, _saved(models[0], tmp_path))
-    n3ic("unload", one)
-    assert not list((tmp_path / "run" / "xdp").iterdir())
-
-
-@pytest.mark.first_case
-@pytest.mark.parametrize("at", ["write_record", "attach"])
-def test_a_load_that_is_interrupted_leaves_nothing(link, exported, tmp_path, monkeypatch, at):
+def test_a_load_that_is_interrupted_leaves_nothing(link, exported, run_folder, monkeypatch):
     one, _ = link
-    real = getattr(deployment, at)
 
-    def interrupted(*arguments, **given):
-        real(*arguments, **given)
+    def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(deployment, at, interrupted)
+    monkeypatch.setattr(daemon_start, "_wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         deployment.load(Interface.named(one), exported)
     assert libbpf.query(socket.if_nametoindex(one)) is None
-    assert not list((tmp_path / "run" / "xdp").iterdir())
-
-
-@pytest.mark.slow
-def test_an_interface_that_vanished_is_forgotten(link, exported, tmp_path):
-    one, _ = link
-    extra = f"{one}x"
-    subprocess.run(
-        ["ip", "link", "add", extra, "type", "veth", "peer", "name", f"{one}y"], check=True
-    )
-    try:
-        n3ic("load", extra, exported)
-    finally:
-        subprocess.run(["ip", "link", "del", extra], check=True)
-    for _ in range(600):  # the kernel lets the program go a moment later
-        n3ic("unload", one)
-        if not list((tmp_path / "run" / "xdp").iterdir()):
-            break
-        time.sleep(0.1)
-    assert not list((tmp_path / "run" / "xdp").iterdir())
-
-
-@pytest.mark.slow
-def test_a_record_is_there_before_its_program(link, exported, monkeypatch):
-    one, _ = link
-    attach, seen = deployment.attach, []
-
-    def looking(index, program, mode, **given):
-        seen.append(read_record(Interface.named(one), program.id)[0].program_id == program.id)
-        attach(index, program, mode, **given)
-
-    monkeypatch.setattr(deployment, "attach", looking)
-    deployment.load(Interface.named(one), exported)
-    assert seen == [True]
+    assert not list((run_folder / "xdp").glob("*/*"))
 
 
 @pytest.mark.slow
@@ -585,61 +478,16 @@ def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, mode
     one, other = link
     n3ic("load", one, exported)
     wide = network(standard_spec(packets=4), 7)
-    command = [*N3IC, "xdp", "watch", one, "--json", "--seconds", "600"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=os.environ, stdout=pipe, stderr=pipe, text=True) as watch:
-        assert watch.stdout is not None
+    with closing(watched(one)) as reader:
         for port, model in enumerate((models[1], wide), 1):
             n3ic("update", one, _saved(model, tmp_path))
+            reader.read(0.1)  # it goes on with the n3icd that the update brings
             send(other, [frame(port)] * 4)
-        found = status(Interface.named(one))
-        assert decided(found.slots[0]) == 1
-        told = [json.loads(watch.stdout.readline())["model"] for _ in range(2)]
+            assert told(reader, 1)[0]["model"] == model.digest[:16]
+        assert decided(status(Interface.named(one)).slots[0]) == 1
         n3ic("unload", one)
-        rest, error = watch.communicate()
-    assert told == [models[1].digest[:16], wide.digest[:16]]
-    assert rest == ""
-    # The program is detached before its record is removed: watch may see the first alone.
-    assert re.fullmatch(f"n3ic: error: {one}: n3ic.* loaded .*there.*\n", error)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", ["query", "program_by_id"])
-def test_a_program_that_is_replaced_while_it_is_opened(moment, link, exported, monkeypatch):
-    one, _ = link
-    n3ic("load", one, exported)
-    interface, ask, updated = Interface.named(one), getattr(deployment, moment), []
-
-    def late(number):
-        found = ask(number) if moment == "query" else None
-        if not updated:
-            updated.append(True)
-            deployment.update(interface, network(standard_spec(packets=4), 7))
-        return found or ask(number)
-
-    monkeypatch.setattr(deployment, moment, late)
-    with deployment.open_program(interface) as (record, _, _):
-        assert updated
-        assert deployment.is_attached(interface, record)
-
-
-@pytest.mark.slow
-def test_a_second_watch_is_refused_and_the_first_gets_every_flow(link, exported, models, tmp_path):
-    one, other = link
-    n3ic("load", one, exported)
-    command = [*N3IC, "xdp", "watch", one, "--json", "--flows", "20", "--seconds", "600"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as first:
-        send(other, [frame(1)] * 4)
-        told = [json.loads(first.stdout.readline())]  # it watches
-        n3ic("update", one, _saved(models[1], tmp_path))
-        for _ in range(2):
-            with pytest.raises(UsageError, match=f"process {first.pid} runs n3ic xdp watch"):
-                n3ic("watch", one, "--seconds", 5)
-        send(other, [frame(port) for port in range(2, 21) for _ in range(4)])
-        told += map(json.loads, first.stdout)
-    assert sorted(flow["source_port"] for flow in told) == list(range(1, 21))
-    send(other, [frame(30)] * 4)
-    assert '"source_port": 30' in n3ic("watch", one, "--json", "--flows", 1)
+        with pytest.raises(UsageError, match="has loaded nothing there"):
+            reader.read(60)
 
 
 def _saved(model, folder):
@@ -678,32 +526,24 @@ def test_a_second_load_and_somebody_elses_program_are_refused(
         program = foreign.programs["foreign"]
         libbpf.attach(index, program, "native")
         try:
-            with pytest.raises(UsageError, match="of another tool"):
+            with pytest.raises(UsageError, match="another XDP program is attached"):
                 n3ic("load", one, exported)
-            with pytest.raises(UsageError, match="not n3ic's"):
-                n3ic("unload", one)
+            assert "nothing of n3ic" in n3ic("unload", one)
             assert libbpf.query(index) is not None
         finally:
             libbpf.detach(index, "native")
 
 
-@pytest.mark.slow
-def test_without_native_xdp_it_is_generic_and_said(link, exported, monkeypatch):
-    one, other = link
-    attach = deployment.attach
+def test_without_native_xdp_it_is_generic_and_said(exported, in_namespace, run_folder):
+    def check():
+        interface = Interface.named("lo")
+        loaded = deployment.load(interface, exported)
+        assert loaded.record.mode == "generic"
+        assert "generic" in loaded.note
+        assert libbpf.query(interface.index).mode == "generic"
+        assert deployment.unload(interface)
 
-    def refusing(interface, program, mode, **given):
-        if mode == "native":
-            raise libbpf.BpfError("no", errno.EOPNOTSUPP)
-        attach(interface, program, mode, **given)
-
-    monkeypatch.setattr(deployment, "attach", refusing)
-    loaded = deployment.load(Interface.named(one), exported)
-    assert loaded.record.mode == "generic"
-    assert "no native XDP" in loaded.note
-    send(other, [frame(1)] * 4)
-    assert decided(status(Interface.named(one)).slots[0]) == 1
-    assert libbpf.query(socket.if_nametoindex(one)).mode == "generic"
+    in_namespace(check)
 
 
 @pytest.mark.slow
@@ -771,9 +611,9 @@ def exported_late(tmp_path):
 def test_a_policy_acts_from_the_first_point_of_a_schedule(link, tmp_path, clang):
     one, other = link
     model = network(standard_spec(schedule=(3, 5)))
-    export(model, "xdp", tmp_path / "export", verify=False)
-    said = n3ic("load", one, tmp_path / "export", *(f"--policy={v}=drop" for v in "abc"))
+    said = n3ic("load", one, build(tmp_path, model), *(f"--policy={v}=drop" for v in "abc"))
     assert "policy" not in said
+    reader = watched(one)
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as sniffer:
         sniffer.bind((one, 0x0800))
         sniffer.settimeout(60)
@@ -781,71 +621,48 @@ def test_a_policy_acts_from_the_first_point_of_a_schedule(link, tmp_path, clang)
         ports = [int.from_bytes(sniffer.recv(200)[34:36], "big") for _ in range(3)]
     assert ports == [7, 7, 8]
     assert status(Interface.named(one)).ends == {"packets": 2}  # at packets 3 and 5
-    events = [json.loads(t) for t in n3ic("watch", one, "--flows", 2, "--json").splitlines()]
-    assert [event["packets"] for event in events] == [3, 5]
-
-
-@pytest.mark.slow
-def test_a_program_that_somebody_took_away_is_said_and_forgotten(link, exported):
-    one, _ = link
-    n3ic("load", one, exported)
-    libbpf.detach(socket.if_nametoindex(one), "native")
-    with pytest.raises(UsageError, match="nothing is attached there now"):
-        n3ic("status", one)
-    n3ic("load", one, exported)
+    assert [flow["packets"] for flow in told(reader, 2)] == [3, 5]
 
 
 def test_a_damaged_record_is_a_line(link, exported):
     one, _ = link
     n3ic("load", one, exported)
-    (record,) = Interface.named(one).folder.glob("*/record.json")
-    for text in ("{", "[]", '{"version": 1}', '{"version": 9, "rules": [], "policies": []}'):
+    (record,) = Interface.named(one).folder.glob("*/n3icd.json")
+    for text in ("{", "[]", '{"version": 1}', '{"version": 9, "mode": "native"}'):
         record.write_text(text)
         with pytest.raises(UsageError, match="damaged"):
             n3ic("status", one)
-    n3ic("unload", one)
+    assert "unloaded" in n3ic("unload", one)
+    assert libbpf.query(socket.if_nametoindex(one)) is None
 
 
 @pytest.mark.slow
 def test_a_scrape_gives_the_figures(link, exported, models, tmp_path):
-    pytest.importorskip("prometheus_client", reason="needs prometheus-client")
     one, other = link
-    n3ic("load", one, exported)
+    where = f"127.0.0.1:{free_port()}"
+    n3ic("load", one, exported, "--setting", f"prometheus={where}")
     send(other, [frame(1)] * 4)
-    command = [*N3IC, "xdp", "serve", one, "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server:
-        try:
-            url = server.stderr.readline().split()[-1]
-            with urllib.request.urlopen(url, timeout=60) as answer:
-                text = answer.read().decode()
-            n3ic("update", one, _saved(models[1], tmp_path))
-            with urllib.request.urlopen(url, timeout=60) as answer:
-                assert 'model="net1"' in answer.read().decode()
-        finally:
-            server.terminate()
-    assert f'n3ic_xdp_flows{{interface="{one}"}} 1.0' in text
+    with urllib.request.urlopen(f"http://{where}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    n3ic("update", one, _saved(network(standard_spec(packets=4), 7), tmp_path))  # a new n3icd
+    with urllib.request.urlopen(f"http://{where}/metrics", timeout=60) as answer:
+        assert 'slot="0"' in answer.read().decode()
+    assert f'n3ic_xdp_flows{{interface="{one}"}} 1' in text
     assert "n3ic_xdp_margin_count{interface=" in text
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("module", [metrics_server, terminal])
-def test_a_signal_that_a_library_swallowed_ends_it(module, link, exported, monkeypatch):
-    """What reads maps and models has C call Python, where an exception may be lost."""
+def test_settings_are_those_of_n3icd(link, exported):
     one, _ = link
-    n3ic("load", one, exported)
-
-    def swallowing(*_):
-        with suppress(EndedBySignal):
-            signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(metrics_server, "SWEEP_S", 0.01)
-    monkeypatch.setattr(module, "sweep", swallowing)
-    with ending_signals(), pytest.raises(EndedBySignal):
-        if module is terminal:
-            terminal.follow(Interface.named(one), seconds=60, most=None, json=True)
-        else:
-            pytest.importorskip("prometheus_client", reason="needs prometheus-client")
-            metrics_server.serve(Interface.named(one), "127.0.0.1", 0, seconds=60)
+    for wrong, said in (
+        ("ipfix", "expected KEY=VALUE"),
+        ("=9", "expected KEY=VALUE"),
+        ("a=1\nb=2", "expected KEY=VALUE"),
+        ("colour=red", "colour: unknown key"),
+        ("queue=many", "expected a number"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            n3ic("load", one, exported, "--setting", wrong)
+    assert libbpf.query(socket.if_nametoindex(one)) is None
 
 
 # --- without one ---------------------------------------------------------------------------------
@@ -959,57 +776,12 @@ def test_rules_that_mean_nothing(text):
         policy_parser.rule(text)
 
 
-def test_metrics_are_escaped_and_counted():
-    pytest.importorskip("prometheus_client", reason="needs prometheus-client")
-    from prometheus_client import generate_latest
-
-    from n3ic.systems.xdp.prometheus import registry
-
-    slot = SlotStatus(
-        'a"b\n',
-        "00",
-        {"x": 3, "y": 4},
-        1,
-        (2, 0, 6),
-        (Drift("dur", 0.5, 0.1, "large", 0, 0.1, 0.9),),
-    )
-    made = ProgramStatus(
-        "eth0", "native", 1, "x", 9, 90, 2, 8, 3, {"fin": 8}, {}, 0, 0, 0, 0, {2: slot}
-    )
-    text = generate_latest(registry(lambda: made)).decode()
-    assert 'n3ic_xdp_model_info{digest="00",' in text
-    assert r'model="a\"b\n"' in text
-    assert 'verdict="shunt"} 1.0' in text
-    assert 'n3ic_xdp_margin_bucket{interface="eth0",le="0.0",model="a\\"b\\n",slot="2"} 2.0' in text
-    assert 'n3ic_xdp_drift{feature="dur"' in text
-
-
 def test_packets_that_were_not_counted_or_marked_are_shown():
-    pytest.importorskip("prometheus_client", reason="needs prometheus-client")
-    from prometheus_client import generate_latest
-
-    from n3ic.systems.xdp.prometheus import registry
-
     given = ("eth0", "native", 1, "x", 9, 90, 2, 8, 3, {}, {}, 0, 0, 0, 0, {})
     made = ProgramStatus(*given, contended=1234, not_marked=5678)
-    text = generate_latest(registry(lambda: made)).decode()
-    assert 'n3ic_xdp_packets_contended_total{interface="eth0"} 1234.0' in text
-    assert 'n3ic_xdp_packets_not_marked_total{interface="eth0"} 5678.0' in text
     shown = "\n".join(lines(made))
     assert "1,234" in shown and "5,678" in shown
     assert "contended" not in "\n".join(lines(ProgramStatus(*given)))
-    flooded = ProgramStatus(
-        *given, undecided=4321, alarms={"undecided": "4,321 flows"}, excess=8765, blocked_hosts=12
-    )
-    text = generate_latest(registry(lambda: flooded)).decode()
-    for line in (
-        'flows_undecided_total{interface="eth0"} 4321.0',
-        'packets_excess_total{interface="eth0"} 8765.0',
-        'blocked_hosts{interface="eth0"} 12.0',
-        'alarm{alarm="undecided",interface="eth0"} 1.0',
-        'alarm{alarm="refused",interface="eth0"} 0.0',
-    ):
-        assert f"n3ic_xdp_{line}" in text
     found = json.loads(json.dumps(asdict(made)))
     assert (found["contended"], found["not_marked"]) == (1234, 5678)
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from n3ic.errors import UsageError
-from n3ic.exporters.xdp import layout, libbpf, source, verdict_lists
+from n3ic.exporters.xdp import source, verdict_lists
 from n3ic.exporters.xdp.layout import SUBJECT, VERDICT, table_entries
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.replay import replay, replayable, traffic
@@ -24,10 +23,10 @@ from n3ic.meter.standard import standard_spec
 from tests.support.metered_models import counting_network, page_schedule, unsure_later
 from tests.support.metering import load, network, set_policy
 from tests.support.siphash import apart
+from tests.support.verdict_maps import remove_listed, set_verdict
 from tests.support.verdict_model import Held, VerdictModel
 
 DROP, PASS = 1, 2
-LPM_TRIE = 11  # BPF_MAP_TYPE_LPM_TRIE
 SPEC = standard_spec(schedule=(2, 4))  # and at the end of a flow
 SECOND = 10**9 // SPEC.tick_ns
 CUT = ("IP header cut short", "ports cut short")
@@ -131,11 +130,11 @@ def check(image, table, seed, limits, policies, allowed=(), listed=(), shared=()
             *(("allow", each) for each in allowed), *(("shared", each) for each in shared)
         ]:  # fmt: skip
             where = verdict_lists.verdict_subject(text, SPEC)
-            verdict_lists.set_verdict(programs.maps, where, action, 0, 0, until)
+            set_verdict(programs.maps, where, action, 0, 0, until)
             maps.allowed[ipaddress.ip_network(text)] = held(action, 0, until)
         for text, action, argument, until in listed:
             where = verdict_lists.verdict_subject(text, SPEC)
-            verdict_lists.set_verdict(programs.maps, where, action, argument, 0, until)
+            set_verdict(programs.maps, where, action, argument, 0, until)
             maps.listed[ipaddress.ip_network(text)] = held(action, argument, until)
         wanted, records = reference(model, maps, frames)
         results = []
@@ -288,7 +287,7 @@ def test_of_an_address_with_many_users_only_the_flow_is_blocked(schedules, scope
         for verdict in range(3):
             set_policy(programs, verdict, "drop", 0, scope, SECOND)
         where = verdict_lists.verdict_subject("10.0.0.0/24", SPEC)
-        verdict_lists.set_verdict(programs.maps, where, "shared", 0, 0, None)
+        set_verdict(programs.maps, where, "shared", 0, 0, None)
         results = []
         for port, time in [(1, 1), (1, 2), (2, 3), (2, 4)]:
             frame = udp("10.0.0.1", port=port)
@@ -398,9 +397,9 @@ def test_packets_without_ports_are_judged_by_their_addresses(image, kind):
     with load(network(SPEC, shunt=2), image=image["buckets"], table="buckets") as programs:
         programs.program.test_run(programs.replayed(udp("10.0.0.9"), 60, 5))
         blocked = verdict_lists.verdict_subject("10.0.0.1", SPEC)
-        verdict_lists.set_verdict(programs.maps, blocked, "drop", 0, 5, 1000)
+        set_verdict(programs.maps, blocked, "drop", 0, 5, 1000)
         assert [result("10.0.0.1", 6), result("10.0.0.2", 7)] == [DROP, PASS]
-        verdict_lists.remove_verdict(programs.maps, blocked, allowed=False)
+        remove_listed(programs.maps, blocked)
         assert result("10.0.0.1", 8) == PASS
         assert programs.counters()["blocked"] == 1
 
@@ -452,27 +451,11 @@ def test_entries_carry_the_key_that_a_typed_flow_has(image, table):
             assert where.flow and where.key == key.tobytes()
 
 
-def test_a_full_list_makes_room_of_what_has_expired(image):
-    with (
-        load(network(SPEC, shunt=2), image=image["buckets"], table="buckets") as programs,
-        libbpf.create_map(LPM_TRIE, "listed", 24, VERDICT.itemsize, 2, flags=1) as small,
-    ):
-        maps = programs.maps | {"listed": small}
-        for host, until in ((1, 10), (2, 30), (3, 30)):
-            where = verdict_lists.verdict_subject(f"10.0.0.{host}", SPEC)
-            verdict_lists.set_verdict(maps, where, "drop", 0, 20, until)
-        assert small.count() == 2
-        with pytest.raises(UsageError, match=r"10\.0\.0\.4: .* full.* room for 2 entries.*unblock"):
-            verdict_lists.set_verdict(
-                maps, verdict_lists.verdict_subject("10.0.0.4", SPEC), "drop", 0, 20, 30
-            )
-
-
 def test_a_verdict_holds_to_its_last_tick_and_the_nearest_one_counts(image):
     """A prefix that expired hides no shorter one; a flow's verdict goes before its host's."""
 
     def at(time, action, text, until):
-        verdict_lists.set_verdict(
+        set_verdict(
             programs.maps, verdict_lists.verdict_subject(text, SPEC), action, 0, time, until
         )
 
@@ -514,23 +497,3 @@ def test_a_flow_s_end_without_packets_since_its_decision_blocks_nobody_anew():
         assert result(7 + idle) == DROP
         assert programs.counters()["verdicts"] == 2
         assert programs.counters()["dropped"] == 2
-
-
-def test_verdicts_settle_while_decisions_bring_more(monkeypatch):
-    """Each look finds a verdict that holds for longer, as in a flood of blocked sources."""
-    looks = []
-
-    def latest(maps):
-        looks.append(1)
-        return {**dict.fromkeys(layout.USES[1:], 0), "hosts": 1000 * len(looks)}
-
-    class Uses(dict):
-        update = dict.__setitem__
-
-    uses = Uses()
-    monkeypatch.setattr(verdict_lists, "_latest", latest)
-    verdict_lists.set_expiry({"uses": uses})
-    assert len(looks) < 20
-    until = {layout.USES[i]: int.from_bytes(value, "little") for i, value in uses.items()}
-    assert until["any"] == until["hosts"] > 1000 * len(looks) + 10**6
-    assert until["tuples"] == until["listed"] == 0

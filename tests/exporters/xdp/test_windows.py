@@ -16,9 +16,7 @@ import pytest
 from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.layout import table_entries
 from n3ic.exporters.xdp.network.structure import structure_of
-from n3ic.exporters.xdp.network.values import value_bytes
-from n3ic.exporters.xdp.program import MeterPrograms
-from n3ic.exporters.xdp.replay import difference, replay
+from n3ic.exporters.xdp.replay import replay
 from n3ic.meter.standard import standard_spec
 from n3ic.model.meter_spec import Decision, Window
 from tests.support.metering import load, network, replayed
@@ -166,28 +164,6 @@ def test_a_cpu_of_its_own_counts_as_the_reference_does(image, per_cpu):
             replayed(programs, model, hostile(random.Random(4), 300))
     finally:
         os.sched_setaffinity(0, before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])
-def test_the_next_program_goes_on_with_the_windows(image, table):
-    model = network(SPEC)
-    structure = structure_of([model])
-    frames = hostile(random.Random(5), 500)
-    with load(model, image=image(table), table=table) as first:
-        events = [replay(first, frames[:250])]
-        with MeterPrograms(
-            image(table),
-            "next.o",
-            SPEC,
-            structure,
-            clock="trailer",
-            table=table,
-            succeeds=first.program,
-        ) as second:
-            second.set_model(0, value_bytes(structure, model))
-            events.append(replay(second, frames[250:]))
-    assert difference(model, SPEC, frames, np.concatenate(events)) == ""
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from n3ic.errors import ModelError
 from n3ic.families.trees import network
 from n3ic.families.trees.network import TreesModel
 from n3ic.families.trees.random_models import random_trees
-from n3ic.families.trees.vectors import deciding_bits
+from n3ic.families.trees.vectors import _Walk, decided_by, deciding_bits, trees_vectors
 from n3ic.model.bits import pack, unpack
 from n3ic.model.family import family
 from n3ic.model.file import pack_file, unpack_file
@@ -145,6 +145,20 @@ def test_leaves_are_counted_in_the_bits_of_their_distances():
     """From -2, the least of four leaves, to 5 and to 150."""
     assert small().leaf_bytes == -(-4 * 3 // 8) == 2
     assert small(leaves=[[1], [-2], [150], [4]]).leaf_bytes == 4 * 8 // 8
+
+
+def test_leaves_that_no_input_reaches_are_told_by_tree():
+    model = small()
+    found = decided_by(model, pack(np.zeros((1, 5), dtype=bool)))
+    assert found.undecided == ("tree 0: 2 of 3 leaves",)
+    assert (found.decided, found.total) == (2, 6)  # a leaf of each tree; no node from both sides
+    every = decided_by(model, trees_vectors(model, 60, 0))
+    assert every.undecided == () and every.decided == every.total
+
+
+def test_an_input_passes_no_edge_of_trees_that_are_leaves():
+    leaf = small(sizes=[0], bits=[], zero_sizes=[], leaves=[[4]])
+    assert _Walk(leaf).edges_of(np.zeros(5, dtype=bool)).tolist() == []
 
 
 def test_the_largest_trees_are_models(monkeypatch):

@@ -145,6 +145,14 @@ def test_sums_are_equal_however_they_are_added() -> None:
     assert graph_difference(*graphs) == ""
 
 
+def test_graphs_of_other_numbers_of_scores_differ() -> None:
+    b = GraphBuilder(SPEC)
+    scores = [b.constant(0), b.lookup(0, (1, 5, 2)), b.constant(3)]
+    two, three = b.build(scores[:2]), b.build(scores)
+    assert graph_difference(two, three) == "3 scores, the model has 2"
+    assert graph_difference(three, two) == "2 scores, the model has 3"
+
+
 def test_a_difference_names_the_operation() -> None:
     def made(entry: int, bit: int) -> Graph:
         b = GraphBuilder(SPEC)

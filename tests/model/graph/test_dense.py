@@ -169,7 +169,7 @@ def test_popcounts_that_cannot_be_are_refused():
     with pytest.raises(ModelError, match="counts a value of 0 to 2, not of 0 or 1"):
         b.popcount((), (two, two), (1, 0))
     with pytest.raises(ModelError, match="input bit 8 of 8"):
-        b.popcount((3, 8), (), (1, 1))
+        b.popcount((0, 8), (), (1, 1))
     with pytest.raises(ModelError, match="different input bits"):
         b.popcount((3, 3), (), (1, 1))
     with pytest.raises(ModelError, match=r"popcount of 2 bits has weights of shape \(3,\)"):

@@ -12,8 +12,9 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import held_out
 from n3ic.options import parse_options
 from n3ic.studies.robustness.column_permutation import exchanged_rows
-from n3ic.studies.robustness.retrained import by_time, recipe_of, seed_of, without_category
+from n3ic.studies.robustness.retrained import by_time, seed_of, without_category
 from n3ic.studies.robustness.shifts import EVALUATION, cheap_rows
+from n3ic.usecases.config import recipe_of
 from tests.support.small_flows import CATALOGUE, RECIPE, feature, flows
 
 

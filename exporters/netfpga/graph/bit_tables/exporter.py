@@ -7,6 +7,7 @@ The core has the ports of a binary network's core, so packet path and front end 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +24,7 @@ from n3ic.exporters.netfpga.graph.bit_tables.unrolled import added, design, writ
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
-from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.exporters.netfpga.tools import simulate
 from n3ic.exporters.netfpga.unrolled import design as unrolled_design
 from n3ic.exporters.netfpga.unrolled import size
 from n3ic.model.bits import Words
@@ -38,6 +39,7 @@ from n3ic.targets.device import Device, Fit, Problem
 from n3ic.targets.figures import Figure, Report
 
 _REPORT_VECTORS = 64
+_FIGURES = ("lut", "lut_sites", "lut_sites.share", "ff", "carry", "bram36")
 _UNROLLED = (("style", ("unrolled",)),)
 _SEQUENTIAL = (("style", ("sequential",)),)
 
@@ -105,21 +107,8 @@ class NetfpgaTablesExporter(Exporter[Classifier]):
         """Check that logic and memories fit the device beside the reference NIC."""
         if options["style"] == "sequential" and (problems := _unloadable(model)):
             return Fit(problems=problems)
-        used, limits = _estimate(model, options), self.device.limits
-        rows = (
-            ("LUTs", used.lut_sites, limits["lut"] - limits["reference_lut"]),
-            ("BRAM36", used.bram36, limits["bram36"] - limits["reference_bram36"]),
-        )
-        return Fit(
-            problems=tuple(
-                Problem(
-                    f"about {count * _copies(options):,g} {name}, {room:,.0f} are free beside the "
-                    "reference NIC"
-                )
-                for name, count, room in rows
-                if count * _copies(options) > room
-            )
-        )
+        used = _estimate(model, options)
+        return shell.fit_of(used, self.device.limits, _copies(options), ("LUTs", "BRAM36"))
 
     def write(self, model: Classifier, options: Options, out: Path) -> None:
         """Write Verilog and README."""
@@ -197,31 +186,20 @@ class NetfpgaTablesExporter(Exporter[Classifier]):
             notes.append(f"Not simulated: {error}.")
         figures += self._resources(_estimate(model, options))
         if options["synth"]:
-            figures += self._resources(synth.synthesise(directory), prefix="yosys.")
-            figures.append(shell.fmax_ecp5(directory))
+            figures += shell.synthesis_figures(directory, self._resources)
             notes.append(shell.ECP5)
         return Report(tuple(figures), tuple(notes))
 
     def estimate(self, model: Classifier, options: Options) -> tuple[Figure, ...]:
         """Estimate the logic of one core, and its latency."""
         clocks = estimated_latency(_clocks(model, options)[0], self.device.clock_mhz)
-        return (*self._resources(_estimate(model, options)), *clocks)
+        of_cuts = shell.comparison_figures(model, options)
+        return (*self._resources(_estimate(model, options)), *clocks, *of_cuts)
 
     def _resources(self, used: Resources, prefix: str = "") -> list[Figure]:
         """Figures of a core's resources, with their share of the device."""
-        limits = self.device.limits
-        rows = (
-            ("lut", used.luts, "LUT"),
-            ("lut_sites", used.lut_sites, "LUT6"),
-            ("lut_sites.share", 100 * used.lut_sites / limits["lut"], "%"),
-            ("ff", used.ffs, "FF"),
-            ("carry", used.carry or 0, "CARRY4"),
-            ("bram36", used.bram36, "BRAM36"),
-        )
-        return [
-            Figure(f"{prefix}{name}", value, unit, used.kind, used.source)
-            for name, value, unit in rows
-        ]
+        own = replace(used, carry=used.carry or 0)
+        return shell.resource_figures(own, self.device.limits, _FIGURES, prefix=prefix)
 
 
 def _layout(model: Classifier, options: Options) -> TablesLayout | None:

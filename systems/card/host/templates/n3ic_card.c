@@ -40,6 +40,7 @@ struct job {
 struct tenant {
     struct job jobs[CARD_QUEUE];
     uint64_t first, next, end;
+    uint64_t rate, burst;   /* of its guarantee: bytes per second, bytes */
     uint64_t turn[COLOURS]; /* virtual time at which its next frame is due */
     /* At its rate, the frames that were served within the guarantee last until `paid`; with the
      * next one, until `owed`. */
@@ -56,6 +57,7 @@ struct card {
     int closing, started;
     uint64_t now_ns;
     struct card_counters wire;
+    uint64_t asked[CARD_GRAPHS];
     struct model *models[CARD_NETWORKS];
     struct tenant tenants[CARD_TENANTS];
     uint32_t threads;
@@ -74,6 +76,7 @@ const char *card_strerror(int status) {
         "no answer is ready",
         "the weights do not have the network's inputs and classes",
         "out of memory",
+        "the rate or the bucket is out of bounds",
     };
     int is_known = status >= 0 && (size_t)status < sizeof texts / sizeof *texts;
     return is_known ? texts[status] : "unknown status";
@@ -186,22 +189,61 @@ static const struct card_graph *find_graph(uint32_t uid) {
  * scheduling). The bucket is asked when a frame is served, so a tenant's frames keep their order.
  * It counts from the frame's arrival, so waiting costs nothing of the guarantee.
  */
-static void weigh_next(struct tenant *tenant, const struct card_tenant *share) {
+static void weigh_next(struct tenant *tenant) {
     const struct job *job = &tenant->jobs[tenant->next % CARD_QUEUE];
     struct instant from = tenant->paid;
     if ((int64_t)(job->arrived_ns - from.ns) > 0)
         from = (struct instant){job->arrived_ns, 0};
     uint64_t parts = job->size * SECOND + from.part;
-    tenant->owed = (struct instant){from.ns + parts / share->rate, parts % share->rate};
+    tenant->owed = (struct instant){from.ns + parts / tenant->rate, parts % tenant->rate};
 }
 
 /* Whether a tenant's next frame is within its guarantee: the bucket has paid for it by now. */
-static int is_within(const struct card *card, uint32_t t) {
-    const struct card_tenant *share = &card_tenants[t];
+static int is_within(const struct card *card, const struct tenant *tenant) {
     /* Whole seconds apart from the rest: burst * SECOND could exceed 64 bits. */
-    uint64_t depth_ns =
-        share->burst / share->rate * SECOND + share->burst % share->rate * SECOND / share->rate;
-    return (int64_t)(card->tenants[t].owed.ns - card->now_ns - depth_ns) <= 0;
+    uint64_t depth_ns = tenant->burst / tenant->rate * SECOND +
+                        tenant->burst % tenant->rate * SECOND / tenant->rate;
+    return (int64_t)(tenant->owed.ns - card->now_ns - depth_ns) <= 0;
+}
+
+/* Sets the time, under the lock; buckets are full at the first call. */
+static void set_time(struct card *card, uint64_t now_ns) {
+    if (!card->started || (int64_t)(now_ns - card->now_ns) > 0)
+        card->now_ns = now_ns;
+    for (uint32_t t = 0; !card->started && t < CARD_TENANTS; t++)
+        card->tenants[t].paid.ns = now_ns;
+    card->started = 1;
+}
+
+/* Bytes that a bucket lacks, rounded up. */
+static uint64_t lacking_bytes(const struct card *card, const struct tenant *tenant) {
+    int64_t busy_ns = (int64_t)(tenant->paid.ns - card->now_ns);
+    if (busy_ns < 0)
+        return 0;
+    /* The product may exceed 64 bits; a double errs by less than a thousandth of a byte. */
+    double parts = (double)busy_ns * (double)tenant->rate + (double)tenant->paid.part;
+    double bytes = parts / (double)SECOND + 0.999;
+    return bytes < (double)tenant->burst ? (uint64_t)bytes : tenant->burst;
+}
+
+int card_rate(struct card *card, uint32_t caller, uint32_t tenant, uint64_t rate, uint64_t burst,
+              uint64_t now_ns) {
+    if (caller != CARD_WIRE || tenant >= CARD_TENANTS)
+        return CARD_FOREIGN;
+    if (rate == 0 || rate > CARD_FASTEST || burst > CARD_DEEPEST)
+        return CARD_BAD_RATE;
+    struct tenant *mine = &card->tenants[tenant];
+    pthread_mutex_lock(&card->lock);
+    set_time(card, now_ns);
+    uint64_t held = mine->burst - lacking_bytes(card, mine);
+    uint64_t parts = held < burst ? (burst - held) * SECOND : 0;
+    mine->rate = rate;
+    mine->burst = burst;
+    mine->paid = (struct instant){card->now_ns + parts / rate, parts % rate};
+    if (mine->next != mine->end)
+        weigh_next(mine);
+    pthread_mutex_unlock(&card->lock);
+    return CARD_OK;
 }
 
 static int admit_frame(struct card *card, const struct card_graph *graph, const uint8_t *frame,
@@ -234,7 +276,7 @@ static int admit_frame(struct card *card, const struct card_graph *graph, const 
     }
     memcpy(job->field, frame + CARD_OFFSET, graph->input_bytes);
     if (tenant->next + 1 == tenant->end)
-        weigh_next(tenant, &card_tenants[graph->tenant]);
+        weigh_next(tenant);
     count->admitted++;
     card->busy++;
     pthread_cond_signal(&card->work);
@@ -247,13 +289,10 @@ int card_submit(struct card *card, uint32_t source, const uint8_t *frame, size_t
     const struct card_graph *graph = uid == UINT32_MAX ? NULL : find_graph(uid);
     int own = source < CARD_TENANTS, status;
     pthread_mutex_lock(&card->lock);
-    if (!card->started || (int64_t)(now_ns - card->now_ns) > 0)
-        card->now_ns = now_ns;
-    for (uint32_t t = 0; !card->started && t < CARD_TENANTS; t++)
-        card->tenants[t].paid.ns = now_ns;
-    card->started = 1;
+    set_time(card, now_ns);
     struct card_counters *count = own ? &card->tenants[source].count : &card->wire;
     if (graph != NULL && (source == CARD_WIRE || source == graph->tenant)) {
+        card->asked[graph - card_graphs]++;
         status = admit_frame(card, graph, frame, size, cookie);
     } else if (graph != NULL) {
         count->foreign++;
@@ -380,7 +419,7 @@ static struct tenant *first_tenant(struct card *card, enum colour colour) {
     struct tenant *best = NULL;
     for (uint32_t t = 0; t < CARD_TENANTS; t++) {
         struct tenant *tenant = &card->tenants[t];
-        if (tenant->next != tenant->end && is_within(card, t) == (colour == WITHIN) &&
+        if (tenant->next != tenant->end && is_within(card, tenant) == (colour == WITHIN) &&
             (best == NULL || lead_of(card, tenant, colour) < lead_of(card, best, colour)))
             best = tenant;
     }
@@ -411,7 +450,7 @@ static void run_job(struct card *card, struct tenant *tenant, enum colour colour
     else
         tenant->count.beyond++;
     if (tenant->next != tenant->end)
-        weigh_next(tenant, share);
+        weigh_next(tenant);
     job->state = RUNNING;
     pthread_mutex_unlock(&card->lock);
     compute_job(job);
@@ -514,6 +553,13 @@ void card_count(struct card *card, uint32_t tenant, struct card_counters *out) {
     pthread_mutex_unlock(&card->lock);
 }
 
+uint64_t card_asked(struct card *card, uint32_t graph) {
+    pthread_mutex_lock(&card->lock);
+    uint64_t asked = graph < CARD_GRAPHS ? card->asked[graph] : 0;
+    pthread_mutex_unlock(&card->lock);
+    return asked;
+}
+
 /* --- the card -------------------------------------------------------------------------- */
 
 int card_open(struct card **out, uint32_t threads) {
@@ -525,6 +571,10 @@ int card_open(struct card **out, uint32_t threads) {
     pthread_mutex_init(&card->lock, NULL);
     pthread_cond_init(&card->work, NULL);
     pthread_cond_init(&card->idle, NULL);
+    for (uint32_t t = 0; t < CARD_TENANTS; t++) {
+        card->tenants[t].rate = card_tenants[t].rate;
+        card->tenants[t].burst = card_tenants[t].burst;
+    }
     for (uint32_t n = 0; n < CARD_NETWORKS; n++) {
         const struct card_network *place = &card_networks[n];
         int status = open_model(&card->models[n], place, place->weights, place->size);

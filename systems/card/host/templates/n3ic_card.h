@@ -26,6 +26,10 @@ extern "C" {
 
 struct card;
 
+/* Bounds of a guarantee: bytes per second, and bytes of its bucket. */
+#define CARD_FASTEST 1000000000000u
+#define CARD_DEEPEST UINT32_MAX
+
 /* In place of a tenant: the wire, which may ask every graph, or the operator of the card. */
 #define CARD_WIRE UINT32_MAX
 
@@ -42,7 +46,8 @@ enum card_status {
     CARD_ABSENT,    /* a network of the graph is removed */
     CARD_EMPTY,     /* no answer is ready */
     CARD_BAD_MODEL, /* weights damaged, or of another input or number of classes */
-    CARD_NO_MEMORY
+    CARD_NO_MEMORY,
+    CARD_BAD_RATE /* a rate or bucket out of bounds */
 };
 
 enum card_action { CARD_FORWARD = 0, CARD_DROP, CARD_MARK, CARD_MIRROR };
@@ -120,6 +125,20 @@ void card_write(const struct card_answer *answer, uint8_t *frame);
  */
 int card_load(struct card *card, uint32_t caller, uint32_t network, const void *weights,
               size_t size);
+
+/*
+ * Changes the rate (bytes per second, 1 to CARD_FASTEST) and the bucket (bytes, to CARD_DEEPEST)
+ * that a tenant is guaranteed. What the bucket holds stays, up to its new size, so that a change
+ * gives no frame away.
+ *
+ * caller: CARD_WIRE; no tenant sets its own rate.
+ * now_ns: time of the change, as for card_submit().
+ */
+int card_rate(struct card *card, uint32_t caller, uint32_t tenant, uint64_t rate, uint64_t burst,
+              uint64_t now_ns);
+
+/* Frames that named a graph and were allowed to, whether or not they were admitted. */
+uint64_t card_asked(struct card *card, uint32_t graph);
 
 /* Counters of a tenant, or with CARD_WIRE of frames from the wire that named no graph. */
 void card_count(struct card *card, uint32_t tenant, struct card_counters *out);

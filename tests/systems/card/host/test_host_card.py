@@ -5,6 +5,7 @@ import struct
 import subprocess
 import threading
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from n3ic.model.random_models import random_model
 from n3ic.systems.card.compile import SoftwareCard, software_card
 from n3ic.systems.card.export import export_card
 from n3ic.systems.card.frames import frame_of, joined, traffic
-from n3ic.systems.card.host.library import CallStatus, CardLibrary, OpenCard
+from n3ic.systems.card.host.library import WIRE, CallStatus, CardLibrary, OpenCard
 from n3ic.systems.card.host.verify import check_answer, shape_of, verify_card
 from n3ic.systems.card.host.write import write_card
 from tests.support import software_cards as cards
@@ -377,3 +378,77 @@ def test_card_exec_answers_a_capture(card, directory, asked, tmp_path: Path):
     told = done.stderr.decode()
     assert "load alpha/a0: done" in told and "remove no: no such network" in told
     assert "alpha,40,40,0,0,0,0,0,0,0" in told and "(wire),0,0,0,1" in told
+
+
+def test_the_rate_of_a_tenant_changes_while_frames_flow(card, library, asked):
+    """Frames are within the guarantee as long as a bucket of exact fractions has paid for them."""
+    rng = np.random.default_rng(7)
+    running, now, beyond, close = library.open(0), 10**18, 0, 0
+    frame = asked[ALPHA][0].frame
+    rate = card.tenants[ALPHA].rate
+    burst = tokens = Fraction(card.tenants[ALPHA].burst)
+    running.submit(b"", now)  # the clock begins
+    for _ in range(2000):
+        step = int(10 ** rng.uniform(2, 9.5))
+        now += step
+        tokens = min(burst, tokens + Fraction(step * rate, SECOND))
+        if rng.random() < 0.2:
+            rate, burst = (int(10 ** rng.uniform(0, most)) for most in (12, 5))
+            assert running.set_rate(ALPHA, rate, burst, now) == CallStatus.OK
+            tokens = min(tokens, burst)
+            continue
+        sent = frame.ljust(int(rng.integers(len(frame), 2000)), b"\0")
+        assert running.submit(sent, now) == CallStatus.OK
+        running.work(1)
+        running.discard(ALPHA)
+        counted = running.counters(ALPHA)["beyond"]
+        if abs(tokens - len(sent)) > 1 + Fraction(rate, SECOND):  # it counts whole nanoseconds
+            assert (counted > beyond) == (tokens < len(sent))
+        else:
+            close += 1
+        tokens -= 0 if counted > beyond else len(sent)
+        beyond = counted
+    assert 200 < beyond < 1200 and close < 200
+    assert running.asked(0) == running.counters(ALPHA)["admitted"]
+
+
+def test_a_change_of_the_rate_gives_no_frame_away(library, asked):
+    running, frame = library.open(0), asked[ALPHA][0].frame.ljust(1000, b"\0")
+    assert running.set_rate(ALPHA, 1, 1000, 0) == CallStatus.OK
+    for count in range(3):
+        running.submit(frame, 0)
+        running.work(1)
+        assert running.counters(ALPHA)["beyond"] == count
+        for rate, burst in ((10**12, 2**32 - 1), (1, 0), (1, 1000), (1, 1000)):
+            assert running.set_rate(ALPHA, rate, burst, 0) == CallStatus.OK
+    assert running.set_rate(ALPHA, 10**12, 1000, 0) == CallStatus.OK
+    running.submit(frame, 1)  # in a nanosecond, the new rate has filled the bucket
+    running.work(1)
+    assert running.counters(ALPHA)["beyond"] == 2
+
+
+@pytest.mark.parametrize(
+    ("tenant", "rate", "burst", "caller", "status"),
+    [
+        (ALPHA, 0, 1, WIRE, CallStatus.BAD_RATE),
+        (ALPHA, 10**12 + 1, 1, WIRE, CallStatus.BAD_RATE),
+        (ALPHA, 2**64 - 1, 1, WIRE, CallStatus.BAD_RATE),
+        (ALPHA, 1, 2**32, WIRE, CallStatus.BAD_RATE),
+        (ALPHA, 1, 2**32 - 1, WIRE, CallStatus.OK),
+        (ALPHA, 10**12, 0, WIRE, CallStatus.OK),
+        (ALPHA, 1, 1, ALPHA, CallStatus.FOREIGN),
+        (ALPHA, 1, 1, BETA, CallStatus.FOREIGN),
+        (2, 1, 1, WIRE, CallStatus.FOREIGN),
+        (WIRE, 1, 1, WIRE, CallStatus.FOREIGN),
+    ],
+)
+def test_a_rate_has_bounds_and_only_the_operator_sets_it(
+    library, asked, tenant, rate, burst, caller, status
+):
+    running, frame = library.open(0), asked[ALPHA][0].frame
+    running.submit(frame, 0)
+    assert running.set_rate(tenant, rate, burst, 0, caller) == status
+    for now in (1, 2**62, 2**63 - 1):  # no sum of nanoseconds runs over
+        running.submit(frame, now)
+        assert running.work(9) > 0
+    assert running.discard(ALPHA) == 4

@@ -9,6 +9,15 @@ import pytest
 from scipy.optimize import linprog
 
 from n3ic.systems.card.compile import LONGEST_FRAME, software_card
+from n3ic.systems.card.control.loads import Load
+from n3ic.systems.card.control.scenario import (
+    Board,
+    PlacedChain,
+    Scenario,
+    SimGraph,
+    SimTask,
+    SimTenant,
+)
 from n3ic.systems.card.description import Series
 from n3ic.systems.card.frames import traffic
 from n3ic.systems.card.host.library import CallStatus, CardLibrary
@@ -17,15 +26,6 @@ from n3ic.systems.card.host.write import write_card
 from n3ic.systems.card.resources import Amount
 from n3ic.systems.card.simulation.baselines import POLICIES
 from n3ic.systems.card.simulation.engine import simulate
-from n3ic.systems.card.simulation.loads import Load
-from n3ic.systems.card.simulation.scenario import (
-    Board,
-    PlacedChain,
-    Scenario,
-    SimGraph,
-    SimTask,
-    SimTenant,
-)
 from tests.support import software_cards as cards
 
 pytestmark = pytest.mark.usefixtures("quick_build")

@@ -8,6 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from n3ic.systems.card.control.loads import Load
+from n3ic.systems.card.control.scenario import (
+    Board,
+    PlacedChain,
+    Scenario,
+    SimGraph,
+    SimTask,
+    SimTenant,
+)
 from n3ic.systems.card.description import Parallel, Series
 from n3ic.systems.card.netfpga import simulation
 from n3ic.systems.card.netfpga.image import (
@@ -21,15 +30,6 @@ from n3ic.systems.card.netfpga.image import (
 from n3ic.systems.card.netfpga.write import write_card
 from n3ic.systems.card.simulation.baselines import POLICIES
 from n3ic.systems.card.simulation.engine import simulate
-from n3ic.systems.card.simulation.loads import Load
-from n3ic.systems.card.simulation.scenario import (
-    Board,
-    PlacedChain,
-    Scenario,
-    SimGraph,
-    SimTask,
-    SimTenant,
-)
 from tests.support import small_cards as cards
 
 pytest.importorskip("simpy")

@@ -7,13 +7,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from n3ic.systems.card.description import Parallel, Series
-from n3ic.systems.card.simulation.baselines import POLICIES, own_regions, placement
-from n3ic.systems.card.simulation.bounds import latency_bound
-from n3ic.systems.card.simulation.engine import simulate
-from n3ic.systems.card.simulation.loads import LOAD_KINDS, rate_of
-from n3ic.systems.card.simulation.report import figures_of
-from n3ic.systems.card.simulation.scenario import (
+from n3ic.systems.card.control.loads import LOAD_KINDS, rate_of
+from n3ic.systems.card.control.scenario import (
     Board,
     Failure,
     PlacedChain,
@@ -21,6 +16,11 @@ from n3ic.systems.card.simulation.scenario import (
     SimTask,
     SimTenant,
 )
+from n3ic.systems.card.description import Parallel, Series
+from n3ic.systems.card.simulation.baselines import POLICIES, own_regions, placement
+from n3ic.systems.card.simulation.bounds import latency_bound
+from n3ic.systems.card.simulation.engine import simulate
+from n3ic.systems.card.simulation.report import figures_of
 from tests.support.sim_cards import figure_4, graph
 
 pytest.importorskip("simpy")

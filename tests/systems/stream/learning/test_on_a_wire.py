@@ -2,6 +2,7 @@
 """``n3ic stream learn`` on what a card shunts; the demonstration has a test of its own."""
 
 import threading
+from contextlib import closing
 from functools import partial
 
 import numpy as np
@@ -16,13 +17,14 @@ from n3ic.systems.stream.learning.pushes import push_to
 from n3ic.systems.stream.learning.run import learn_live
 from n3ic.systems.stream.learning.stream import LiveLearner
 from n3ic.systems.xdp import deployment
+from n3ic.systems.xdp.flow_reader import FlowReader
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.targets.directory import export
 from scripts.stream_demo.traffic import PacedSocket, flows, trained
 from tests.support.framed_traffic import label_line
-from tests.support.xdp_machine import clang, in_namespace, kernel
+from tests.support.xdp_machine import clang, in_namespace, kernel, pins, run_folder
 
-__all__ = ["clang", "in_namespace", "kernel"]
+__all__ = ["clang", "in_namespace", "kernel", "pins", "run_folder"]
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clang", "kernel")]
 
 FLOWS, ONE, OTHER = 60, "slearn0", "slearn1"
@@ -79,24 +81,22 @@ def check_the_command(folder):
     figures = learn_live(source, card, learner, tell, 600, stop_at_the_end)
     sender.join(60)
     running = learning.learner.running.digest[:16]
-    with PacedSocket(OTHER, ONE) as out:
+    with PacedSocket(OTHER, ONE) as out, closing(FlowReader(interface)) as reader:
         for frames, _ in flows(rng, 90_000, 8, changed=True):
             out.send(frames)
-    with deployment.open_program(interface) as (_, programs, _):
-        events = np.concatenate([programs.events(1000) for _ in range(3)])
+        last = [flow for _ in range(3) for flow in reader.read(1)]
     deployment.unload(interface)
     return (
         figures,
         join.counts,
         learning.decisions,
         running,
-        {bytes(d).hex() for d in events["model"]},
+        {flow["model"] for flow in last},
     )
 
 
-def test_one_command_learns_from_what_a_card_shunts(in_namespace, tmp_path, monkeypatch):
-    """Flows of the ring buffer, labels of a growing file, and the card runs what was learned."""
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
+def test_one_command_learns_from_what_a_card_shunts(in_namespace, tmp_path, run_folder):
+    """Flows that n3icd reports, labels of a growing file, and the card runs what was learned."""
     figures, counts, decisions, running, now = in_namespace(lambda: check_the_command(tmp_path))
     assert 40 * FLOWS >= figures.flows == counts["flows labelled"] >= ENOUGH * 40 * FLOWS
     assert not any(figures.lost.values())

@@ -17,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-Chain = tuple[str, ...]  # names of tasks in their order
+from n3ic.systems.card.driver import Chain
+
 Way = Literal["pre-launch", "share", "victim", "free", "context-switch"]
 
 
 @dataclass(frozen=True)
-class SimRegion:
+class RegionState:
     """A part of the device that is reconfigured as a whole.
 
     Attributes:
@@ -113,7 +114,7 @@ def cover(tasks: Chain, chains: Mapping[int, Chain]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class SimRegions:
+class RegionStates:
     """The regions of a card, and how chains come into them.
 
     Attributes:
@@ -122,7 +123,7 @@ class SimRegions:
         victim_cache: whether a de-scheduled chain stays until its region is needed.
     """
 
-    regions: tuple[SimRegion, ...]
+    regions: tuple[RegionState, ...]
     costs: Costs = field(default_factory=Costs)
     victim_cache: bool = True
 
@@ -131,7 +132,7 @@ class SimRegions:
         """Scheduled chains by region, including those still being launched."""
         return {i: r.chain for i, r in enumerate(self.regions) if r.scheduled}
 
-    def pre_launch(self, chain: Chain, now: float = 0.0) -> tuple[SimRegions, Launch | None]:
+    def pre_launch(self, chain: Chain, now: float = 0.0) -> tuple[RegionStates, Launch | None]:
         """Launch an unused chain, if a region is free and one of the chain's tasks runs nowhere.
 
         Returns:
@@ -145,7 +146,7 @@ class SimRegions:
 
     def use(
         self, chain: Chain, now: float, spare: Mapping[str, float], load: Mapping[int, float]
-    ) -> tuple[SimRegions, Launch | None]:
+    ) -> tuple[RegionStates, Launch | None]:
         """Make a chain run because packets for it have arrived.
 
         No other chain is stopped for a chain that already runs, even if it has no bandwidth left.
@@ -172,7 +173,7 @@ class SimRegions:
 
     def another(
         self, chain: Chain, now: float, load: Mapping[int, float], *, switch: bool = True
-    ) -> tuple[SimRegions, Launch | None]:
+    ) -> tuple[RegionStates, Launch | None]:
         """Launch one more instance of a chain: its victim, a free region, or a context switch.
 
         Args:
@@ -200,12 +201,12 @@ class SimRegions:
             min(idle, key=lambda i: (load.get(i, 0.0), i)), chain, now, "context-switch"
         )
 
-    def deschedule(self, region: int, now: float) -> SimRegions:
+    def deschedule(self, region: int, now: float) -> RegionStates:
         """Stop serving packets in a region; a victim cache keeps its chain there."""
         old = self.regions[region]
         return self._with(region, replace(old, scheduled=False, since=now, pinned=False))
 
-    def restart(self, region: int, now: float) -> SimRegions:
+    def restart(self, region: int, now: float) -> RegionStates:
         """Reload a region's bitstream after one of its tasks got stuck."""
         ready = now + self.costs.reconfiguration
         return self._with(region, replace(self.regions[region], ready=ready, since=now))
@@ -216,12 +217,12 @@ class SimRegions:
         free = [(bool(r.chain), r.since, i) for i, r in enumerate(self.regions) if r.free]
         return min(free)[2] if free else None
 
-    def _launched(self, i: int, chain: Chain, now: float, way: Way) -> tuple[SimRegions, Launch]:
+    def _launched(self, i: int, chain: Chain, now: float, way: Way) -> tuple[RegionStates, Launch]:
         stopped = self.regions[i].chain if way == "context-switch" else ()
         ready = now + self.costs.reconfiguration + (self.costs.stop if stopped else 0.0)
-        new = SimRegion(chain, scheduled=True, ready=ready, since=now)
+        new = RegionState(chain, scheduled=True, ready=ready, since=now)
         return self._with(i, new), Launch(way, (i,), ready, stopped)
 
-    def _with(self, i: int, region: SimRegion) -> SimRegions:
+    def _with(self, i: int, region: RegionState) -> RegionStates:
         regions = (*self.regions[:i], region, *self.regions[i + 1 :])
         return replace(self, regions=regions)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from n3ic.systems.card.simulation.scaling import Scaling, ScalingRules, scaled
+from n3ic.systems.card.control.scaling import Scaling, ScalingRules, scaled
 
 RULES = ScalingRules(out=0.9, into=0.6, windows=3)
 

@@ -5,7 +5,7 @@ from itertools import islice, takewhile
 import numpy as np
 import pytest
 
-from n3ic.systems.card.simulation.loads import LOAD_KINDS, SIZE_KINDS, Load
+from n3ic.systems.card.control.loads import LOAD_KINDS, SIZE_KINDS, Load
 
 
 def arrivals(load, seconds, seed=0):

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scenario to simulate: a board, its tasks, and tenants with their loads."""
+"""A card under load: a board, its tasks, and tenants with their loads."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
+from n3ic.systems.card.control.loads import Load, SimPacket
+from n3ic.systems.card.control.regions import Costs
+from n3ic.systems.card.control.scaling import ScalingRules
 from n3ic.systems.card.description import Series
-from n3ic.systems.card.simulation.loads import Load
-from n3ic.systems.card.simulation.regions import Chain, Costs
-from n3ic.systems.card.simulation.scaling import ScalingRules
+from n3ic.systems.card.driver import Chain
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Everything that a simulation needs besides a policy and a seed.
+    """A card and its load: all that its control needs; a simulation also has a seed and a policy.
 
     Attributes:
         board: the card.
@@ -216,6 +219,44 @@ class Scenario:
     def __post_init__(self) -> None:
         # The class is frozen; a dataclass assigns its own fields in the same way.
         object.__setattr__(self, "tenant_of", {t.name: t for t in self.tenants})
+
+    def chains_used(self, *, at_start: bool) -> tuple[PlacedChain, ...]:
+        """Return the placed chains that somebody uses; a region whose chain nobody uses is empty.
+
+        Args:
+            at_start: whether only tenants count that are there at the start.
+        """
+        absent = {t.name for t in self.tenants if t.arrives > 0} if at_start else set()
+        used = {task for g in self.graphs if g.tenant not in absent for task in g.flow.tasks()}
+        return tuple(p if used & set(p.chain) else PlacedChain(()) for p in self.placed)
+
+    def split(self, chain: Chain) -> tuple[Chain, ...]:
+        """Split a chain into parts that each fit a region."""
+        parts: list[Chain] = []
+        room = 0.0
+        for task in chain:
+            area = self.tasks[task].area
+            if not parts or area > room + 1e-9:
+                parts.append(())
+                room = self.region_area
+            parts[-1] = (*parts[-1], task)
+            room -= area
+        return tuple(parts)
+
+    def packets(self, graph: SimGraph, seed: int) -> Iterator[SimPacket]:
+        """Generate the packets of a graph while its tenant is there, in the order of time.
+
+        Args:
+            graph: one of the scenario's graphs.
+            seed: random seed; each graph has a stream of its own.
+        """
+        tenant = self.tenant_of[graph.tenant]
+        rng = np.random.default_rng([seed, 0, self.graphs.index(graph)])
+        for packet in graph.load.packets(rng):
+            at = tenant.arrives + packet.time
+            if at >= min(tenant.leaves, self.seconds):
+                return
+            yield SimPacket(at, packet.bytes)
 
     def times(self, graph: SimGraph) -> dict[str, float]:
         """Return the mean seconds that a packet of a graph takes of each task's instance."""

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from n3ic.errors import UsageError
-from n3ic.systems.card.planner import plan
-from n3ic.systems.card.resources import budget_of, costs_of
-from n3ic.systems.card.simulation.baselines import POLICIES
-from n3ic.systems.card.simulation.engine import simulate
-from n3ic.systems.card.simulation.planned_scenario import (
+from n3ic.systems.card.planned_scenario import (
     packets_offered,
     scenario_of,
     with_events,
     with_loads,
 )
+from n3ic.systems.card.planner import plan
+from n3ic.systems.card.resources import budget_of, costs_of
+from n3ic.systems.card.simulation.baselines import POLICIES
+from n3ic.systems.card.simulation.engine import simulate
 from n3ic.systems.card.simulation.report import figures_of
 
 pytest.importorskip("scipy")

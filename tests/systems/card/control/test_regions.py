@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from n3ic.systems.card.simulation.regions import SimRegion, SimRegions, cover, part_of
+from n3ic.systems.card.control.regions import RegionState, RegionStates, cover, part_of
 
 AB, CD, BD = ("a", "b"), ("c", "d"), ("b", "d")
 
 
 def card(*chains, free=0, **change):
-    regions = tuple(SimRegion(c, scheduled=True) for c in chains) + (SimRegion(),) * free
-    return SimRegions(regions, **change)
+    regions = tuple(RegionState(c, scheduled=True) for c in chains) + (RegionState(),) * free
+    return RegionStates(regions, **change)
 
 
 def test_a_chain_runs_through_others_by_skipping():
@@ -68,7 +68,7 @@ def test_empty_regions_go_first_then_the_oldest_victim():
 
 
 def test_no_pinned_region_is_switched():
-    regions = SimRegions((SimRegion(AB, scheduled=True, pinned=True),))
+    regions = RegionStates((RegionState(AB, scheduled=True, pinned=True),))
     assert regions.another(CD, 1.0, {}) == (regions, None)
     assert card(AB).another(CD, 1.0, {}, switch=False)[1] is None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a scenario to simulate from a planned card."""
+"""A planned card under load: its scenario."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from n3ic.errors import UsageError
-from n3ic.systems.card.demand import demand_of, of_every_packet
-from n3ic.systems.card.export import frames_held
-from n3ic.systems.card.plan import CardPlan, GraphPlan
-from n3ic.systems.card.planner import time_weights
-from n3ic.systems.card.resources import Budget
-from n3ic.systems.card.simulation.loads import Load, parse_load
-from n3ic.systems.card.simulation.scenario import (
+from n3ic.systems.card.control.loads import Load, parse_load
+from n3ic.systems.card.control.scenario import (
     Board,
     Failure,
     PlacedChain,
@@ -24,6 +19,11 @@ from n3ic.systems.card.simulation.scenario import (
     SimTask,
     SimTenant,
 )
+from n3ic.systems.card.demand import demand_of, of_every_packet
+from n3ic.systems.card.export import frames_held
+from n3ic.systems.card.plan import CardPlan, GraphPlan
+from n3ic.systems.card.planner import time_weights
+from n3ic.systems.card.resources import Budget, budget_of
 from n3ic.targets.base import exporter
 
 DEFAULT_CLOCK_HZ = 250e6  # SuperNIC's clock, for a target without one
@@ -72,6 +72,18 @@ def scenario_of(planned: CardPlan, budget: Budget, seconds: float) -> Scenario:
         tuple(PlacedChain(r.chain) for r in planned.regions),
         seconds,
     )
+
+
+def scenario_under(
+    plan: CardPlan, seconds: float, load: Sequence[str], event: Sequence[str]
+) -> Scenario:
+    """A planned card with loads and events, as they are typed.
+
+    Raises:
+        UsageError: a load or an event is malformed, or names no tenant or region.
+    """
+    scenario = scenario_of(plan, budget_of(plan.card), seconds)
+    return with_events(with_loads(scenario, load), event)
 
 
 def with_loads(scenario: Scenario, texts: Sequence[str]) -> Scenario:

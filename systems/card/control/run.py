@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a card under the control loop: frames at their times, and a step per window."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import DataError
+from n3ic.meter.capture import Capture
+from n3ic.meter.packet import LINK_ETHERNET
+from n3ic.systems.card.compile import SoftwareCard
+from n3ic.systems.card.control.loop import ControlLoop, Event
+from n3ic.systems.card.control.regions import Costs
+from n3ic.systems.card.control.scenario import Scenario
+from n3ic.systems.card.driver import RunningCard
+from n3ic.systems.card.frames import traffic
+from n3ic.util.display import Displayed, TextTable, View
+
+TimedFrame = tuple[float, bytes]  # second since the start, and the frame
+Wait = Callable[[float], float]  # waits until a second, and returns the second that it is then
+
+_WINDOW = 0.1  # seconds of a monitoring window
+_HOLD = 1.0  # seconds that a chain serves before another takes its region
+_FRAMES = 16  # different frames of a graph
+_SHOWN = 0.1  # seconds between two reports of progress
+_NANOSECONDS = 1e9
+
+
+@dataclass(frozen=True, repr=False)
+class ControlledRun(Displayed):
+    """What a card did.
+
+    Attributes:
+        seconds: how long it ran.
+        sent: frames that it was given.
+        late: seconds by which the last frame came too late; a generator that is slower than its
+            load falls behind.
+        guaranteed: each tenant's guarantee at the end, in bytes per second.
+        counters: counters of each tenant, and of frames that named no graph.
+        events: actions of the control loop.
+    """
+
+    seconds: float
+    sent: int
+    late: float
+    guaranteed: Mapping[str, int]
+    counters: Mapping[str, Mapping[str, int]]
+    events: tuple[Event, ...]
+
+    def view(self) -> View:
+        """The line and tables to display."""
+        names = [*next(iter(self.counters.values()))]
+        rows = []
+        for name, counts in self.counters.items():
+            guaranteed = f"{self.guaranteed[name]:,}" if name in self.guaranteed else ""
+            rows.append((name, guaranteed, *(f"{counts[n]:,}" for n in names)))
+        tables = [TextTable("Frames (measured)", ("tenant", "guaranteed B/s", *names), (*rows,))]
+        if self.events:
+            actions = tuple(
+                (f"{e.time:.2f} s", e.what, str(e.region), " > ".join(e.chain)) for e in self.events
+            )
+            head = ("time", "action", "region", "chain")
+            tables.append(TextTable("The control loop", head, actions, left=4))
+        rate = self.sent / self.seconds if self.seconds else 0.0
+        line = f"{self.sent:,} frames in {self.seconds:.2f} s, {rate:,.0f} frames/s"
+        notes = (f"the last frame came {self.late:.2f} s late",) if self.late > _WINDOW else ()
+        return View(line, tuple(tables), notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"kind": "measured", **asdict(self)}
+
+
+class RealTime:
+    """Seconds since the start of a run, by the machine's clock."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def __call__(self, until: float) -> float:
+        """Sleep until a second, if it is not past, and return the second that it is."""
+        left = until - (time.monotonic() - self._began)
+        if left > 0:
+            time.sleep(left)
+        return time.monotonic() - self._began
+
+
+def in_software(scenario: Scenario) -> Scenario:
+    """A scenario with the times of software, where networks are loaded at once."""
+    board = replace(scenario.board, monitor=_WINDOW, hold=_HOLD, costs=Costs(0.0, 0.0))
+    return replace(scenario, board=board)
+
+
+def generated(scenario: Scenario, card: SoftwareCard, seed: int) -> Iterator[TimedFrame]:
+    """Frames of a scenario's load, in the order of time; inputs are at the networks' edges."""
+    requests: dict[str, list[bytes]] = {g.name: [] for g in card.graphs}
+    for request in traffic(card, _FRAMES):
+        requests[card.graphs[request.graph].name].append(request.frame)
+
+    def frames(name: str, packets: Iterable[tuple[float, int]]) -> Iterator[TimedFrame]:
+        for i, (at, length) in enumerate(packets):
+            yield at, requests[name][i % _FRAMES].ljust(length, b"\0")
+
+    return heapq.merge(
+        *(
+            frames(g.name, ((p.time, p.bytes) for p in scenario.packets(g, seed)))
+            for g in scenario.graphs
+        )
+    )
+
+
+def recorded(path: Path) -> Iterator[TimedFrame]:
+    """Frames of a capture, at the times since its first frame.
+
+    Raises:
+        DataError: the file is no capture of Ethernet.
+    """
+    with Capture(path) as capture:
+        if capture.link != LINK_ETHERNET:
+            raise DataError(f"{path}: expected a capture of Ethernet, which a card answers")
+        first, latest = None, 0
+        for frame, _, at in capture.packets():
+            first = at if first is None else first
+            latest = max(latest, at - first)  # stamps may go back
+            yield latest / _NANOSECONDS, frame
+
+
+def run_card(
+    scenario: Scenario,
+    card: RunningCard,
+    frames: Iterable[TimedFrame],
+    wait: Wait,
+    progress: Callable[[float, str], object] = lambda share, text: None,
+) -> ControlledRun:
+    """Give a card frames under the control loop.
+
+    It ends after the scenario's seconds. An interrupt ends it earlier, and is no error.
+
+    Args:
+        scenario: the card, its tenants, failures and times.
+        card: the card.
+        frames: frames in the order of time.
+        wait: the clock.
+        progress: called with the share of time that is over, and a text.
+    """
+    placed = [p.chain for p in scenario.chains_used(at_start=True)]
+    loop = ControlLoop(scenario, card, placed)
+    now, sent, late = 0.0, 0, 0.0
+    failures = [(f.at, f.region) for f in sorted(scenario.failures, key=lambda f: f.at)]
+    step = shown = scenario.board.monitor
+
+    def control(until: float) -> None:
+        """Carry out what is due before a frame."""
+        nonlocal now, step, shown
+        while (due := min(step, failures[0][0] if failures else step)) <= until:
+            now = wait(due)
+            if failures and failures[0][0] <= now:
+                loop.lose(failures.pop(0)[1], now)
+            if step <= now:
+                loop.step(now)
+                step += scenario.board.monitor
+                if step <= now:  # it was late: a window of no length would show no load
+                    step = now + scenario.board.monitor
+        if now >= shown:
+            progress(min(1.0, now / scenario.seconds), f"{sent:,} frames")
+            shown = now + _SHOWN
+
+    try:
+        for at, frame in frames:
+            if at >= scenario.seconds:
+                break
+            control(max(at, now))
+            now = wait(at)
+            if now >= scenario.seconds:
+                break
+            card.send(frame, now)
+            sent, late = sent + 1, now - at
+        # Without more frames the loop goes on: tenants come and go.
+        control(scenario.seconds)
+        now = wait(scenario.seconds)
+        card.finish()
+    except KeyboardInterrupt:
+        now = wait(0.0)
+    return ControlledRun(
+        now, sent, max(0.0, late), card.guaranteed(), card.tenant_counters(), tuple(loop.events)
+    )
