@@ -20,7 +20,7 @@ BPF = Path("/usr/include/bpf/libbpf.h")
 @pytest.mark.usefixtures("clang", "kernel")
 @pytest.mark.skipif(not BPF.exists(), reason="needs libbpf's headers")
 def test_flows_are_written_and_timed():
-    command = [sys.executable, ROOT / "scripts" / "xdp_events.py", "--json"]
+    command = [sys.executable, str(ROOT / "scripts" / "xdp_events.py"), "--json"]
     done = subprocess.run(
         [*command, "--rounds", "2", "--flows", "300"], capture_output=True, text=True, check=False
     )
