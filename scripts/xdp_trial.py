@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import itertools
 import json
 import os
@@ -976,6 +977,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for the figures")
     arguments = parser.parse_args()
     missing = [tool for tool in TOOLS if shutil.which(tool, path=PATH) is None]
+    missing += [name for name in ("aioquic",) if importlib.util.find_spec(name) is None]
     if missing:
         parser.error(f"expected {', '.join(missing)} to be installed")
     os.environ["PATH"] = PATH

@@ -151,7 +151,15 @@ def test_the_terminal_of_an_operator_is_real(repository, tmp_path, monkeypatch, 
         pytest.skip("needs tcpreplay")
     monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run-folder"))
     page = repository / "docs" / "tutorial" / "xdp-operator.md"
-    assert in_namespace(lambda: follow(page, "console", tmp_path)) == 19
+
+    def followed():
+        try:
+            return follow(page, "console", tmp_path)
+        finally:  # of a page that failed, n3icd would stay
+            unload = [*N3IC, "xdp", "unload", "n3ic0"]
+            subprocess.run(unload, capture_output=True, check=False, timeout=60)
+
+    assert in_namespace(followed) == 19
     assert not list((tmp_path / "run-folder" / "xdp").iterdir())
 
 
