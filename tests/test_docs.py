@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import N3IC, n3ic
-from tests.support.xdp_machine import clang, in_namespace, kernel
+from tests.support.xdp_machine import clang, in_namespace, kernel, pins, run_folder
 
-__all__ = ["clang", "in_namespace", "kernel"]
+__all__ = ["clang", "in_namespace", "kernel", "pins", "run_folder"]
 
 DIGEST = re.compile(r"\b[0-9a-f]{12}\b")
 NUMBER = re.compile(r" *[\d,.]+")
@@ -145,11 +145,10 @@ def test_a_page_shows_a_promotion(repository, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_baselines", "few_epochs", "terminal", "clang")
-def test_the_terminal_of_an_operator_is_real(repository, tmp_path, monkeypatch, in_namespace):
+def test_the_terminal_of_an_operator_is_real(repository, tmp_path, run_folder, in_namespace):
     """The whole page in a network namespace, which takes the links away at its end."""
     if shutil.which("tcpreplay") is None:
         pytest.skip("needs tcpreplay")
-    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run-folder"))
     page = repository / "docs" / "tutorial" / "xdp-operator.md"
 
     def followed():
@@ -160,7 +159,7 @@ def test_the_terminal_of_an_operator_is_real(repository, tmp_path, monkeypatch, 
             subprocess.run(unload, capture_output=True, check=False, timeout=60)
 
     assert in_namespace(followed) == 19
-    assert not list((tmp_path / "run-folder" / "xdp").iterdir())
+    assert not list((run_folder / "xdp").iterdir())
 
 
 def answer(words: list[str], folder: Path) -> str:

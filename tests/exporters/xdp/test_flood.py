@@ -37,8 +37,9 @@ def test_honest_flows_are_decided_in_a_flood(repository):
         return mean(run["decided"] for run in runs[way, sources])
 
     for sources in (100, 0):
-        lru = runs["before", sources]
-        assert all(run["decided"] < 0.01 and run["undecided"] > 60_000 for run in lru)
+        # The kernel's LRU has free lists for each CPU: how many it keeps depends on the machine.
+        assert decided("before", sources) < 0.5
+        assert min(run["undecided"] for run in runs["before", sources]) > 10_000
         assert decided("now with --flows 524288", sources) > 0.95
         buckets = [
             run
