@@ -125,6 +125,25 @@ def test_bytes_of_leaves_keep_the_decisions_of_real_ones() -> None:
     assert shares(whole.model, flows(2, 1500)) > 0.95
 
 
+def test_fitted_biases_of_several_classes_are_right_as_often_as_real_leaves() -> None:
+    """Of few leaves and classes of unequal sizes, where biases decide as much as leaves."""
+    groups = groups_of(3)
+    groups = replace(groups, counts=groups.counts * [[40, 1, 5]])
+    trees = grown(groups, Growth(leaves=2, rounds=2, rate=0.3))
+    whole = TreesRounder(trees, groups, flows(3).classes, 8).rounded(trees.splits)
+    real = np.tile(trees.base, (len(trees.reached), 1))
+    for tree, of_class in enumerate(trees.of_class.tolist()):
+        real[:, of_class] += trees.values[trees.reached[:, tree]]
+    column, level = groups.bits.column, groups.bits.level
+    bits = (groups.levels[:, column] > level)[:, list(whole.source_bits)]
+    classes = whole.model.infer(pack(bits)).classes
+    right, of_real = (
+        groups.counts[np.arange(len(bits)), each].sum() / groups.counts.sum()
+        for each in (classes, real.argmax(axis=1))
+    )
+    assert right > of_real > 0.8
+
+
 @pytest.mark.parametrize("leaf_bits", [1, 2, 4])
 def test_leaves_of_few_bits_take_them_and_keep_their_signs(leaf_bits: int) -> None:
     rounder = rounder_of(2, leaf_bits, leaves=40, rounds=1, rate=1)
