@@ -250,7 +250,8 @@ def _of_tables(
     absent = [task for task in networks if task not in tables]
     if absent:
         raise UsageError(f"{data}: no rows for the network {absent[0]!r} in these flows")
-    positive = case.positive if case else ""
+    typed = recorded.get("options", {}).get("positive", "")  # of a table of one's own
+    positive = case.positive or str(typed) if case else ""
     columns = tuple(map(str, recorded.get("recipe", {}).get("columns", ())))
     return {
         task: LabelledFlows(

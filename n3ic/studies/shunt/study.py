@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ from n3ic.evaluation.metrics import Evaluation
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
-from n3ic.runs.folder import OPTIONS
 from n3ic.studies.shunt.guarantee import (
     ClaimRow,
     KindRow,
@@ -39,7 +37,7 @@ from n3ic.studies.shunt.points import (
 )
 from n3ic.studies.shunt.result import ShuntStudy, ThresholdObjective
 from n3ic.training.recipe import Recipe
-from n3ic.usecases.config import recipe_of, train_request
+from n3ic.usecases.config import recipe_of
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.util.markdown import percent
 
@@ -135,9 +133,6 @@ def _study(
         chosen = _chosen(flows, parts, validation, aim, task)
     else:
         recipe = recipe_of(run, len(model.classes))
-        named = str(train_request(run / OPTIONS).options.get("positive", ""))
-        if flows.positive is None and named in model.classes:
-            flows = replace(flows, positive=model.classes.index(named))
         left_out = left_out_kinds(flows, recipe, protocol, seed, aim.times)
         chosen = threshold_for_kinds(left_out, aim.left_out, aim.confidence)
     figures: Mapping[str, Evaluation] = {}

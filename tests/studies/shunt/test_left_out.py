@@ -8,6 +8,7 @@ import pytest
 
 from n3ic.errors import UsageError
 from n3ic.kernel.prediction import predict
+from n3ic.model.random_models import random_model
 from n3ic.studies.shunt.left_out import LeftOutKind, left_out_kinds, threshold_for_kinds
 from n3ic.studies.shunt.result import ThresholdObjective
 from n3ic.usecases.evaluation import LabelledFlows
@@ -89,7 +90,8 @@ def test_a_kind_is_judged_by_a_network_that_did_not_see_it():
 
 def test_flows_without_kinds_are_refused():
     table = flows(200)
-    labelled = LabelledFlows(trained(table, epochs=1), table, table.label, 1, ())
+    model = replace(random_model((24, 4, 2), np.random.default_rng(0)), classes=table.classes)
+    labelled = LabelledFlows(model, table, table.label, 1, ())
     for other, positive, message in (
         (replace(table, category=None), 1, "give the table of hosts a column kind"),
         (table, None, "train with --positive"),
