@@ -120,7 +120,9 @@ def test_a_network_of_another_structure_brings_an_n3icd_that_keeps_the_flows(
     assert (after.max_blocked, after.slots[0].digest) == (77, named.digest)
     reader = Reader(folder_of(one) / "socket")
     send(other, [frame(3, source=9), *flows([1], 2)])  # the fourth packet of a flow from before
-    assert reader.line()["model"] == named.digest[:16]
+    line = reader.line()
+    assert line["model"] == named.digest[:16]
+    assert line["features"]["ct_src"] == 2  # the flow that the network before decided counts
     found = status(Interface.named(one))
     assert (found.blocked, found.started, decided(found.slots[0])) == (2, 2, 1)
     n3ic("unload", one)
