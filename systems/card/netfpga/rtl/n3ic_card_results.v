@@ -36,50 +36,59 @@ module n3ic_card_results #(
     output wire [RESULT_W*BRANCHES-1:0] leave_results
 );
     localparam QUEUES = TENANTS + 1;
-    localparam SLOTS  = 1 << (QUEUE_W + SEQ_W);
-    reg [GRAPH_W+BEATS_W:0] packets [0:SLOTS-1];
-    // One bit more than a sequence number tells a full queue from an empty one.
-    reg [SEQ_W:0]           first   [0:QUEUES-1];  // the next one to leave
-    reg [SEQ_W:0]           behind  [0:QUEUES-1];  // the next one to be admitted
-    wire [QUEUE_W+SEQ_W-1:0] leave_slot = {leave_queue, first[leave_queue][SEQ_W-1:0]};
-    assign {leave_graph, leave_beats} = packets[leave_slot];
-    integer i;
-    always @(posedge clk) begin
-        if (admit) packets[{admit_queue, admit_seq}] <= {admit_graph, admit_beats};
-        for (i = 0; i < QUEUES; i = i + 1) begin
-            if (admit && admit_queue == i) behind[i] <= behind[i] + 1'b1;
-            if (leave && leave_queue == i) first[i] <= first[i] + 1'b1;
-            if (rst) behind[i] <= {(SEQ_W + 1) {1'b0}};
-            if (rst) first[i] <= {(SEQ_W + 1) {1'b0}};
-        end
-    end
-
-    wire [QUEUES*BRANCHES-1:0] all_done;
+    localparam SLOTS  = 1 << SEQ_W;  // of a queue
+    localparam WORD_W = GRAPH_W + BEATS_W + 1 + RESULT_W * BRANCHES;
+    // What leaves if the queue's turn comes: graph and beats, and the results of all branches.
+    wire [WORD_W-1:0] words [0:QUEUES-1];
+    assign {leave_graph, leave_beats, leave_results} = words[leave_queue];
     genvar b, q;
     generate
-        for (b = 0; b < BRANCHES; b = b + 1) begin : g_branch
-            reg  [RESULT_W-1:0] results [0:SLOTS-1];
-            reg  [SLOTS-1:0]    is_done;
-            wire                mine = done && done_branch == b;
-            assign leave_results[RESULT_W*b +: RESULT_W] = results[leave_slot];
+        for (q = 0; q < QUEUES; q = q + 1) begin : g_queue
+            // One bit more than a sequence number tells a full queue from an empty one.
+            reg  [SEQ_W:0] first;   // the next one to leave
+            reg  [SEQ_W:0] behind;  // the next one to be admitted
+            wire admits = admit && admit_queue == q;
+            wire leaves = leave && leave_queue == q;
+            assign leave_next[(SEQ_W+1)*q +: SEQ_W+1] = first;
+            // Each memory is read a clock before its queue can be ready. A word that is written
+            // meanwhile is read again, as its queue is ready a clock later.
+            (* no_rw_check *)
+            reg [GRAPH_W+BEATS_W:0] packets [0:SLOTS-1];
+            reg [GRAPH_W+BEATS_W:0] packet;
+            assign words[q][WORD_W-1 -: GRAPH_W+BEATS_W+1] = packet;
+            wire [BRANCHES-1:0] all_done;
+            for (b = 0; b < BRANCHES; b = b + 1) begin : g_branch
+                (* no_rw_check *)
+                reg [RESULT_W-1:0] results [0:SLOTS-1];
+                reg [RESULT_W-1:0] result;
+                assign words[q][RESULT_W*b +: RESULT_W] = result;
+                // A branch is done if its two bits differ: so each memory has one writer.
+                reg admitted_bits [0:SLOTS-1];
+                reg done_bits     [0:SLOTS-1];
+                integer i;
+                initial for (i = 0; i < SLOTS; i = i + 1) begin
+                    admitted_bits[i] = 1'b0;
+                    done_bits[i]     = 1'b0;
+                end
+                assign all_done[b] = admitted_bits[first[SEQ_W-1:0]] != done_bits[first[SEQ_W-1:0]];
+                wire mine = done && done_queue == q && done_branch == b;
+                always @(posedge clk) begin
+                    if (mine) results[done_seq] <= done_result;
+                    if (mine) done_bits[done_seq] <= !admitted_bits[done_seq];
+                    if (admits) admitted_bits[admit_seq] <= done_bits[admit_seq] ^ admit_done[b];
+                    result <= results[first[SEQ_W-1:0]];
+                end
+            end
             always @(posedge clk) begin
-                if (mine) results[{done_queue, done_seq}] <= done_result;
-                if (mine) is_done[{done_queue, done_seq}] <= 1'b1;
-                if (admit) is_done[{admit_queue, admit_seq}] <= admit_done[b];
+                if (admits) packets[admit_seq] <= {admit_graph, admit_beats};
+                packet <= packets[first[SEQ_W-1:0]];
+                if (admits) behind <= behind + 1'b1;
+                if (leaves) first <= first + 1'b1;
+                // A packet that leaves now is no longer ready.
+                ready[q] <= first != behind && &all_done && !leaves;
+                if (rst) behind <= {(SEQ_W + 1) {1'b0}};
+                if (rst) first <= {(SEQ_W + 1) {1'b0}};
             end
-            for (q = 0; q < QUEUES; q = q + 1) begin : g_queue
-                assign all_done[QUEUES*b+q] = is_done[{q[QUEUE_W-1:0], first[q][SEQ_W-1:0]}];
-            end
-        end
-        for (q = 0; q < QUEUES; q = q + 1) begin : g_ready
-            wire [BRANCHES-1:0] done_here;
-            for (b = 0; b < BRANCHES; b = b + 1) begin : g_done
-                assign done_here[b] = all_done[QUEUES*b+q];
-            end
-            assign leave_next[(SEQ_W+1)*q +: SEQ_W+1] = first[q];
-            // A packet that leaves now is no longer ready.
-            always @(posedge clk)
-                ready[q] <= first[q] != behind[q] && &done_here && !(leave && leave_queue == q);
         end
     endgenerate
 endmodule

@@ -39,7 +39,7 @@ module n3ic_card_store #(
 );
     localparam QUEUES = TENANTS + 1;
     (* ram_style = "block", no_rw_check *)
-    reg [416:0] words [0:(1 << (QUEUE_W + BEATS_W))-1];
+    reg [416:0] words [0:(QUEUES << BEATS_W)-1];
     reg [BEATS_W:0] head [0:QUEUES-1];
     reg [BEATS_W:0] tail [0:QUEUES-1];
     reg [SEQ_W:0]   next [0:QUEUES-1];
