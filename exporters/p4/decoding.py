@@ -221,23 +221,23 @@ def _message(text: str, name: str) -> dict[str, Any]:
         raise VerifyError(f"{name}: does not say that it is a WriteRequest")
     stack: list[dict[str, Any]] = [{}]
     for number, line in enumerate(text.removeprefix(_MESSAGE).removesuffix("\n").split("\n"), 3):
-        found = _FIELD.fullmatch(line)
-        if found is None or len(found[1]) != 2 * (len(stack) - 1 - (found[2] == "}")):
+        field = _FIELD.fullmatch(line)
+        if field is None or len(field[1]) != 2 * (len(stack) - 1 - (field[2] == "}")):
             raise VerifyError(f"{name}, line {number}: not a line that n3ic writes there")
-        if found[2] == "}":
+        if field[2] == "}":
             stack.pop()
             continue
-        key = re.sub("_([a-z])", lambda letter: letter[1].upper(), found[3])
-        value = {} if found[4] == " {" else _scalar(key, found[4].removeprefix(": "))
-        held = stack[-1]
+        key = re.sub("_([a-z])", lambda letter: letter[1].upper(), field[3])
+        value = {} if field[4] == " {" else _scalar(key, field[4].removeprefix(": "))
+        message = stack[-1]
         if key in ("updates", "params", "match"):
-            held.setdefault(key, []).append(value)
-        elif key in held:
-            raise VerifyError(f"{name}, line {number}: {found[3]} is set twice")
+            message.setdefault(key, []).append(value)
+        elif key in message:
+            raise VerifyError(f"{name}, line {number}: {field[3]} is set twice")
         else:
-            held[key] = value
+            message[key] = value
         if key == "actionId":
-            held["params"] = []  # JSON has an empty list where an action has no data
+            message["params"] = []  # JSON has an empty list where an action has no data
         if isinstance(value, dict):
             stack.append(value)
     if len(stack) != 1:
@@ -455,20 +455,20 @@ def decode_entries(
     signature += "" if contents.shunt is None else "s"
     if contents.signature != signature:
         raise VerifyError(f"{artefact}: does not end with the model's number for {signature}")
-    held: dict[str, tuple[int, ...]] = {}
+    tables: dict[str, tuple[int, ...]] = {}
     for entry in contents.entries:
         place = _TABLE.fullmatch(entry.table)
         does = "" if place is None else place[2].replace("weights", "xnor")
         if place is None or entry.action not in (f"{place[1]}_{does}", f"{place[1]}_set_{does}"):
             raise VerifyError(f"{artefact}: no such entry: {entry.table} with {entry.action}")
-        if entry.table in held:
+        if entry.table in tables:
             raise VerifyError(f"{artefact}: {entry.table} is set twice")
-        held[entry.table] = entry.data
+        tables[entry.table] = entry.data
     values: dict[Place, int] = {}
     for index in range(len(model.layers)):
-        values |= _layer(artefact, index, model, held)
-    if held:
-        raise VerifyError(f"{artefact}: the network has no {', '.join(held)}")
+        values |= _layer(artefact, index, model, tables)
+    if tables:
+        raise VerifyError(f"{artefact}: the network has no {', '.join(tables)}")
     digest = digest_of_numbers(contents.numbers, model)
     layers = decoded_layers(artefact, values, model)
     return Decoded(artefact, layers, digest=digest, shunt=contents.shunt)
@@ -491,7 +491,7 @@ def _lanes(inputs: int, outputs: int) -> tuple[int, int]:
 
 
 def _layer(
-    artefact: str, index: int, model: BinaryModel, held: dict[str, tuple[int, ...]]
+    artefact: str, index: int, model: BinaryModel, tables: dict[str, tuple[int, ...]]
 ) -> dict[Place, int]:
     """Take a layer's values from what the tables hold.
 
@@ -504,7 +504,7 @@ def _layer(
     fields = math.ceil(neurons / lanes)
 
     def take(table: str, count: int) -> tuple[int, ...]:
-        data = held.pop(table, None)
+        data = tables.pop(table, None)
         if data is None:
             raise VerifyError(f"{artefact}: {table} is missing")
         if len(data) != count:

@@ -188,7 +188,7 @@ def _words(values: Sequence[int], start: int, size: LaneSize, missing: int) -> t
     low = (1 << size.lane_bits) - 1
     words = []
     for first in range(0, len(values), size.lanes):
-        held = [*values[first : first + size.lanes], *[missing] * size.lanes][: size.lanes]
-        lanes = ((value >> start & low) << (i * size.lane_bits) for i, value in enumerate(held))
+        neurons = [*values[first : first + size.lanes], *[missing] * size.lanes][: size.lanes]
+        lanes = ((value >> start & low) << (i * size.lane_bits) for i, value in enumerate(neurons))
         words.append(sum(lanes))
     return tuple(words)

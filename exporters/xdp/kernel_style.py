@@ -41,8 +41,8 @@ def _in_style(name: str, text: str) -> str:
             lines += [indent + body[:-2], "{"]
         else:
             lines.append(indent + body)
-    said = "// SPDX-License-Identifier: "
-    if name.endswith(".h") and lines and lines[0].startswith(said):
+    licence = "// SPDX-License-Identifier: "
+    if name.endswith(".h") and lines and lines[0].startswith(licence):
         lines[0] = f"/* {lines[0].removeprefix('// ')} */"
     return "\n".join(lines) + "\n"
 

@@ -216,9 +216,9 @@ def repack(
         ExportError: a network does not fit the program.
     """
     old, lines = unpack(data), _lines(data)
-    held = {**residents(data), slot: model}
+    networks = {**residents(data), slot: model}
     compiled = old.compiled if program is None else program[1]
-    replaced = {str(slot)} if program is None else {str(at) for at in held}
+    replaced = {str(slot)} if program is None else {str(at) for at in networks}
     unchanged = []
     for kind, line, rest in lines:
         words = rest.split(" ", 2)
@@ -231,8 +231,8 @@ def repack(
         unchanged.append(line)
     structure = structure_of([compiled])
     for number in sorted(map(int, replaced)):
-        unchanged += _network(structure, number, held[number])
-    files = dict.fromkeys([compiled, *held.values()])
+        unchanged += _network(structure, number, networks[number])
+    files = dict.fromkeys([compiled, *networks.values()])
     return _closed([*unchanged, *(f"file {m.to_bytes().hex()}" for m in files)])
 
 

@@ -162,8 +162,8 @@ class TreesModel(SummedModel):
         A leaf is stored as its distance from the least one, whose multiple is part of the bias.
         """
         values = int(((self.sizes + 1) * self._held.sum(axis=1)).sum())
-        held = self.leaves[np.repeat(self._held, self.sizes + 1, axis=0)].astype(np.int64)
-        return -(-values * int(np.ptp(held)).bit_length() // 8) if len(held) else 0
+        addends = self.leaves[np.repeat(self._held, self.sizes + 1, axis=0)].astype(np.int64)
+        return -(-values * int(np.ptp(addends)).bit_length() // 8) if len(addends) else 0
 
     @property
     def node_bytes(self) -> int:

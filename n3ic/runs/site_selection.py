@@ -123,8 +123,8 @@ def select_within_sites(
     losers = sorted((t for t in kinds if t is not best), key=worth, reverse=True)
     learned = best.learned
     learned = replace(learned, prepared=with_baselines(learned.prepared, progress.stage))
-    kept = replace(best.candidate, kept=True)
-    return learned, (kept, *(trial.candidate for trial in losers))
+    winner = replace(best.candidate, kept=True)
+    return learned, (winner, *(trial.candidate for trial in losers))
 
 
 def _trials(

@@ -161,7 +161,7 @@ def _model(index: int, task: str, digest: str) -> dict[str, Any]:
 def _file(directory: Path, name: str, index: int) -> dict[str, Any]:
     content = (directory / name).read_bytes()
     digest = hashlib.sha1(content, usedforsecurity=False).hexdigest()  # SPDX demands it
-    said = f"SPDX-License-Identifier: {_LICENCE}".encode() in content[:_HEAD]
+    licensed = f"SPDX-License-Identifier: {_LICENCE}".encode() in content[:_HEAD]
     return {
         "SPDXID": f"SPDXRef-File-{index}",
         "fileName": f"./{name}",
@@ -170,7 +170,7 @@ def _file(directory: Path, name: str, index: int) -> dict[str, Any]:
             {"algorithm": "SHA256", "checksumValue": hashlib.sha256(content).hexdigest()},
         ],
         "licenseConcluded": "NOASSERTION",
-        "licenseInfoInFiles": [_LICENCE if said else "NONE"],
+        "licenseInfoInFiles": [_LICENCE if licensed else "NONE"],
         "copyrightText": "NOASSERTION",
     }
 

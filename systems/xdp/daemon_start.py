@@ -208,8 +208,8 @@ def _wait(process: int, control: Path, log: Path) -> None:
     while not is_ready(control):
         check()
         if os.waitpid(process, os.WNOHANG)[0] or time.monotonic() > end:
-            said = [*_lines(log), "it says nothing"]
-            raise UsageError(f"n3icd did not start: {said[0] if len(said) == 1 else said[-2]}")
+            lines = [*_lines(log), "it says nothing"]
+            raise UsageError(f"n3icd did not start: {lines[0] if len(lines) == 1 else lines[-2]}")
         time.sleep(_LOOK_S)
 
 

@@ -344,8 +344,8 @@ def listed_verdicts(interface: Interface) -> dict[str, list[verdict_lists.Listed
     tick_ns = record.spec.tick_ns
     coarse = 6  # CLOCK_MONOTONIC_COARSE, for which Python's time module has no constant
     clock = coarse if record.clock == "coarse" else time.CLOCK_MONOTONIC
-    held = packing.residents(record.pack).get(record.otherwise)
-    named = {SHUNT: SHUNT_NAME} | dict(enumerate(held.classes if held else ()))
+    network = packing.residents(record.pack).get(record.otherwise)
+    named = {SHUNT: SHUNT_NAME} | dict(enumerate(network.classes if network else ()))
     return verdict_lists.list_verdicts(
         maps, time.clock_gettime_ns(clock) // tick_ns, tick_ns, named
     )

@@ -158,15 +158,17 @@ def status(interface: Interface) -> ProgramStatus:
     """
     for _ in range(_TRIES):
         record = read_record(interface)
-        told = daemon_requests.figures(interface, record)
-        if all(slot["digest"] in record.networks for slot in told["slots"].values()):
+        figures = daemon_requests.figures(interface, record)
+        if all(slot["digest"] in record.networks for slot in figures["slots"].values()):
             break  # no update came between record and figures
-    return _status(interface, record, told)
+    return _status(interface, record, figures)
 
 
-def _status(interface: Interface, record: ProgramRecord, told: Mapping[str, Any]) -> ProgramStatus:
+def _status(
+    interface: Interface, record: ProgramRecord, figures: Mapping[str, Any]
+) -> ProgramStatus:
     """Name the figures of n3icd, as ``metrics_write_json`` of ``metrics.c`` writes them."""
-    structure, counters = structure_of([record.compiled]), told["counters"]
+    structure, counters = structure_of([record.compiled]), figures["counters"]
     program_status = ProgramStatus(
         interface=interface.name,
         mode=record.mode,
@@ -174,15 +176,15 @@ def _status(interface: Interface, record: ProgramRecord, told: Mapping[str, Any]
         frags=record.frags,
         program_id=record.program_id,
         export=record.configured,
-        ends={end: n for end, n in zip(ENDS, told["decided"], strict=True) if n},
-        aside=dict(zip(ASIDE, told["aside"], strict=True)),
-        dry_run=bool(told["dry_run"]),
+        ends={end: n for end, n in zip(ENDS, figures["decided"], strict=True) if n},
+        aside=dict(zip(ASIDE, figures["aside"], strict=True)),
+        dry_run=bool(figures["dry_run"]),
         slots={
             int(number): _slot(structure, record.networks[tally["digest"]], tally)
-            for number, tally in told["slots"].items()
+            for number, tally in figures["slots"].items()
             if tally["digest"] in record.networks
         },
-        **dict[str, Any]((name, told[name]) for name in _FIGURES),
+        **dict[str, Any]((name, figures[name]) for name in _FIGURES),
         **dict[str, Any]((name, counters[name]) for name in _COUNTERS),
     )
     return replace(program_status, alarms=dict(alarms(program_status)))

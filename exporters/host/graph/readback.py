@@ -219,14 +219,14 @@ class _Reader:
         self.trees.add(tree)
         first, depth = self.program.trees[tree]
         where = f"{where}, tree {tree}"
-        found: dict[int, tuple[int, int]] = {}  # of each node, its operation and its height
+        read: dict[int, tuple[int, int]] = {}  # of each node, its operation and its height
         above: set[int] = set()
         waiting = [0]  # no recursion, as trees may be deep
         while waiting:
             at = waiting[-1]
             node = self._node(first + at, where)
             below = [] if node.cut is None else [node.next, node.next + 1]
-            if at not in found and (more := [k for k in below if k not in found]):
+            if at not in read and (more := [k for k in below if k not in read]):
                 above.add(at)
                 if above & {*more}:
                     raise self._wrong(f"{where}: its nodes lead to each other in a circle")
@@ -234,11 +234,11 @@ class _Reader:
                 continue
             waiting.pop()
             above.discard(at)
-            if at not in found:
-                found[at] = self._of_node(node, at, [found[k] for k in below], where)
-        if found[0][1] != depth:
-            raise self._wrong(f"{where}: has {found[0][1]} comparisons, {depth} are made")
-        return found[0][0]
+            if at not in read:
+                read[at] = self._of_node(node, at, [read[k] for k in below], where)
+        if read[0][1] != depth:
+            raise self._wrong(f"{where}: has {read[0][1]} comparisons, {depth} are made")
+        return read[0][0]
 
     def _of_node(
         self, node: CNode, at: int, below: Sequence[tuple[int, int]], where: str

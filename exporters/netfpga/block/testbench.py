@@ -51,15 +51,15 @@ def _results(
 ) -> tuple[list[int], int]:
     """What the core must answer to each input, as one number, and the number's bits."""
     trace, mask = model.infer(words), (1 << core.score_w) - 1
-    found = []
+    answers = []
     for row in range(len(words)):
         number = int(trace.classes[row])
         if core.shunts:
             number |= int(int(trace.margins[row]) < model.shunt) << core.class_w
         for value in (trace.margins[row], *trace.scores[row][::-1]):
             number = number << core.score_w | (int(value) & mask if scores else 0)
-        found.append(number)
-    return found, core.shunts + core.class_w + (1 + core.n_classes) * core.score_w
+        answers.append(number)
+    return answers, core.shunts + core.class_w + (1 + core.n_classes) * core.score_w
 
 
 def _hexadecimal(numbers: list[int], width: int) -> str:

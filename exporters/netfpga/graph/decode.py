@@ -225,10 +225,10 @@ class _Reader:
             step = self.own.steps[i]
             assert isinstance(step, Choose)  # noqa: S101 - choices are
             masks[i] = 1 << step.bit | masks.get(step.zero, 0) | masks.get(step.one, 0)
-        found: dict[int, list[int]] = {}
+        of_mask: dict[int, list[int]] = {}
         for root in roots_of(self.own, choices):
-            found.setdefault(masks[root], []).append(root)
-        return found
+            of_mask.setdefault(masks[root], []).append(root)
+        return of_mask
 
     def read(self, text: Iterable[Statement]) -> set[str]:
         """Follow all statements; return their kinds."""
@@ -295,8 +295,8 @@ class _Reader:
         if signal is None or s.parts["name"] in self._delays:
             raise self._wrong("its delays are there twice, or before it")
         count, rest = divmod(self._width(s), signal.width)
-        kept = s.number("kept") + 1 if s.has("kept") else 0
-        if rest or not count or kept != signal.width * (count - 1):
+        kept_bits = s.number("kept") + 1 if s.has("kept") else 0
+        if rest or not count or kept_bits != signal.width * (count - 1):
             raise self._wrong("its delays are no whole values")
         self._delays[signal.name] = count
 
@@ -607,27 +607,27 @@ class _Reader:
         read_bits = [bit for bit in bits if bit is not None]
         own = self._selects.get(frozenset(read_bits), []) if len(read_bits) == len(reads) else []
         asked = all(read.width == 1 for read in reads) and (bool(own) or self._asked(reads))
-        found: tuple[int, ...] = ()
+        operations: tuple[int, ...] = ()
         if counted:  # a bit may be a bin, too: then it may be both
-            found = self._by_bins(reads, fields, table, other, width, exact=asked)
+            operations = self._by_bins(reads, fields, table, other, width, exact=asked)
         if counted and not asked:
-            return found
+            return operations
         if index > _MOST_INDEX:
             raise self._wrong(f"a table of {index} index bits")
         listed = [table.get(at, other) for at in range(1 << index)]
         if own:
-            exact = bool(found) or self._asked(reads)
-            found = (*found, *self._selected(own, read_bits, listed, width, exact=exact))
+            exact = bool(operations) or self._asked(reads)
+            operations = (*operations, *self._selected(own, read_bits, listed, width, exact=exact))
         reached: set[int] = set()
         nodes = [self._node(read) for read in reads]
         trees = self._same_trees(nodes, width, listed, reached)
-        if not trees and found:
-            return found
+        if not trees and operations:
+            return operations
         trees = trees or (self._nearest_tree(nodes, listed, 1 << width),)
         for at in sorted({*range(1 << index)} - reached if reached else ()):
             if listed[at] != listed[-1]:
                 raise self._wrong(f"entry {at} is {listed[at]}, but no way of the tree leads there")
-        return (*found, *trees)
+        return (*operations, *trees)
 
     def _selected(
         self,
@@ -790,17 +790,17 @@ class _Reader:
             return isinstance(step, Constant) and step.value % size == table[number]
 
         roots = self._trees.get(mask) or [root for each in self._trees.values() for root in each]
-        found: list[int] = []
+        meanings: list[int] = []
         for root in roots:
             try:
                 met = leaves_of(self._network, own, root, nodes, same)
             except UnlikeError:
                 continue
             reached.update(number for numbers in met.values() for number in numbers)
-            found.append(self._choices(root, tuple(nodes), {}))
-            if len(found) == _MOST_MEANINGS:
+            meanings.append(self._choices(root, tuple(nodes), {}))
+            if len(meanings) == _MOST_MEANINGS:
                 break
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(meanings))
 
     def _nearest_tree(self, nodes: Sequence[int], table: Sequence[int], size: int) -> int:
         """The tree of which the fewest leaves have other values, with these values."""
@@ -842,22 +842,22 @@ class _Reader:
 
     def _choices(self, root: int, nodes: tuple[int, ...], values: dict[State, int]) -> int:
         """The choices of a tree, with values at its ends that differ from the model's."""
-        found: dict[State, int] = {}
+        made: dict[State, int] = {}
         waiting: list[State] = [(root, nodes)]
         while waiting:
             state = waiting[-1]
             step = self.own.steps[state[0]]
-            if state in found:
+            if state in made:
                 waiting.pop()
             elif not isinstance(step, Choose):
-                found[state] = self._made(Constant(values.get(state, self._constant(state[0]))))
+                made[state] = self._made(Constant(values.get(state, self._constant(state[0]))))
             else:
                 sides = followed(self._network, step, state[1])
-                if missing := [side for side in sides if side not in found]:
+                if missing := [side for side in sides if side not in made]:
                     waiting += missing
                 else:
-                    found[state] = self._made(Choose(step.bit, found[sides[0]], found[sides[1]]))
-        return found[root, nodes]
+                    made[state] = self._made(Choose(step.bit, made[sides[0]], made[sides[1]]))
+        return made[root, nodes]
 
     # --- scores ---------------------------------------------------------------------------------
 

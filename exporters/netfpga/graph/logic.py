@@ -48,29 +48,29 @@ class Network:
 
         Inputs that are constants or on which it does not depend are left out.
         """
-        kept: list[int] = []
+        used: list[int] = []
         for k in range(len(inputs)):
-            node, width = inputs[k], len(kept)
+            node, width = inputs[k], len(used)
             rows = 1 << (len(inputs) - k - 1)  # of what is left after this input
             halves = [_half(table, width, rows, side) for side in (0, 1)]
             if node in (FALSE, TRUE) or halves[0] == halves[1]:
                 table = halves[node if node == TRUE else 0]
-            elif node in kept:
-                table = _same(table, kept.index(node), width, rows)
+            elif node in used:
+                table = _same(table, used.index(node), width, rows)
             else:
-                kept.append(node)
-        if len(kept) < len(inputs):  # it may depend on fewer of those that were kept before
-            return self.table(table, kept)
-        if not kept:
+                used.append(node)
+        if len(used) < len(inputs):  # it may depend on fewer of those that were kept before
+            return self.table(table, used)
+        if not used:
             return table & 1
-        if table == 0b10 and len(kept) == 1:
-            return kept[0]
-        key = (table, tuple(kept))
+        if table == 0b10 and len(used) == 1:
+            return used[0]
+        key = (table, tuple(used))
         if key not in self._made:
             self._made[key] = len(self._nodes)
             self._nodes.append(key)
             mask = 0
-            for node in kept:
+            for node in used:
                 mask |= self.support[node]
             self.support.append(mask)
         return self._made[key]

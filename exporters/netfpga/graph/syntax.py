@@ -164,9 +164,9 @@ def statements(text: str, where: str) -> Iterator[Statement]:
     plain, at = plain_text(text), 0
     while at < len(plain):
         for kind, pattern in _COMPILED.items():
-            if found := pattern.match(plain, at):
-                yield Statement(kind, found.groupdict())
-                at = found.end() + 1
+            if match := pattern.match(plain, at):
+                yield Statement(kind, match.groupdict())
+                at = match.end() + 1
                 break
         else:
             raise VerifyError(
@@ -180,17 +180,17 @@ def expression(text: str, where: str) -> Expression:
     Raises:
         VerifyError: the text is not of the grammar.
     """
-    if found := _LITERAL.fullmatch(text):
-        width, value = map(int, found.groups())
+    if match := _LITERAL.fullmatch(text):
+        width, value = map(int, match.groups())
         if value >> width:
             raise VerifyError(f"{where}: {value} has more than {width} bits")
         return SizedNumber(width, value)
-    if found := _EXTENDED.fullmatch(text):
-        of = expression(found[3], where)
+    if match := _EXTENDED.fullmatch(text):
+        of = expression(match[3], where)
         if isinstance(of, Reference):
-            return Extended(int(found[1]), found[2], of)
-    if found := _REFERENCE.fullmatch(text):
-        return Reference(found[1], *(map(int, found.groups()[2:]) if found[2] else ()))
+            return Extended(int(match[1]), match[2], of)
+    if match := _REFERENCE.fullmatch(text):
+        return Reference(match[1], *(map(int, match.groups()[2:]) if match[2] else ()))
     raise VerifyError(f"{where}: a signal is expected, not {text!r}")
 
 
@@ -202,9 +202,9 @@ def joined(text: str, where: str) -> list[Expression]:
 
 def entries(text: str, name: str, where: str) -> dict[int, tuple[int, int, int]]:
     """The entries of a table: for each index its width, the entry's width and the entry."""
-    found: dict[int, tuple[int, int, int]] = {}
+    table: dict[int, tuple[int, int, int]] = {}
     for width, at, to, size, value in re.findall(r"(\d+)'d(\d+): (\w+) <= (\d+)'d(\d+);", text):
-        if to != name or int(at) in found:
+        if to != name or int(at) in table:
             raise VerifyError(f"{where}: entry {at} is there twice, or of {to}")
-        found[int(at)] = int(width), int(size), int(value)
-    return found
+        table[int(at)] = int(width), int(size), int(value)
+    return table

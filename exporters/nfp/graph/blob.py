@@ -87,7 +87,7 @@ def build(model: Classifier) -> GraphBlob:
     for name, size in sizes.items():
         starts[name], total = total, total + size
     trees = _trees(program, starts["trees"])
-    held = {
+    contents = {
         "header": _header(model, graph, program, starts, total),
         "scores": list(program.scores),
         "trees": [word for step in program.steps for word in _block_words(step)],
@@ -95,14 +95,14 @@ def build(model: Classifier) -> GraphBlob:
         "input": _fields(model, starts["input"]),
         "shunt": [model.shunt] if model.shunt else [],
     }
-    held["tables"], places = _tables(graph, list(tables), starts["tables"], width)
-    held["steps"] = []
+    contents["tables"], places = _tables(graph, list(tables), starts["tables"], width)
+    contents["steps"] = []
     for i, step in enumerate(program.steps):
         by = trees.get(i, step.by if step.lookup is None else places[step.lookup])
-        held["steps"] += [*_operands(step), *_value(by, width)]
-    words = np.array([word for name in sizes for word in held[name]], np.uint32)
-    kept = {name: starts[name] for name, size in sizes.items() if size}
-    return GraphBlob(words, kept, program)
+        contents["steps"] += [*_operands(step), *_value(by, width)]
+    words = np.array([word for name in sizes for word in contents[name]], np.uint32)
+    written = {name: starts[name] for name, size in sizes.items() if size}
+    return GraphBlob(words, written, program)
 
 
 def _header(

@@ -406,8 +406,8 @@ def _joined(
     longest: dict[tuple[int, ...], int] = {}
     for here in sorted(sides, key=lambda state: sum(depth.get(k, 0) for k in state)):
         longest[here] = max((1 + longest[side] for side in sides[here]), default=0)
-    held = tuple(value + LEAF_HALF for vector in vectors for value in vector)
-    return Block(tuple(words), tuple(longest[roots] for roots in trees), held)
+    leaves = tuple(value + LEAF_HALF for vector in vectors for value in vector)
+    return Block(tuple(words), tuple(longest[roots] for roots in trees), leaves)
 
 
 def _after(graph: Graph, here: tuple[int, ...], bit: int, value: int) -> tuple[int, ...]:

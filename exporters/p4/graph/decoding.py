@@ -104,9 +104,9 @@ def program_keys(source: str) -> ProgramKeys:
         raise _wrong("tables are not numbered in order, with an action each")
     if not {*tables.values()} <= bits.keys():
         raise _wrong("a table is looked up by a key that is not made")
-    kept = sorted((int(t), int(s)) for t, s, parameter in _KEPT.findall(source) if s == parameter)
+    leaves = sorted((int(t), int(s)) for t, s, parameter in _KEPT.findall(source) if s == parameter)
     fields = sorted((t, s) for t, own in columns.items() for _, s in own)
-    if kept != fields or len(_KEPT.findall(source)) != len(kept):
+    if leaves != fields or len(_KEPT.findall(source)) != len(leaves):
         raise _wrong("an action does not keep the leaves of its own table")
     statements = sum(len(form.findall(source)) for form in (_KEY, _KEPT, _ADD, _TOTAL))
     if len(_ASSIGNMENT.findall(source)) != statements:

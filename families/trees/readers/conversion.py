@@ -121,8 +121,8 @@ def _check_size(ensemble: Ensemble) -> None:
         )
     goals = np.concatenate([ensemble.left, ensemble.right, ensemble.roots])
     inner, leaves = goals[goals >= 0], ~goals[goals < 0]
-    for found, count in ((inner, len(ensemble.columns)), (leaves, len(ensemble.leaves))):
-        if len(found) != count or len(np.unique(found)) != count:  # a circle would not end
+    for ways, count in ((inner, len(ensemble.columns)), (leaves, len(ensemble.leaves))):
+        if len(ways) != count or len(np.unique(ways)) != count:  # a circle would not end
             raise ModelError("the nodes are no trees: expected one way to each node and leaf")
 
 

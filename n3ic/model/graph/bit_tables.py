@@ -103,9 +103,9 @@ def bit_tables(graph: Graph) -> BitTables | None:
     scores = graph.scores
     if len(scores) == 2 and graph.steps[scores[0]] == Constant(0):
         scores = scores[1:]
-    found = [_terms(graph, score) for score in scores]
-    terms = [each for each in found if each is not None]
-    if len(terms) < len(found) or not any(added for added, _ in terms):
+    sums = [_terms(graph, score) for score in scores]
+    terms = [each for each in sums if each is not None]
+    if len(terms) < len(sums) or not any(added for added, _ in terms):
         return None
     columns: list[tuple[tuple[int, ...], dict[int, Integers]]] = []
     for i, step in graph.places(Select):

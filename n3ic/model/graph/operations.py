@@ -376,10 +376,10 @@ class Graph:
     @cached_property
     def bounds(self) -> tuple[tuple[int, int], ...]:
         """Least and largest value of each operation, proven for all inputs."""
-        found: list[tuple[int, int]] = []
+        bounds: list[tuple[int, int]] = []
         for step in self.steps:
-            found.append(bounds_of(step, [found[k] for k in operands(step)], self.arithmetic))
-        return tuple(found)
+            bounds.append(bounds_of(step, [bounds[k] for k in operands(step)], self.arithmetic))
+        return tuple(bounds)
 
     @property
     def largest_margin(self) -> int:

@@ -84,7 +84,7 @@ def left_out_kinds(
             f"left-out kinds need two kinds or more that are not {flows.model.classes[positive]}, "
             f"got {', '.join(names) or 'none'}: give the table of hosts a column kind"
         )
-    found = []
+    kinds = []
     for name in names:
         of = other & (table.category == name)
         rest = Experiment(
@@ -94,8 +94,8 @@ def left_out_kinds(
         margins = _margins_by_flow(train(rest).model, ordered.rows(of), positive)
         if len(margins) >= times:
             called = int((margins > _NEVER).sum())
-            found.append(LeftOutKind(name, len(margins), called, int(margins[times - 1])))
-    return tuple(sorted(found, key=lambda kind: -kind.blocked_to))
+            kinds.append(LeftOutKind(name, len(margins), called, int(margins[times - 1])))
+    return tuple(sorted(kinds, key=lambda kind: -kind.blocked_to))
 
 
 def threshold_for_kinds(kinds: Sequence[LeftOutKind], share: float, confidence: float) -> int:

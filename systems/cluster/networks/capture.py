@@ -222,10 +222,10 @@ def capture(module: nn.Module, examples: Tensor) -> Captured:
         module.train(training)
     items = examples if walk.batched else examples[None]
     captured = Captured(tuple(walk.layers), items)
-    found = outputs(captured)
+    scores = outputs(captured)
     if not walk.batched:
-        found = found[0]
-    if found.shape != expected.shape or not _close(found, expected):
+        scores = scores[0]
+    if scores.shape != expected.shape or not _close(scores, expected):
         raise ClusterError(
             f"{type(module).__name__}: its layers give other scores than the module: it writes "
             "to a tensor that others see; use operations that return their result (relu, not relu_)"

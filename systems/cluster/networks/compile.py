@@ -134,8 +134,8 @@ class _Compilation:
         tensor = layer.apply(*(self._tensors[i] for i in layer.inputs))
         if rounds or layer.bounds != UNBOUNDED:
             signed = layer.bounds[0] < 0
-            kept = int(places[0])
-            out = _activation_bits(tensor, signed) if rounds else kept
+            unrounded = int(places[0])
+            out = _activation_bits(tensor, signed) if rounds else unrounded
             low, high = _bounds(signed, layer.bounds, out) if rounds else _limits(layer.bounds, out)
             rescale = Rescale(out - places, low, high, divisor, axis % (tensor.dim() - 1))
             inputs = self._step(rescale, inputs, layer.name)

@@ -230,10 +230,10 @@ class LearningFolder:
         (self.folder / STATES).mkdir(exist_ok=True)
         write_atomic(self._state_file(digest), data)
         self._log.cut({"state": digest, "at": self._now()})
-        kept = {self._began, digest, *(model.digest for model in self.learner.models)}
+        digests = {self._began, digest, *(model.digest for model in self.learner.models)}
         for folder in (STATES, MODELS):
             for file in (self.folder / folder).iterdir():
-                if file.stem not in kept:
+                if file.stem not in digests:
                     file.unlink()
 
     def _restore(self, entry: dict[str, Any], where: str) -> None:
