@@ -31,6 +31,24 @@ if TYPE_CHECKING:
     from n3ic.exporters.netfpga.sequential.layout import AddressMap
 
 FOLDER = Path(__file__).resolve().parent
+SEQUENTIAL, UNROLLED = ((("style", (style,)),) for style in ("sequential", "unrolled"))
+UNROLLED_OPTIONS = (
+    Option(
+        "pipeline",
+        "look-up tables in series between two registers",
+        1,
+        minimum=1,
+        maximum=8,
+        only_with=UNROLLED,
+    ),
+    Option(
+        "outputs",
+        "scores and margin, or the class alone for fewer LUTs (margins are then 0)",
+        "scores",
+        choices=("scores", "class"),
+        only_with=UNROLLED,
+    ),
+)
 SYNTH = Option("synth", "synthesise with Yosys for the report", False)
 VERIFY_OPTIONS = (
     Option(
