@@ -38,8 +38,6 @@ _PAPER_SHAPE = (256, 32, 16, 2)
 _REPORT_VECTORS = 24
 _FIGURES = ("lut", "lut_sites", "lut_sites.share", "ff", "carry", "bram36", "bram36.share")
 _REPORT_ROUNDS = 6  # vectors per module in the report's simulation
-_SEQUENTIAL = (("style", ("sequential",)),)
-_UNROLLED = (("style", ("unrolled",)),)
 
 
 _SIMULATE_OPTIONS = (
@@ -73,7 +71,7 @@ class NetfpgaExporter(Exporter):
             1,
             minimum=1,
             maximum=64,
-            only_with=_SEQUENTIAL,
+            only_with=shell.SEQUENTIAL,
         ),
         Option(
             "packing",
@@ -81,14 +79,14 @@ class NetfpgaExporter(Exporter):
             "full: as many as fit 256 bits, for the least latency",
             "balanced",
             choices=("balanced", "full"),
-            only_with=_SEQUENTIAL,
+            only_with=shell.SEQUENTIAL,
         ),
         Option(
             "popcount",
             "compressors, or tables of 256 entries as in the paper",
             "compressors",
             choices=("compressors", "tables"),
-            only_with=_SEQUENTIAL,
+            only_with=shell.SEQUENTIAL,
         ),
         Option(
             "score-bits",
@@ -97,7 +95,7 @@ class NetfpgaExporter(Exporter):
             SCORE_BITS,
             minimum=2,
             maximum=32,
-            only_with=_SEQUENTIAL,
+            only_with=shell.SEQUENTIAL,
         ),
         Option(
             "masks",
@@ -105,7 +103,7 @@ class NetfpgaExporter(Exporter):
             "so that masked models can be loaded later",
             "model",
             choices=("model", "all"),
-            only_with=_SEQUENTIAL,
+            only_with=shell.SEQUENTIAL,
         ),
         Option(
             "shunting",
@@ -113,24 +111,10 @@ class NetfpgaExporter(Exporter):
             "models with one can be loaded later",
             "model",
             choices=("model", "all"),
-            only_with=_SEQUENTIAL,
+            only_with=shell.SEQUENTIAL,
             newer=True,
         ),
-        Option(
-            "pipeline",
-            "look-up tables in series between two registers",
-            1,
-            minimum=1,
-            maximum=8,
-            only_with=_UNROLLED,
-        ),
-        Option(
-            "outputs",
-            "scores and margin, or the class alone for fewer LUTs (margins are then 0)",
-            "scores",
-            choices=("scores", "class"),
-            only_with=_UNROLLED,
-        ),
+        *shell.UNROLLED_OPTIONS,
         *wrapper.OPTIONS,
         *front.OPTIONS,
         shell.SYNTH,

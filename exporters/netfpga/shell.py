@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from n3ic.exporters.netfpga.block import packaging, registers, testbench
 from n3ic.exporters.netfpga.block.ports import ports_of
 from n3ic.exporters.netfpga.core import CorePorts, frame_sources
+from n3ic.exporters.netfpga.opennic import plugin as opennic
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.nic_simulation import MOST_ASKS, Another, check_card
 from n3ic.exporters.netfpga.resources import Resources
@@ -30,6 +31,24 @@ if TYPE_CHECKING:
     from n3ic.exporters.netfpga.sequential.layout import AddressMap
 
 FOLDER = Path(__file__).resolve().parent
+SEQUENTIAL, UNROLLED = ((("style", (style,)),) for style in ("sequential", "unrolled"))
+UNROLLED_OPTIONS = (
+    Option(
+        "pipeline",
+        "look-up tables in series between two registers",
+        1,
+        minimum=1,
+        maximum=8,
+        only_with=UNROLLED,
+    ),
+    Option(
+        "outputs",
+        "scores and margin, or the class alone for fewer LUTs (margins are then 0)",
+        "scores",
+        choices=("scores", "class"),
+        only_with=UNROLLED,
+    ),
+)
 SYNTH = Option("synth", "synthesise with Yosys for the report", False)
 VERIFY_OPTIONS = (
     Option(
@@ -174,6 +193,8 @@ def write_shell(
     frame_sources(out)
     testbench.write(model, core, out, scores=options.get("outputs") != "class")
     packaging.write(table, ports, shape, out)
+    if options.get("shell") == "opennic":
+        opennic.write(shape, out)
     widths = wrapper.feature_widths(model.input, options)
     values = {
         "shape": model.shape_text,
@@ -181,6 +202,7 @@ def write_shell(
         "core": core,
         "front": front,
         "form": form,
+        "opennic": options.get("shell") == "opennic",
         "side": options["input"] == "side" and front is None,
         "features": list(zip(model.input.features, widths, strict=True))
         if options["input-stage"] == "features"

@@ -98,6 +98,20 @@ OPTIONS = (
         only_with=_PATH,
         newer=True,
     ),
+    Option(
+        "shell",
+        "what the packet path is put into: a reference NIC as the NetFPGA's (256 bits), or the "
+        "250 MHz user box of OpenNIC shell (512 bits)",
+        "reference",
+        choices=("reference", "opennic"),
+        only_with=(
+            *_PATH,
+            ("input", ("packet",)),
+            ("result", ("packet", "both")),
+            ("shunt-port", (0,)),  # the box, as it is built here, has one PCIe function
+        ),
+        newer=True,
+    ),
 )
 
 

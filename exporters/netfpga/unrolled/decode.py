@@ -23,7 +23,7 @@ from functools import partial
 from itertools import islice, permutations, product
 from math import ceil, gcd, lcm
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from n3ic.exporters.netfpga.unrolled.syntax import (
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded, DecodedLayer
 
+T = TypeVar("T")
 CORE, CELLS = "rtl/n3ic_core.v", "rtl/n3ic_cells.v"
 TABLE = "n3ic_table"  # start of the names of modules of any function
 
@@ -548,15 +549,24 @@ def _fixed(name: str, output: int, bits: tuple[int, ...]) -> int:
 
 def decode(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
     """Decode the unrolled core of an export directory; see :func:`decode_core`."""
+    decoded = of_core(directory, lambda core, cells: decode_core(core, cells, model))
+    return () if decoded is None else (decoded,)
+
+
+def of_core(directory: Path, read: Callable[[str, str], T]) -> T:
+    """Apply a reader to the texts of an export's core and cells.
+
+    Raises:
+        VerifyError: a file cannot be read, or the reader raises one, which then names the core.
+    """
     try:
         core, cells = ((directory / name).read_text(encoding="utf-8") for name in (CORE, CELLS))
     except (OSError, UnicodeDecodeError) as error:
         raise VerifyError(f"{CORE} or {CELLS} cannot be read: {error}") from error
     try:
-        decoded = decode_core(core, cells, model)
+        return read(core, cells)
     except VerifyError as error:
         raise VerifyError(f"{CORE}: {error}") from error
-    return () if decoded is None else (decoded,)
 
 
 def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded | None:

@@ -427,3 +427,25 @@ def test_micro_c_keeps_to_the_words_of_the_language():
     vendor = port[: port.index("#else")]
     for word in ("pop_count1", "pop_count2", "pop_count3", "interthread_signal", "mem_test_set"):
         assert word in vendor
+
+
+def test_the_firmware_is_built_with_the_library_of_its_intrinsics(tmp_path: Path) -> None:
+    """``mem_test_set``, ``ctx`` and ``sleep`` are defined in ``libnfp.c``, not in the compiler."""
+    model = random_model((40, 8, 4, 2), np.random.default_rng(0))
+    export(model, "nfp", tmp_path / "e", verify=False)
+    library = tmp_path / "me" / "lib" / "nfp" / "libnfp.c"
+
+    def make() -> subprocess.CompletedProcess[str]:
+        words = ["make", "nfp", f"FLOWENV={tmp_path / 'me'}", "NFCC=echo", "NFLD=echo"]
+        return subprocess.run(
+            words, cwd=tmp_path / "e", capture_output=True, text=True, timeout=60, check=False
+        )
+
+    done = make()
+    assert done.returncode != 0
+    assert f"no {library}: give the folder by FLOWENV=" in done.stderr
+    library.parent.mkdir(parents=True)
+    library.touch()
+    done = make()
+    assert done.returncode == 0, done.stderr
+    assert f"n3ic_app.c {library} /opt/netronome/components" in done.stdout

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.unrolled.decode import (
-    CELLS,
     CORE,
     Bit,
     Equation,
@@ -28,6 +27,7 @@ from n3ic.exporters.netfpga.unrolled.decode import (
     Lead,
     check_adders,
     check_class,
+    of_core,
     output,
     same_class,
     score_literals,
@@ -55,14 +55,7 @@ def decode(directory: Path, model: Classifier) -> Decoded:
     Raises:
         VerifyError: the Verilog cannot be read, or does not compute the model.
     """
-    try:
-        core, cells = ((directory / name).read_text(encoding="utf-8") for name in (CORE, CELLS))
-    except (OSError, UnicodeDecodeError) as error:
-        raise VerifyError(f"{CORE} or {CELLS} cannot be read: {error}") from error
-    try:
-        shunt = _compare(core, cells, model)
-    except VerifyError as error:
-        raise VerifyError(f"{CORE}: {error}") from error
+    shunt = of_core(directory, lambda core, cells: _compare(core, cells, model))
     return Decoded(CORE, (), shunt=shunt)
 
 

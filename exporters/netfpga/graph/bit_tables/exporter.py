@@ -40,8 +40,6 @@ from n3ic.targets.figures import Figure, Report
 
 _REPORT_VECTORS = 64
 _FIGURES = ("lut", "lut_sites", "lut_sites.share", "ff", "carry", "bram36")
-_UNROLLED = (("style", ("unrolled",)),)
-_SEQUENTIAL = (("style", ("sequential",)),)
 
 
 class NetfpgaTablesExporter(Exporter[Classifier]):
@@ -64,7 +62,7 @@ class NetfpgaTablesExporter(Exporter[Classifier]):
             4,
             minimum=1,
             maximum=64,
-            only_with=_SEQUENTIAL,
+            only_with=shell.SEQUENTIAL,
         ),
         Option(
             "shunting",
@@ -72,23 +70,9 @@ class NetfpgaTablesExporter(Exporter[Classifier]):
             "entries of models with one can be loaded later",
             "model",
             choices=("model", "all"),
-            only_with=_SEQUENTIAL,
+            only_with=shell.SEQUENTIAL,
         ),
-        Option(
-            "pipeline",
-            "look-up tables in series between two registers",
-            1,
-            minimum=1,
-            maximum=8,
-            only_with=_UNROLLED,
-        ),
-        Option(
-            "outputs",
-            "scores and margin, or the class alone for fewer LUTs (margins are then 0)",
-            "scores",
-            choices=unrolled_design.OUTPUTS,
-            only_with=_UNROLLED,
-        ),
+        *shell.UNROLLED_OPTIONS,
         *wrapper.OPTIONS,
         *front.OPTIONS,
         shell.SYNTH,

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes an export as a user plugin for the 250 MHz box of OpenNIC shell.
+
+Ports, widths and the meaning of sidebands are those of the shell's README and of its sample plugin
+``p2p`` (https://github.com/Xilinx/open-nic-shell, version of January 2025).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from n3ic.exporters.netfpga.block.ports import registers_ports
+from n3ic.exporters.netfpga.block.registers import ADDRESS_BITS
+from n3ic.exporters.netfpga.core import framed
+from n3ic.util.templates import render
+
+FOLDER = Path(__file__).resolve().parent
+STREAMS = (  # name, direction, direction of tready
+    ("s_axis_qdma_h2c", "input ", "output"),
+    ("m_axis_qdma_c2h", "output", "input "),
+    ("m_axis_adap_tx_250mhz", "output", "input "),
+    ("s_axis_adap_rx_250mhz", "input ", "output"),
+)
+
+
+def write(shape: str, out: Path) -> None:
+    """Write ``opennic/`` below an export directory.
+
+    Args:
+        shape: the model's shape, for descriptions.
+        out: the export directory, with ``rtl/n3ic_axil_top.v``.
+    """
+    values = {
+        "shape": shape,
+        "bus": registers_ports(ADDRESS_BITS),
+        "address_bits": ADDRESS_BITS,
+        "streams": STREAMS,
+        "ignored": ("s_axis_qdma_h2c", "s_axis_adap_rx_250mhz"),
+    }
+    plugin = out / "opennic"
+    for folder in (plugin / "rtl", plugin / "box_250mhz"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for block in sorted((FOLDER / "rtl").glob("*.v")):
+        (plugin / "rtl" / block.name).write_text(framed(block.read_text("utf-8")), "utf-8")
+    top = framed(render(FOLDER, "n3ic_opennic.v.j2", values))
+    (plugin / "rtl" / "n3ic_opennic.v").write_text(top, "utf-8")
+    for same in sorted((FOLDER / "box_250mhz").glob("box_*")):
+        (plugin / "box_250mhz" / same.name).write_bytes(same.read_bytes())
+    for name in ("box_250mhz/user_plugin_250mhz_inst.vh", "build_box_250mhz.tcl"):
+        source = FOLDER / name
+        text = render(source.parent, f"{source.name}.j2", values)
+        (plugin / name).write_text(text, "utf-8")
