@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from n3ic.studies.robustness.api import domains, shifts
     from n3ic.studies.shunt.api import shunt
     from n3ic.studies.sweep.api import sweep
-    from n3ic.systems.card.api import export_card, plan_card, simulate_card, verify_card
+    from n3ic.systems.card.api import export_card, plan_card, run_card, simulate_card, verify_card
     from n3ic.systems.cluster.api import compile_cluster, plan_cluster, run_cluster
     from n3ic.systems.stream.api import stream
     from n3ic.systems.stream.learning.api import learn
@@ -77,6 +77,7 @@ __all__ = [
     "plan_card",
     "plan_cluster",
     "predict",
+    "run_card",
     "run_cluster",
     "shifts",
     "shunt",
@@ -111,7 +112,13 @@ _MODULES = {
     "n3ic.families.binary.torch_import": ("from_torch",),
     "n3ic.families.trees.readers.estimators": ("from_sklearn",),
     "n3ic.studies.audit.api": ("audit",),
-    "n3ic.systems.card.api": ("export_card", "plan_card", "simulate_card", "verify_card"),
+    "n3ic.systems.card.api": (
+        "export_card",
+        "plan_card",
+        "run_card",
+        "simulate_card",
+        "verify_card",
+    ),
     "n3ic.systems.cluster.api": ("compile_cluster", "plan_cluster", "run_cluster"),
     "n3ic.studies.decide.api": ("decide",),
     "n3ic.studies.robustness.api": ("domains", "shifts"),

@@ -4,7 +4,7 @@
     python scripts/supernic.py chaining    # latency of a chain as a whole and task by task
     python scripts/supernic.py sharing     # throughput per area of a graph that shares tasks
 
-``--json`` prints the figures as JSON, ``--seed`` draws other packets. It needs simpy.
+``--json`` prints the figures as JSON, ``--seed`` draws other packets. It needs a C compiler.
 """
 
 from __future__ import annotations
@@ -95,9 +95,8 @@ def alone(
 
 def core_ns(trace: CardTrace) -> float:
     """Return the mean nanoseconds from admission to departure."""
-    served = next(iter(trace.served.values()))
-    cycles = np.asarray(served.departures, float) - np.asarray(served.admitted, float)
-    return float(cycles.mean()) / trace.scenario.board.clock_hz * 1e9
+    left = next(iter(trace.graphs.values())).left
+    return float(np.mean(left["departed"] - left["admitted"])) / trace.scenario.board.clock_hz * 1e9
 
 
 def chaining(seed: int, progress: Progress) -> ExperimentResult:

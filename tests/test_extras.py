@@ -146,7 +146,7 @@ def test_every_optional_import_is_of_an_extra_that_is_named():
 @pytest.mark.parametrize(
     ("library", "extra", "before", "words"),
     [
-        ("simpy", "card", CARD, ["card", "simulate"]),
+        ("scipy", "card", CARD, ["card", "simulate"]),
         ("simpy", "cluster", CLUSTER_PLAN, ["cluster", "simulate", "plan.json"]),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions ``n3ic.plan_card``, ``simulate_card``, ``export_card`` and ``verify_card``."""
+"""The functions ``n3ic.plan_card``, ``simulate_card``, ``export_card`` and so on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from n3ic.errors import UsageError, in_python, needed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from n3ic.systems.card.control.run import ControlledRun
     from n3ic.systems.card.description import Card
     from n3ic.systems.card.export import CardCheck, ExportedCard
     from n3ic.systems.card.plan import CardPlan
@@ -149,3 +150,62 @@ def verify_card(
 
     export.check_directory(Path(directory))
     return export.verify_card(plan_described(card, best_effort=True), Path(directory), packets)
+
+
+@in_python()
+@needed("n3ic.run_card")
+def run_card(
+    directory: str | Path,
+    card: str | Path | Card = "card.toml",
+    *,
+    seconds: float = 10.0,
+    frames: str | Path | None = None,
+    load: Sequence[str] = (),
+    event: Sequence[str] = (),
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Callable[[float, str], object] = lambda share, text: None,
+) -> ControlledRun:
+    """Run an exported card on this machine, under the control loop; an interrupt ends it.
+
+    Args:
+        directory: the exported card, of target ``host`` or ``xdp``.
+        card: the card's description, a ``card.toml``; or one that was read.
+        seconds: how long it runs, from 0.1.
+        frames: a capture of the frames to send, instead of a load.
+        load: loads of tenants, as for :func:`simulate_card`; none for the wanted rates.
+        event: ``TENANT:arrives@SECOND``, ``TENANT:leaves@SECOND`` or ``REGION:lost@SECOND``.
+        seed: seed of the load.
+        threads: threads that compute, from 1; None for one per region.
+        progress: called with the share of time that is over, and a text.
+
+    Returns:
+        Frames sent, counters of each tenant, guarantees in bytes/s, actions of the loop.
+
+    Raises:
+        CardError: as :func:`plan_card`, but for guarantees; or no card of this target runs here.
+        UsageError: the directory is not an exported card, or an argument is wrong.
+        DataError: the capture cannot be read.
+        VerifyError: the export does not compile.
+        MissingDependencyError: scipy, or a tool such as a C compiler, is missing.
+    """
+    from n3ic.systems.card.export import check_directory
+    from n3ic.systems.card.exported_run import MOST_SECONDS, run_exported
+    from n3ic.systems.card.planner import plan_described
+
+    if not 0.1 <= seconds <= MOST_SECONDS:
+        raise UsageError(f"seconds: expected 0.1 to {MOST_SECONDS:g}, got {seconds}")
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads: expected 1 or more, got {threads}")
+    check_directory(Path(directory))
+    return run_exported(
+        plan_described(card, best_effort=True),
+        Path(directory),
+        seconds,
+        frames=None if frames is None else Path(frames),
+        load=load,
+        event=event,
+        seed=seed,
+        threads=threads,
+        progress=progress,
+    )

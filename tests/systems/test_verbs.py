@@ -138,7 +138,6 @@ def test_a_card_is_that_of_the_command(command, tmp_path):
 
 def test_a_simulated_card_is_that_of_the_command(command, tmp_path):
     pytest.importorskip("scipy")
-    pytest.importorskip("simpy")
     random_model((64, 8, 2), np.random.default_rng(0)).save(tmp_path / "a.n3ic")
     command("card init a.n3ic --target netfpga")
     words = "--seconds 0.0001 --load poisson*2 --policy chains --policy static --seed 3"

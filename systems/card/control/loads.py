@@ -57,6 +57,9 @@ class Load:
         changes: pairs (second, factor); from that second on, the rate is ``rate`` times the factor.
         phase: second of the first packet.
         until: second after which no packet comes.
+
+    Raises:
+        UsageError: the kind or the sizes are unknown.
     """
 
     rate: float
@@ -68,6 +71,14 @@ class Load:
     changes: tuple[tuple[float, float], ...] = ()
     phase: float = 0.0
     until: float = float("inf")
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("kind", self.kind, LOAD_KINDS),
+            ("sizes", self.sizes, SIZE_KINDS),
+        ):
+            if value not in known:
+                raise UsageError(f"load: expected {what} {', '.join(known)}, got {value!r}")
 
     @property
     def mean_bytes(self) -> float:

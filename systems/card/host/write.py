@@ -60,7 +60,7 @@ def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
     values["loaded"] = [n for n in values["networks"] if not n["compiled_in"]]
     for name in ("card_plan.h", "card_plan.c", "Makefile", "README.md"):
         (out / name).write_text(render(TEMPLATES, f"{name}.j2", values), "utf-8")
-    for name in ("n3ic_card.h", "n3ic_card.c", "card_exec.c"):
+    for name in ("n3ic_card.h", "n3ic_card.c", "card_turns.h", "card_exec.c"):
         shutil.copyfile(TEMPLATES / name, out / name)
     shutil.copyfile(build.HEADER, out / "bnn.h")
     for name, text in values["sources"].items():

@@ -97,10 +97,8 @@ def _due(
     offered, entitled = np.zeros(len(edges) - 1), 0.0
     for graph in trace.scenario.graphs:
         if graph.tenant == tenant:
-            # A graph without arrivals gets one of 0 bytes, because binned() needs an array of
-            # pairs.
-            arrivals = np.array(trace.counts[graph.name].arrivals or [(0, 0)], float)
-            offered += binned(arrivals[:, 0] / hz, arrivals[:, 1] * 8 / 1e9, edges)
+            arrivals = trace.graphs[graph.name].arrivals
+            offered += binned(arrivals["arrived"] / hz, arrivals["bytes"] * 8 / 1e9, edges)
             entitled += graph.entitled * graph.load.mean_bytes * 8 / 1e9
     middles = (edges[:-1] + edges[1:]) / 2
     there = (owner.arrives <= middles) & (middles < owner.leaves)
@@ -111,12 +109,11 @@ def _tenant(trace: CardTrace, name: str, edges: np.ndarray[Any, Any]) -> TenantF
     scenario = trace.scenario
     hz, seconds = scenario.board.clock_hz, scenario.seconds
     graphs = [g for g in scenario.graphs if g.tenant == name]
-    served = [trace.served[g.name] for g in graphs]
-    counts = [trace.counts[g.name] for g in graphs]
-    arrived = np.concatenate([np.asarray(s.arrived, float) for s in served])
-    admitted = np.concatenate([np.asarray(s.admitted, float) for s in served])
-    departed = np.concatenate([np.asarray(s.departures, float) for s in served])
-    size = np.concatenate([np.asarray(s.bytes, float) for s in served])
+    counts = [trace.graphs[g.name] for g in graphs]
+    left = np.concatenate([c.left for c in counts])
+    arrived, admitted, departed, size = (
+        left[key].astype(float) for key in ("arrived", "admitted", "departed", "bytes")
+    )
     bits = size * 8 / 1e9
     timeline = binned(departed / hz, bits, edges)
     gbps = float(bits.sum()) / seconds
@@ -148,7 +145,7 @@ def _tenant(trace: CardTrace, name: str, edges: np.ndarray[Any, Any]) -> TenantF
 
 
 def _bound(trace: CardTrace, tenant: str) -> float:
-    longest = max((size for c in trace.counts.values() for _, size in c.arrivals), default=64)
+    longest = max(int(g.arrivals["bytes"].max(initial=0)) for g in trace.graphs.values()) or 64
     return max(
         latency_bound(trace.scenario, g, longest)
         for g in trace.scenario.graphs

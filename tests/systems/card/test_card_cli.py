@@ -154,7 +154,6 @@ flow = ["first", "second"]
 
 @pytest.mark.slow
 def test_a_card_is_simulated_under_every_policy(n3ic, tmp_path):
-    pytest.importorskip("simpy")
     text = UNITS + "".join(TASK.replace("NAME", name) for name in ("first", "second"))
     text += "".join(
         TENANT.replace("NAME", name).replace("UID", str(uid)) for uid, name in enumerate("ab", 1)

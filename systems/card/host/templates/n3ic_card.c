@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bnn.h"
+#include "card_turns.h"
 
 #define SECOND 1000000000ull
 
@@ -18,12 +19,6 @@ struct model {
 };
 
 enum state { WAITING, RUNNING, DONE };
-enum colour { WITHIN, BEYOND, COLOURS };
-
-/* A time; the fraction is in parts of the rate of a tenant. */
-struct instant {
-    uint64_t ns, part;
-};
 
 struct job {
     enum state state;
@@ -40,20 +35,15 @@ struct job {
 struct tenant {
     struct job jobs[CARD_QUEUE];
     uint64_t first, next, end;
-    uint64_t rate, burst;   /* of its guarantee: bytes per second, bytes */
-    uint64_t turn[COLOURS]; /* virtual time at which its next frame is due */
-    /* At its rate, the frames that were served within the guarantee last until `paid`; with the
-     * next one, until `owed`. */
-    struct instant paid, owed;
+    struct card_share share;
     struct card_counters count;
 };
 
 struct card {
     pthread_mutex_t lock;
-    pthread_cond_t work;    /* a frame is admitted, or the card closes */
-    pthread_cond_t idle;    /* nothing waits or runs */
-    uint64_t time[COLOURS]; /* virtual time: the turn that was taken last */
-    uint64_t busy;          /* frames that wait or run */
+    pthread_cond_t work; /* a frame is admitted, or the card closes */
+    pthread_cond_t idle; /* nothing waits or runs */
+    uint64_t busy;       /* frames that wait or run */
     int closing, started;
     uint64_t now_ns;
     struct card_counters wire;
@@ -184,26 +174,10 @@ static const struct card_graph *find_graph(uint32_t uid) {
     return low < CARD_GRAPHS && card_graphs[low].uid == uid ? &card_graphs[low] : NULL;
 }
 
-/*
- * Finds until when a tenant's next frame would keep its rate busy (ITU-T I.371, virtual
- * scheduling). The bucket is asked when a frame is served, so a tenant's frames keep their order.
- * It counts from the frame's arrival, so waiting costs nothing of the guarantee.
- */
+/* Weighs a tenant's next frame. */
 static void weigh_next(struct tenant *tenant) {
     const struct job *job = &tenant->jobs[tenant->next % CARD_QUEUE];
-    struct instant from = tenant->paid;
-    if ((int64_t)(job->arrived_ns - from.ns) > 0)
-        from = (struct instant){job->arrived_ns, 0};
-    uint64_t parts = job->size * SECOND + from.part;
-    tenant->owed = (struct instant){from.ns + parts / tenant->rate, parts % tenant->rate};
-}
-
-/* Whether a tenant's next frame is within its guarantee: the bucket has paid for it by now. */
-static int is_within(const struct card *card, const struct tenant *tenant) {
-    /* Whole seconds apart from the rest: burst * SECOND could exceed 64 bits. */
-    uint64_t depth_ns = tenant->burst / tenant->rate * SECOND +
-                        tenant->burst % tenant->rate * SECOND / tenant->rate;
-    return (int64_t)(tenant->owed.ns - card->now_ns - depth_ns) <= 0;
+    card_share_weigh(&tenant->share, SECOND, job->arrived_ns, job->size);
 }
 
 /* Sets the time, under the lock; buckets are full at the first call. */
@@ -211,19 +185,8 @@ static void set_time(struct card *card, uint64_t now_ns) {
     if (!card->started || (int64_t)(now_ns - card->now_ns) > 0)
         card->now_ns = now_ns;
     for (uint32_t t = 0; !card->started && t < CARD_TENANTS; t++)
-        card->tenants[t].paid.ns = now_ns;
+        card->tenants[t].share.paid.tick = now_ns;
     card->started = 1;
-}
-
-/* Bytes that a bucket lacks, rounded up. */
-static uint64_t lacking_bytes(const struct card *card, const struct tenant *tenant) {
-    int64_t busy_ns = (int64_t)(tenant->paid.ns - card->now_ns);
-    if (busy_ns < 0)
-        return 0;
-    /* The product may exceed 64 bits; a double errs by less than a thousandth of a byte. */
-    double parts = (double)busy_ns * (double)tenant->rate + (double)tenant->paid.part;
-    double bytes = parts / (double)SECOND + 0.999;
-    return bytes < (double)tenant->burst ? (uint64_t)bytes : tenant->burst;
 }
 
 int card_rate(struct card *card, uint32_t caller, uint32_t tenant, uint64_t rate, uint64_t burst,
@@ -235,11 +198,7 @@ int card_rate(struct card *card, uint32_t caller, uint32_t tenant, uint64_t rate
     struct tenant *mine = &card->tenants[tenant];
     pthread_mutex_lock(&card->lock);
     set_time(card, now_ns);
-    uint64_t held = mine->burst - lacking_bytes(card, mine);
-    uint64_t parts = held < burst ? (burst - held) * SECOND : 0;
-    mine->rate = rate;
-    mine->burst = burst;
-    mine->paid = (struct instant){card->now_ns + parts / rate, parts % rate};
+    card_share_change(&mine->share, rate, burst, SECOND, card->now_ns);
     if (mine->next != mine->end)
         weigh_next(mine);
     pthread_mutex_unlock(&card->lock);
@@ -408,45 +367,43 @@ static void compute_job(struct job *job) {
 
 /* --- turns ----------------------------------------------------------------------------- */
 
-/* How far a tenant's turn is ahead of the virtual time; a tenant saves up no turns. */
-static uint64_t lead_of(const struct card *card, const struct tenant *tenant, enum colour colour) {
-    int64_t lead = (int64_t)(tenant->turn[colour] - card->time[colour]);
-    return lead > 0 ? (uint64_t)lead : 0;
-}
-
 /* The tenant whose turn is due first among those with a waiting frame of a colour. */
-static struct tenant *first_tenant(struct card *card, enum colour colour) {
+static struct tenant *first_tenant(struct card *card, enum card_colour colour) {
     struct tenant *best = NULL;
     for (uint32_t t = 0; t < CARD_TENANTS; t++) {
         struct tenant *tenant = &card->tenants[t];
-        if (tenant->next != tenant->end && is_within(card, tenant) == (colour == WITHIN) &&
-            (best == NULL || lead_of(card, tenant, colour) < lead_of(card, best, colour)))
+        if (tenant->next == tenant->end ||
+            card_share_pays(&tenant->share, SECOND, card->now_ns) != (colour == CARD_WITHIN))
+            continue;
+        if (best == NULL || tenant->share.lead[colour] < best->share.lead[colour])
             best = tenant;
     }
     return best;
 }
 
 /* The tenant to serve: what is idle is given away only while no frame within a guarantee waits. */
-static struct tenant *next_tenant(struct card *card, enum colour *colour) {
-    *colour = WITHIN;
-    struct tenant *tenant = first_tenant(card, WITHIN);
+static struct tenant *next_tenant(struct card *card, enum card_colour *colour) {
+    *colour = CARD_WITHIN;
+    struct tenant *tenant = first_tenant(card, CARD_WITHIN);
     if (tenant == NULL) {
-        *colour = BEYOND;
-        tenant = first_tenant(card, BEYOND);
+        *colour = CARD_BEYOND;
+        tenant = first_tenant(card, CARD_BEYOND);
     }
     return tenant;
 }
 
 /* Computes one frame; the lock is held before and after, but not meanwhile. */
-static void run_job(struct card *card, struct tenant *tenant, enum colour colour) {
+static void run_job(struct card *card, struct tenant *tenant, enum card_colour colour) {
     struct job *job = &tenant->jobs[tenant->next++ % CARD_QUEUE];
     const struct card_graph *graph = job->graph;
-    const struct card_tenant *share = &card_tenants[graph->tenant];
-    card->time[colour] += lead_of(card, tenant, colour);
+    struct card_share *share = &tenant->share;
+    for (uint32_t t = 0; t < CARD_TENANTS; t++)
+        if (&card->tenants[t] != tenant)
+            card_share_pass(&card->tenants[t].share, colour, share->lead[colour]);
     /* Fixed point with 24 fraction bits: the cost is below 2^33, so the product fits 64 bits. */
-    tenant->turn[colour] = card->time[colour] + (graph->cost << 24) / share->weight;
-    if (colour == WITHIN)
-        tenant->paid = tenant->owed;
+    share->lead[colour] = (graph->cost << 24) / card_tenants[graph->tenant].weight;
+    if (colour == CARD_WITHIN)
+        share->paid = share->owed;
     else
         tenant->count.beyond++;
     if (tenant->next != tenant->end)
@@ -469,7 +426,7 @@ static void run_job(struct card *card, struct tenant *tenant, enum colour colour
 
 size_t card_work(struct card *card, size_t most) {
     size_t done = 0;
-    enum colour colour;
+    enum card_colour colour;
     pthread_mutex_lock(&card->lock);
     for (struct tenant *t; done < most && (t = next_tenant(card, &colour)) != NULL; done++)
         run_job(card, t, colour);
@@ -481,7 +438,7 @@ static void *work(void *argument) {
     struct card *card = argument;
     pthread_mutex_lock(&card->lock);
     while (!card->closing) {
-        enum colour colour;
+        enum card_colour colour;
         struct tenant *tenant = next_tenant(card, &colour);
         if (tenant == NULL)
             pthread_cond_wait(&card->work, &card->lock);
@@ -572,8 +529,8 @@ int card_open(struct card **out, uint32_t threads) {
     pthread_cond_init(&card->work, NULL);
     pthread_cond_init(&card->idle, NULL);
     for (uint32_t t = 0; t < CARD_TENANTS; t++) {
-        card->tenants[t].rate = card_tenants[t].rate;
-        card->tenants[t].burst = card_tenants[t].burst;
+        card->tenants[t].share.rate = card_tenants[t].rate;
+        card->tenants[t].share.burst = card_tenants[t].burst;
     }
     for (uint32_t n = 0; n < CARD_NETWORKS; n++) {
         const struct card_network *place = &card_networks[n];

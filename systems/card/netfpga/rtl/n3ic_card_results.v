@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reorder buffer of each tenant. Results wait by their packet's sequence number until all
 // branches of the packet have a result and all packets before it have left.
+//
+// Each memory has one writer, so that it is a RAM: a branch of a packet is done if its bit in
+// `done_bits` is that in `due_bits`.
 module n3ic_card_results #(
     parameter TENANTS  = 2,
     parameter QUEUE_W  = 2,
@@ -31,64 +34,81 @@ module n3ic_card_results #(
     input  wire                         leave,
     input  wire [QUEUE_W-1:0]           leave_queue,
     output wire [(SEQ_W+1)*(TENANTS+1)-1:0] leave_next,
-    output wire [GRAPH_W-1:0]           leave_graph,
     output wire [BEATS_W:0]             leave_beats,
-    output wire [RESULT_W*BRANCHES-1:0] leave_results
+    // Its graph and results, one clock later
+    input  wire                         step,        // the path moves on
+    output reg  [GRAPH_W-1:0]           left_graph,
+    output wire [RESULT_W*BRANCHES-1:0] left_results
 );
     localparam QUEUES = TENANTS + 1;
-    localparam SLOTS  = 1 << SEQ_W;  // of a queue
-    localparam WORD_W = GRAPH_W + BEATS_W + 1 + RESULT_W * BRANCHES;
-    // What leaves if the queue's turn comes: graph and beats, and the results of all branches.
-    wire [WORD_W-1:0] words [0:QUEUES-1];
-    assign {leave_graph, leave_beats, leave_results} = words[leave_queue];
+    localparam SLOTS  = 1 << (QUEUE_W + SEQ_W);
+    localparam DEPTH  = 1 << SEQ_W;
+    (* no_rw_check *)
+    reg [GRAPH_W-1:0]       graphs [0:SLOTS-1];
+    // One bit more than a sequence number tells a full queue from an empty one.
+    reg [SEQ_W:0]           first   [0:QUEUES-1];  // the next one to leave
+    reg [SEQ_W:0]           behind  [0:QUEUES-1];  // the next one to be admitted
+    wire [QUEUE_W+SEQ_W-1:0] leave_slot = {leave_queue, first[leave_queue][SEQ_W-1:0]};
+    wire [BEATS_W:0] head_beats [0:QUEUES-1];
+    assign leave_beats = head_beats[leave_queue];
+    integer i;
+    always @(posedge clk) begin
+        if (admit) graphs[{admit_queue, admit_seq}] <= admit_graph;
+        if (step) left_graph <= graphs[leave_slot];
+        for (i = 0; i < QUEUES; i = i + 1) begin
+            if (admit && admit_queue == i) behind[i] <= behind[i] + 1'b1;
+            if (leave && leave_queue == i) first[i] <= first[i] + 1'b1;
+            if (rst) behind[i] <= {(SEQ_W + 1) {1'b0}};
+            if (rst) first[i] <= {(SEQ_W + 1) {1'b0}};
+        end
+    end
+
+    wire [QUEUES*BRANCHES-1:0] all_done;
     genvar b, q;
     generate
-        for (q = 0; q < QUEUES; q = q + 1) begin : g_queue
-            // One bit more than a sequence number tells a full queue from an empty one.
-            reg  [SEQ_W:0] first;   // the next one to leave
-            reg  [SEQ_W:0] behind;  // the next one to be admitted
-            wire admits = admit && admit_queue == q;
-            wire leaves = leave && leave_queue == q;
-            assign leave_next[(SEQ_W+1)*q +: SEQ_W+1] = first;
-            // Each memory is read a clock before its queue can be ready. A word that is written
-            // meanwhile is read again, as its queue is ready a clock later.
+        for (b = 0; b < BRANCHES; b = b + 1) begin : g_branch
             (* no_rw_check *)
-            reg [GRAPH_W+BEATS_W:0] packets [0:SLOTS-1];
-            reg [GRAPH_W+BEATS_W:0] packet;
-            assign words[q][WORD_W-1 -: GRAPH_W+BEATS_W+1] = packet;
-            wire [BRANCHES-1:0] all_done;
-            for (b = 0; b < BRANCHES; b = b + 1) begin : g_branch
-                (* no_rw_check *)
-                reg [RESULT_W-1:0] results [0:SLOTS-1];
-                reg [RESULT_W-1:0] result;
-                assign words[q][RESULT_W*b +: RESULT_W] = result;
-                // A branch is done if its two bits differ: so each memory has one writer.
-                reg admitted_bits [0:SLOTS-1];
-                reg done_bits     [0:SLOTS-1];
-                integer i;
-                initial for (i = 0; i < SLOTS; i = i + 1) begin
-                    admitted_bits[i] = 1'b0;
-                    done_bits[i]     = 1'b0;
-                end
-                assign all_done[b] = admitted_bits[first[SEQ_W-1:0]] != done_bits[first[SEQ_W-1:0]];
-                wire mine = done && done_queue == q && done_branch == b;
-                always @(posedge clk) begin
-                    if (mine) results[done_seq] <= done_result;
-                    if (mine) done_bits[done_seq] <= !admitted_bits[done_seq];
-                    if (admits) admitted_bits[admit_seq] <= done_bits[admit_seq] ^ admit_done[b];
-                    result <= results[first[SEQ_W-1:0]];
-                end
-            end
+            reg  [RESULT_W-1:0] results [0:SLOTS-1];
+            reg  [RESULT_W-1:0] left_result;
+            wire                mine = done && done_branch == b;
+            assign left_results[RESULT_W*b +: RESULT_W] = left_result;
             always @(posedge clk) begin
-                if (admits) packets[admit_seq] <= {admit_graph, admit_beats};
-                packet <= packets[first[SEQ_W-1:0]];
-                if (admits) behind <= behind + 1'b1;
-                if (leaves) first <= first + 1'b1;
-                // A packet that leaves now is no longer ready.
-                ready[q] <= first != behind && &all_done && !leaves;
-                if (rst) behind <= {(SEQ_W + 1) {1'b0}};
-                if (rst) first <= {(SEQ_W + 1) {1'b0}};
+                if (mine) results[{done_queue, done_seq}] <= done_result;
+                if (step) left_result <= results[leave_slot];
             end
+            for (q = 0; q < QUEUES; q = q + 1) begin : g_queue
+                reg due_bits  [0:DEPTH-1];
+                reg done_bits [0:DEPTH-1];
+                integer k;
+                initial for (k = 0; k < DEPTH; k = k + 1) done_bits[k] = 1'b0;
+                assign all_done[QUEUES*b+q] =
+                    due_bits[first[q][SEQ_W-1:0]] == done_bits[first[q][SEQ_W-1:0]];
+                always @(posedge clk) begin
+                    if (admit && admit_queue == q)
+                        due_bits[admit_seq] <= done_bits[admit_seq] ^ !admit_done[b];
+                    if (mine && done_queue == q) done_bits[done_seq] <= due_bits[done_seq];
+                end
+            end
+        end
+        for (q = 0; q < QUEUES; q = q + 1) begin : g_ready
+            // A queue is ready two clocks after its first packet changes or is admitted, so there
+            // is time to read.
+            (* no_rw_check *)
+            reg [BEATS_W:0] beats [0:DEPTH-1];
+            reg [BEATS_W:0] head;
+            assign head_beats[q] = head;
+            always @(posedge clk) begin
+                if (admit && admit_queue == q) beats[admit_seq] <= admit_beats;
+                head <= beats[first[q][SEQ_W-1:0]];
+            end
+            wire [BRANCHES-1:0] done_here;
+            for (b = 0; b < BRANCHES; b = b + 1) begin : g_done
+                assign done_here[b] = all_done[QUEUES*b+q];
+            end
+            assign leave_next[(SEQ_W+1)*q +: SEQ_W+1] = first[q];
+            // A packet that leaves now is no longer ready.
+            always @(posedge clk)
+                ready[q] <= first[q] != behind[q] && &done_here && !(leave && leave_queue == q);
         end
     endgenerate
 endmodule

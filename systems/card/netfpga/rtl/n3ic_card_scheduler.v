@@ -80,9 +80,9 @@ module n3ic_card_scheduler #(
 
     // --- work of each tenant: fresh packets, and legs that came back -----------------------------
     (* no_rw_check *)
-    reg [GRAPH_W+BEATS_W:0] packets [0:(TENANTS << SEQ_W)-1];  // graph, beats
-    (* no_rw_check *)
-    reg [ENTRY_W-1:0] backs [0:(TENANTS << BACK_W)-1];
+    reg [GRAPH_W+BEATS_W:0] packets [0:(1 << (QUEUE_W + SEQ_W))-1];  // graph, beats
+    (* no_rw_check *)  // a leg is fetched after it was written
+    reg [ENTRY_W-1:0] backs  [0:(1 << (QUEUE_W + BACK_W))-1];
     reg [SEQ_W:0]     fresh_in   [0:TENANTS-1];
     reg [SEQ_W:0]     fresh_out  [0:TENANTS-1];
     reg [BRANCH_W-1:0] branch    [0:TENANTS-1];  // of the oldest fresh packet
@@ -114,9 +114,14 @@ module n3ic_card_scheduler #(
     end
     reg                fetch1, fetch2, fetch3, again1, again2, again3;
     reg [QUEUE_W-1:0]  of1, of2, of3;
-    reg [ENTRY_W-1:0]  fresh1, back1;
-    reg [SEQ_W-1:0]    seq2, seq3;
-    reg [TASKS-1:0]    skip2, skip3;
+    reg  [ENTRY_W-1:0]        back1;
+    reg  [SEQ_W+BRANCH_W-1:0] fresh1;
+    wire [SEQ_W-1:0]    seq1;
+    wire [BRANCH_W-1:0] branch1;
+    wire [LEG_W-1:0]    leg1;
+    wire [TASKS-1:0]    skip1;
+    reg  [SEQ_W-1:0]    seq2, seq3;
+    reg  [TASKS-1:0]    skip2, skip3;
     reg [REGIONS-1:0]  regions3;
     reg [MODEL_W-1:0]  model3;
     reg                last3;
@@ -128,17 +133,13 @@ module n3ic_card_scheduler #(
     reg                first3;  // leg of its packet
     // A leg that came back goes before fresh packets: it is older, and holds a place in the store.
     wire chosen_back = has_back[chosen];
-    wire [SEQ_W-1:0]    seq1;
-    wire [BRANCH_W-1:0] branch1;
-    wire [LEG_W-1:0]    leg1;
-    wire [TASKS-1:0]    skip1;
-    assign {seq1, branch1, leg1, skip1} = again1 ? back1 : fresh1;
+    assign {seq1, branch1, leg1, skip1} = again1 ? back1 : {fresh1, {(LEG_W + TASKS) {1'b0}}};
     always @(posedge clk) begin
         fetch1 <= fetches && !rst;
         of1    <= chosen;
         again1 <= chosen_back;
         back1  <= backs[{chosen, back_out[chosen][BACK_W-1:0]}];
-        fresh1 <= {fresh_out[chosen][SEQ_W-1:0], branch[chosen], {(LEG_W + TASKS) {1'b0}}};
+        fresh1 <= {fresh_out[chosen][SEQ_W-1:0], branch[chosen]};
         fetch2     <= fetch1 && !rst;
         of2        <= of1;
         again2     <= again1;

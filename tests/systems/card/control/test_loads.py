@@ -5,6 +5,7 @@ from itertools import islice, takewhile
 import numpy as np
 import pytest
 
+from n3ic.errors import UsageError
 from n3ic.systems.card.control.loads import LOAD_KINDS, SIZE_KINDS, Load
 
 
@@ -45,6 +46,13 @@ def test_a_load_that_falls_silent_ends():
     found = list(Load(10.0, changes=((1.05, 0.0),)).packets(np.random.default_rng(0)))
     assert len(found) == 11
     assert list(Load(0.0).packets(np.random.default_rng(0))) == []
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "storm"}, {"sizes": "huge"}])
+def test_an_unknown_kind_is_refused_with_those_that_exist(wrong):
+    known = LOAD_KINDS if "kind" in wrong else SIZE_KINDS
+    with pytest.raises(UsageError, match=f"expected .*{', '.join(known)}, got"):
+        Load(1.0, **wrong)
 
 
 def test_the_same_seed_gives_the_same_packets():

@@ -18,7 +18,6 @@ from n3ic.systems.card.simulation.engine import simulate
 from n3ic.systems.card.simulation.report import figures_of
 
 pytest.importorskip("scipy")
-pytest.importorskip("simpy")
 
 
 @pytest.fixture(name="scenario")

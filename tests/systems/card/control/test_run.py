@@ -7,7 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from n3ic.errors import DataError, MissingDependencyError, UsageError, VerifyError
+import n3ic
+from n3ic.errors import ArgumentError, DataError, MissingDependencyError, UsageError, VerifyError
 from n3ic.systems.card.compile import frame_lengths, software_card
 from n3ic.systems.card.control import run
 from n3ic.systems.card.export import export_card, open_card
@@ -211,9 +212,36 @@ def test_a_card_runs_as_typed(folder, n3ic, monkeypatch):
     found = json.loads(done.stdout)
     assert found["counters"]["alpha"]["answered"] == found["counters"]["alpha"]["admitted"] > 0
     assert found["kind"] == "measured" and found["seconds"] >= 0.5
-    shown = n3ic(f"{where} --seconds 0.1 --frames {folder / 'card' / 'frames.pcap'}").stdout
+    shown = n3ic(f"{where} --seconds 0.9 --frames {folder / 'card' / 'frames.pcap'}").stdout
     assert "guaranteed B/s" in shown and "1 frames in" in shown
     done = n3ic(f"{where} --frames a.pcap --load poisson", expect=2)
     assert "expected one of them, got both" in done.stderr
     done = n3ic(f"{where} --event 0:stuck@0.1", expect=2)
     assert "expected arrives, leaves or lost" in done.stderr
+
+
+def test_a_card_is_run_from_python_as_it_is_typed(folder):
+    where = {"directory": folder / "card", "card": folder / "card.toml"}
+    told = []
+    done = n3ic.run_card(
+        **where,
+        seconds=0.3,
+        load=["constant*0.0005"],
+        event=["beta:leaves@0.1"],
+        threads=2,
+        progress=lambda share, text: told.append(share),
+    )
+    assert done.counters["alpha"]["answered"] == done.counters["alpha"]["admitted"] > 0
+    assert (done.guaranteed["beta"], done.seconds >= 0.3, told != []) == (1, True, True)
+    assert "frames in" in repr(done)
+    capture = folder / "card" / "frames.pcap"
+    assert n3ic.run_card(**where, seconds=0.9, frames=capture).sent == 1
+    for wrong, message in (
+        ({"seconds": 0}, "seconds: expected 0.1 to"),
+        ({"threads": 0}, "threads: expected 1 or more"),
+        ({"frames": capture, "load": ["poisson"]}, "expected one of them, got both"),
+        ({"event": ["0:stuck@0.1"]}, "expected arrives, leaves or lost"),
+        ({"directory": folder}, "not an exported card"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            n3ic.run_card(**where | {"seconds": 0.2} | wrong)
