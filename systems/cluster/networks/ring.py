@@ -28,8 +28,10 @@ from n3ic.systems.cluster.networks.pipeline import (
     NetworkPart,
     NetworkPipeline,
     layout,
+    measured_seconds,
     plan_pipeline,
 )
+from n3ic.systems.cluster.replacement import LastingRing
 from n3ic.systems.cluster.session import RingLink, RowSession
 
 
@@ -117,6 +119,38 @@ class NetworkWork(RingWork):
 
 
 @contextmanager
+def lasting_network_ring(
+    network: IntegerNetwork, nodes: int, options: RingOptions
+) -> Iterator[LastingRing[NetworkSession]]:
+    """Start a ring for a network of integers, which replaces up to ``options.replacements`` nodes.
+
+    After a loss, the network is divided anew over the processes that are there, at most ``nodes``,
+    by the same measured times, and the items without scores are sent again.
+
+    Args:
+        network: the network.
+        nodes: number of nodes.
+        options: how to start the ring.
+
+    Raises:
+        ClusterError: as :func:`network_ring`.
+        MissingDependencyError: distributed is not installed.
+    """
+    seconds = measured_seconds(network)
+    with workers(nodes, options.dask) as client:
+
+        @contextmanager
+        def start() -> Iterator[Ring[NetworkSession]]:
+            there = len(client.scheduler_info(n_workers=-1)["workers"])
+            parts = plan_pipeline(network, max(1, min(nodes, there)), seconds)
+            with _network_ring_on(client, network, parts, options) as ring:
+                yield ring
+
+        with LastingRing(start, options.replacements) as ring:
+            yield ring
+
+
+@contextmanager
 def network_ring(
     network: IntegerNetwork,
     nodes: int = 2,
@@ -140,13 +174,20 @@ def network_ring(
         MissingDependencyError: distributed is not installed.
     """
     ring_options = options or RingOptions()
-    if ring_options.cards:
-        raise ClusterError("a card computes no network of integers: expected processes alone")
     parts = pipeline or plan_pipeline(network, nodes)
-    work = NetworkWork(network, parts)
     with (
         workers(parts.nodes, ring_options.dask) as client,
-        ring_on(client, work, ring_options) as running,
+        _network_ring_on(client, network, parts, ring_options) as ring,
     ):
+        yield ring
+
+
+@contextmanager
+def _network_ring_on(
+    client: Any, network: IntegerNetwork, parts: NetworkPipeline, options: RingOptions
+) -> Iterator[Ring[NetworkSession]]:
+    if options.cards:
+        raise ClusterError("a card computes no network of integers: expected processes alone")
+    with ring_on(client, NetworkWork(network, parts), options) as running:
         assert isinstance(running.session, NetworkSession)  # noqa: S101 - of NetworkWork
         yield Ring(running.session, running.processes)
