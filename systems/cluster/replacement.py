@@ -12,7 +12,6 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from n3ic.errors import ClusterError
 from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.coordinator import NodeLostError
 from n3ic.systems.cluster.launch import ModelWork, Ring, RingOptions, ring_on, workers
@@ -137,14 +136,8 @@ def lasting_ring(
         MissingDependencyError: distributed is not installed.
     """
     work = ModelWork(model, placement)
-    with workers(placement.nodes - len(options.cards), options.dask) as client:
-
-        @contextmanager
-        def start() -> Iterator[Ring[Session]]:
-            with ring_on(client, work, options) as running:
-                if not isinstance(running.session, Session):
-                    raise ClusterError("a model's work makes no other session")
-                yield Ring(running.session, running.processes)
-
-        with LastingRing(start, options.replacements) as ring:
-            yield ring
+    with (
+        workers(placement.nodes - len(options.cards), options.dask) as client,
+        LastingRing(partial(ring_on, client, work, options), options.replacements) as ring,
+    ):
+        yield ring

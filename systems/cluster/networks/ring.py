@@ -7,7 +7,7 @@ import hashlib
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def pipeline_digest(network: IntegerNetwork, pipeline: NetworkPipeline) -> str:
     return hashlib.sha256(f"{network.digest} {pipeline.ends}".encode()).hexdigest()
 
 
-class NetworkWork(RingWork):
+class NetworkWork(RingWork[NetworkSession]):
     """A network of integers in parts.
 
     Args:
@@ -139,12 +139,10 @@ def lasting_network_ring(
     seconds = measured_seconds(network)
     with workers(nodes, options.dask) as client:
 
-        @contextmanager
-        def start() -> Iterator[Ring[NetworkSession]]:
+        def start() -> AbstractContextManager[Ring[NetworkSession]]:
             there = len(client.scheduler_info(n_workers=-1)["workers"])
             parts = plan_pipeline(network, max(1, min(nodes, there)), seconds)
-            with _network_ring_on(client, network, parts, options) as ring:
-                yield ring
+            return ring_on(client, NetworkWork(network, parts), _without_cards(options))
 
         with LastingRing(start, options.replacements) as ring:
             yield ring
@@ -173,21 +171,16 @@ def network_ring(
             node does not start or does not answer.
         MissingDependencyError: distributed is not installed.
     """
-    ring_options = options or RingOptions()
+    ring_options = _without_cards(options or RingOptions())
     parts = pipeline or plan_pipeline(network, nodes)
     with (
         workers(parts.nodes, ring_options.dask) as client,
-        _network_ring_on(client, network, parts, ring_options) as ring,
+        ring_on(client, NetworkWork(network, parts), ring_options) as ring,
     ):
         yield ring
 
 
-@contextmanager
-def _network_ring_on(
-    client: Any, network: IntegerNetwork, parts: NetworkPipeline, options: RingOptions
-) -> Iterator[Ring[NetworkSession]]:
+def _without_cards(options: RingOptions) -> RingOptions:
     if options.cards:
         raise ClusterError("a card computes no network of integers: expected processes alone")
-    with ring_on(client, NetworkWork(network, parts), options) as running:
-        assert isinstance(running.session, NetworkSession)  # noqa: S101 - of NetworkWork
-        yield Ring(running.session, running.processes)
+    return options

@@ -3,6 +3,9 @@
 
 import os
 import signal
+import subprocess
+import sys
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -73,16 +76,26 @@ def test_processes_give_the_scores_of_one_process_with_losses(digits):
 
 
 @pytest.mark.slow
-def test_a_lost_process_is_replaced_by_a_plan_for_those_that_are_left(digits):
+def test_a_lost_process_is_replaced_by_a_plan_for_those_that_are_left(digits, tmp_path):
     """Nobody starts anything again: the parts are divided anew, and every item has its scores."""
     distributed = pytest.importorskip("distributed")
     images, _, _, network = digits
     items = np.concatenate([network.encode(images.numpy())] * 2)
-    with distributed.LocalCluster(
-        n_workers=3, threads_per_worker=1, dashboard_address=None
-    ) as cluster:
-        for nanny in cluster.workers.values():
-            nanny.auto_restart = False
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster,
+        ExitStack() as stack,
+    ):
+        command = [sys.executable, "-m", "dask", "worker", cluster.scheduler_address]
+        for _ in range(3):  # without a nanny, which would start the lost one again
+            worker = subprocess.Popen(
+                [*command, "--no-nanny", "--no-dashboard", "--nthreads", "1"],
+                cwd=tmp_path,
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(worker.wait)
+            stack.callback(worker.kill)
+        with distributed.Client(cluster) as client:
+            client.wait_for_workers(3, timeout=120)
         options = RingOptions(
             dask=cluster.scheduler_address, timing=LinkTiming(limit=3.0), replacements=1
         )
