@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -135,17 +135,8 @@ class Activation:
         )
 
 
-def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]:
-    """Return a function for ``popcount(XNOR(w, x) & mask)``, compiled if possible.
-
-    Returns:
-        A function that maps packed input bits, uint32 of shape ``(rows, n_words)``, to int32 of
-        shape ``(rows, outputs)``.
-    """
-    return _counting(connections).compute
-
-
-def _counting(connections: Connections) -> CheckedWeights:
+def counting(connections: Connections) -> CheckedWeights:
+    """Weights that count ``popcount(XNOR(w, x) & mask)``, int32 of shape ``(rows, outputs)``."""
     if connections.n_outputs >= 2:  # the compiled kernel needs at least two classes
         bias = np.zeros(connections.n_outputs, dtype=np.int32)
         model = _network((), OutputLayer(connections.weights, mask=connections.mask, bias=bias))
@@ -167,8 +158,8 @@ def _firing_weights(connections: Connections, firing: Activation) -> CheckedWeig
         network = prediction.load_anew(_network((layer,), unread))
         if network is not None:
             return CheckedWeights(network.hidden, network.digest)
-    counting = _counting(connections)
-    return CheckedWeights(lambda words: firing.results(counting.compute(words)), counting.digest)
+    sums = counting(connections)
+    return CheckedWeights(lambda words: firing.results(sums.compute(words)), sums.digest)
 
 
 def _network(hidden: tuple[HiddenLayer, ...], output: OutputLayer) -> BinaryModel:
@@ -271,7 +262,7 @@ class InputShare(ArrayPart):
     ) -> None:
         words = connections.n_words
         super().__init__(array, start, start + WORD_BITS * words)
-        self._weights = _counting(connections)
+        self._weights = counting(connections)
         self._words = words
         self._pad = pad_mask(connections.n_inputs)
         self._memory = memory
