@@ -87,6 +87,7 @@ def train(
     feature_names: Sequence[str] | None = None,
     dataset: str | None = None,
     recipe: str | Recipe | None = None,
+    rows: int | None = None,
     family: str | None = None,
     budget_bytes: int | None = None,
     sites: int | None = None,
@@ -124,6 +125,8 @@ def train(
         feature_names: names of the columns of an array.
         dataset: the data set that reads ``data`` or has the sample; None for the use case's own.
         recipe: name of a recipe of the use case, or a recipe of your own.
+        rows: train on so many rows of the files, drawn at random by ``seed``, for tables that
+            memory does not hold; None for all.
         family: what is trained: ``binary`` networks, look-up ``tables``, or ``spn``.
         budget_bytes: largest size of the model in bytes, which chooses family, bits and layers.
         sites: most look-up table sites (LUT6) of the unrolled NetFPGA core with class output, as
@@ -186,6 +189,7 @@ def train(
         **({} if data is None else {"data": data}),
         "dataset": dataset,
         "recipe": recipe,
+        "rows": rows,
         "budget_bytes": budget_bytes,
         "sites": sites,
         "cuts_on_card": cuts_on_card,

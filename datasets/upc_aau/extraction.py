@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import n3ic.meter.rows
-from n3ic.datasets.upc_aau.extract_stream import StreamExtraction, extract_stream
 from n3ic.meter.capture import Capture
 from n3ic.meter.source import meter_source
+from n3ic.meter.stream import StreamExtraction, extract_stream
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.cache import Cache
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import FlowTable, SourceFile
-from n3ic.datasets.upc_aau.extract_stream import StreamExtraction
 from n3ic.datasets.upc_aau.extraction import metered
 from n3ic.datasets.upc_aau.info_file import SETTINGS, InfoFile, Settings, read_info
 from n3ic.errors import DataError
@@ -25,6 +24,7 @@ from n3ic.meter.records import left_out
 from n3ic.meter.sequences import sequence_spec
 from n3ic.meter.spec_file import read_spec
 from n3ic.meter.standard import standard_spec
+from n3ic.meter.stream import StreamExtraction
 from n3ic.meter.table import flow_table, read_table
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.files import sha256_file

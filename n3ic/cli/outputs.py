@@ -78,8 +78,8 @@ def write_picture(path: Path, draw: Callable[[], Figure]) -> None:
 def write_plan(
     plan: Written,
     out: Path | None,
-    picture: Path | None,
-    draw: Callable[[], Figure],
+    picture: Path | None = None,
+    draw: Callable[[], Figure] | None = None,
     *,
     quiet: bool,
 ) -> None:
@@ -89,7 +89,7 @@ def write_plan(
         plan: the plan.
         out: file for the JSON, or None.
         picture: file for the picture, or None.
-        draw: function that draws the picture.
+        draw: function that draws the picture; None if there is none.
         quiet: whether standard output is reserved for JSON.
     """
     from n3ic.util.files import write_atomic
@@ -97,7 +97,7 @@ def write_plan(
 
     if out is not None:
         write_atomic(out, json_text(plan.to_dict()))
-    if picture is not None:
+    if picture is not None and draw is not None:
         write_picture(picture, draw)
     # With --json, standard output holds one document and nothing else.
     if not quiet:

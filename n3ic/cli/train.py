@@ -120,6 +120,14 @@ def train(
     recipe: Annotated[
         str | None, typer.Option(help="A recipe of the use case.", show_default="default")
     ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            help="Draw so many rows of --data at random, for tables that memory does not hold.",
+            min=1,
+            show_default="all",
+        ),
+    ] = None,
     budget_bytes: Annotated[
         int | None,
         typer.Option(
@@ -193,6 +201,7 @@ def train(
         data=data,
         dataset=dataset,
         recipe=recipe,
+        rows=rows,
         overrides=recipe_overrides(typed),
         budget_bytes=budget_bytes,
         sites=sites,

@@ -67,7 +67,10 @@ def open_sheets(path: str | Path | Sheet, decimal: Mark | None = None) -> Iterat
         for sheet in parquet_sheets(str(path), file):
             size += len(sheet.body)
             if size > MAX_BYTES:
-                raise DataError(f"{path}: more than {MAX_BYTES:,} bytes as text; split it")
+                raise DataError(
+                    f"{path}: more than {MAX_BYTES:,} bytes as text; split it, or draw "
+                    "rows (n3ic train --rows 1000000)"
+                )
             parts.append(sheet)
     first = parts[0]
     if first.units not in (None, "source"):

@@ -274,7 +274,7 @@ def _bounded(name: str, pieces: Iterator[bytes], max_bytes: int) -> bytes:
         if len(out) > max_bytes:
             raise DataError(
                 f"{name}: more than {max_bytes:,} bytes decompressed; if this is a true "
-                "data file, split it"
+                "data file, split it, or draw rows (n3ic train --rows 1000000)"
             )
     return bytes(out)
 

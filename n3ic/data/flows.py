@@ -37,7 +37,7 @@ from n3ic.data.delimited import (
 )
 from n3ic.data.files import checked_text, decompress, find_tables, read_contents
 from n3ic.data.number_marks import Mark
-from n3ic.data.parquet import UNITS_KEY, open_parquet, parquet_sheets, units_of
+from n3ic.data.parquet import UNITS_KEY, open_parquet, parquet_batches, parquet_sheets, units_of
 from n3ic.data.table_meter import other_meter
 from n3ic.data.user_table import OWN, UserTable
 from n3ic.errors import DataError, N3icWarning, did_you_mean
@@ -371,7 +371,7 @@ def _stream_parquet(
         raise _undecided(name, model)
     start = 0
     try:
-        for batch in table.iter_batches(chunk_rows, columns=list(features)):
+        for batch in parquet_batches(table, chunk_rows, list(features)):
             yield _read_batch(batch, name, start, model, units)
             start += batch.num_rows
     except pa.ArrowException as error:

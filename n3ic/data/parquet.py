@@ -34,6 +34,21 @@ def open_parquet(name: str, file: IO[bytes]) -> Any:
         raise DataError(f"{name}: this Parquet file is damaged: {error}") from error
 
 
+def parquet_batches(
+    table: Any, chunk_rows: int = CHUNK_ROWS, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of an open Parquet file, in batches of at most ``chunk_rows``.
+
+    Args:
+        table: from :func:`open_parquet`.
+        chunk_rows: rows of a batch.
+        columns: columns to read; None for all.
+    """
+    # Of several row groups, Arrow keeps what was read of each until the last one.
+    for group in range(table.num_row_groups):
+        yield from table.iter_batches(chunk_rows, row_groups=[group], columns=columns)
+
+
 def units_of(name: str, schema: pa.Schema) -> Units | None:
     """The units that a file names for its numbers; None if it names none.
 
@@ -73,14 +88,14 @@ def parquet_sheets(
     csv.writer(header, lineterminator="\n").writerow(names)
     start = 0
     try:
-        for batch in table.iter_batches(chunk_rows):
+        for batch in parquet_batches(table, chunk_rows):
             if not batch.num_rows:
                 continue
-            columns = [
+            cells = [
                 column if columns is None or n in columns else pa.nulls(len(column))
                 for n, column in zip(names, batch.columns, strict=True)
             ]
-            body = (b"" if start else header.getvalue().encode()) + delimited_text(columns)
+            body = (b"" if start else header.getvalue().encode()) + delimited_text(cells)
             yield Sheet(
                 name=name,
                 body=body,

@@ -105,6 +105,7 @@ class Capture:
         self._stack = ExitStack()
         self._unpacking: list[str] = []  # reasons why the packed bytes end early
         self._links = False  # whether a link type precedes each frame
+        self._seeks = False  # whether libpcap reads the file itself, and packet after packet
         self.unread: Counter[int] = Counter()
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         try:
@@ -181,6 +182,27 @@ class Capture:
         return self._goes_on(passed)
 
     @property
+    def position(self) -> int:
+        """Where the next packet is in the file, in bytes; -1 if the file is packed, or pcapng."""
+        return int(libc().ftello(self._c.pcap_file(self._pcap))) if self._seeks else -1
+
+    def go_to(self, position: int, packets: int) -> bool:
+        """Go on at a packet whose :attr:`position` an earlier reading of the same file gave.
+
+        Args:
+            position: the position, in bytes.
+            packets: number of packets before it.
+
+        Returns:
+            Whether the file can be read from there; if not, the next packet is the same as before.
+        """
+        if not self._seeks or libc().fseeko(self._c.pcap_file(self._pcap), position, os.SEEK_SET):
+            return False
+        if not self._is_read:
+            self.unread[self.link_type] += packets
+        return True
+
+    @property
     def link_type(self) -> int:
         """Its link type alone, without the check sequence."""
         return self.link & ((1 << CHECK_SHIFT) - 1) if self.link != LINK_EACH else LINK_EACH
@@ -206,6 +228,7 @@ class Capture:
             stream = opened = file.open("rb")
             # A pipe is read once: libpcap could not open it again.
             if file.is_file() and not _is_packed(opened) and not needs_links(file):
+                self._seeks = opened.peek()[:4] in _MAGICS[1:]  # not pcapng, which has blocks
                 opened.close()
                 return str(file)
         # libpcap does not unpack, and opens files by name: a thread feeds a pipe that has a name.
@@ -343,6 +366,15 @@ def plain_capture(path: str | Path, scratch: Path) -> Path:
 
 
 @cache
+def libc() -> Any:
+    """The C library of this process, with the types of what goes to a place in a file."""
+    library, stream = ctypes.CDLL(None), ctypes.c_void_p
+    library.ftello.restype, library.ftello.argtypes = ctypes.c_long, [stream]
+    library.fseeko.argtypes = [stream, ctypes.c_long, ctypes.c_int]
+    return library
+
+
+@cache
 def libpcap() -> Any:
     """Load libpcap and declare its functions' types.
 
@@ -366,6 +398,7 @@ def libpcap() -> Any:
         ("pcap_dispatch", ctypes.c_int, [pointer, ctypes.c_int, pointer, pointer]),
         ("pcap_geterr", text, [pointer]),
         ("pcap_close", None, [pointer]),
+        ("pcap_file", pointer, [pointer]),
     ):
         foreign_function = getattr(library, function)
         foreign_function.restype, foreign_function.argtypes = result, arguments

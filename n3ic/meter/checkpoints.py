@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows of single captures, kept beside a table until all captures are finished.
+"""Flows of captures, kept beside a table until all captures are finished.
 
 A part is two files: the flows (Arrow IPC) and, written after them, the counters (JSON). Its name is
-a digest of the capture (path, size, modification time), the meter's specification and its code. A
+a digest of the captures (path, size, modification time), the meter's specification and its code. A
 part is written again if any of them changes.
 """
 
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +25,22 @@ from n3ic.util.json_text import json_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PART_FILE = re.compile(r"[0-9a-f]{64}\.(flows|counted)")
+
+@dataclass(frozen=True)
+class CaptureSource:
+    """A capture to read.
+
+    Attributes:
+        path: the file; ``-`` for standard input.
+        name: name in the rows of its flows: the file's name, or its path below the given folder.
+    """
+
+    path: str
+    name: str
+
+
+CaptureStream = tuple[CaptureSource, ...]
+"""Captures whose flows go on from one to the next; a capture alone is one."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +51,13 @@ class CaptureCheckpoint:
         file: the flows.
         flows: number of flows.
         counters: see :meth:`~n3ic.meter.compiled.CompiledMeter.counters`.
-        damage: where and why the capture ended early; empty if it is complete.
+        damage: a line about each capture that ended early.
     """
 
     file: Path
     flows: int
     counters: Mapping[str, int]
-    damage: str
+    damage: Sequence[str]
 
     def tables(self) -> Iterator[pa.Table]:
         """The flows, batch by batch; an empty table if there are none.
@@ -72,15 +86,23 @@ def checkpoint_folder(out: str | Path) -> Path:
     return Path(f"{out}.parts")
 
 
-def checkpoint_file(folder: Path, capture: Path, name: str, spec: MeterSpec) -> Path:
-    """The file for the flows of a capture, which their rows call ``name``."""
-    status = capture.stat()
-    identity = [str(capture.resolve()), status.st_size, status.st_mtime_ns, name, _digest(spec)]
-    return folder / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()}.flows"
+def checkpoint_file(folder: Path, stream: CaptureStream, spec: MeterSpec) -> Path:
+    """The file for the flows of captures that follow each other."""
+    return folder / f"{stream_key(stream, spec)}.flows"
+
+
+def stream_key(stream: CaptureStream, spec: MeterSpec) -> str:
+    """Digest of captures (path, size, modification time, name) and of :func:`spec_digest`."""
+    facts: list[object] = [spec_digest(spec)]
+    for source in stream:
+        path = Path(source.path)
+        status = path.stat()
+        facts.append([str(path.resolve()), source.name, status.st_size, status.st_mtime_ns])
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 @lru_cache(maxsize=8)
-def _digest(spec: MeterSpec) -> str:
+def spec_digest(spec: MeterSpec) -> str:
     """Digest of a specification and of the C code generated from it."""
     sources = [spec.to_json(), sorted(meter_source(spec).items())]
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()
@@ -91,14 +113,18 @@ def read_checkpoint(file: Path) -> CaptureCheckpoint | None:
     try:
         record = json.loads(file.with_suffix(".counted").read_bytes())
         counters = {str(name): int(count) for name, count in record["counters"].items()}
-        part = CaptureCheckpoint(file, int(record["flows"]), counters, str(record["damage"]))
+        part = CaptureCheckpoint(
+            file, int(record["flows"]), counters, [*map(str, record["damage"])]
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return part if file.is_file() else None
 
 
 def write_checkpoint(
-    file: Path, tables: Iterator[pa.Table], counted: Callable[[], tuple[Mapping[str, int], str]]
+    file: Path,
+    tables: Iterator[pa.Table],
+    counted: Callable[[], tuple[Mapping[str, int], Sequence[str]]],
 ) -> None:
     """Write a part.
 
@@ -121,5 +147,5 @@ def write_checkpoint(
             flows += len(table)
             out.write_table(table)
     counters, damage = counted()
-    text = json_text({"flows": flows, "counters": dict(counters), "damage": damage})
+    text = json_text({"flows": flows, "counters": dict(counters), "damage": [*damage]})
     write_atomic(file.with_suffix(".counted"), text)  # last: it marks the part as complete

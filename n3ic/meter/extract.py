@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flow tables from captures: metered by a specification, and labelled if labels are given.
 
-Flows end with their capture. Several captures are metered in parallel, each into a part of its own
-(:mod:`n3ic.meter.checkpoints`). The table joins the parts in the order of the captures, so it
-depends neither on timing nor on interruptions.
+Flows end with their capture, or go on in the next one where the captures are pieces. Several
+streams of captures are metered in parallel, each into a part of its own
+(:mod:`n3ic.meter.checkpoints`), and each in steps that another process can go on from
+(:mod:`n3ic.meter.stream`). The table joins the parts in the order of the captures, so it depends
+neither on timing nor on interruptions.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from typing import TYPE_CHECKING
 from n3ic.errors import DataError, N3icWarning, UsageError
 from n3ic.meter.capture import STANDARD_INPUT, Capture, is_capture
 from n3ic.meter.checkpoints import (
-    PART_FILE,
     CaptureCheckpoint,
+    CaptureSource,
+    CaptureStream,
     checkpoint_file,
     checkpoint_folder,
     read_checkpoint,
@@ -30,8 +33,9 @@ from n3ic.meter.checkpoints import (
 )
 from n3ic.meter.compiled import ASIDE, STAMPS
 from n3ic.meter.labels import Labels
-from n3ic.meter.records import left_out, meter_stream, require_read, unread_links
-from n3ic.meter.rows import KEY_COLUMNS, flow_table, with_labels, write_rows
+from n3ic.meter.records import left_out, require_read, unread_links
+from n3ic.meter.rows import KEY_COLUMNS, with_labels, write_rows
+from n3ic.meter.stream import STEP_FILE, StreamSteps
 from n3ic.model.meter_spec import MeterSpec
 from n3ic.util.files import work_folder
 from n3ic.util.parallel import parallel_map
@@ -101,19 +105,6 @@ class Progress:
     flows: int
 
 
-@dataclass(frozen=True)
-class CaptureSource:
-    """A capture to read.
-
-    Attributes:
-        path: the file; ``-`` for standard input.
-        name: name in the rows of its flows: the file's name, or its path below the given folder.
-    """
-
-    path: str
-    name: str
-
-
 def find_captures(paths: Sequence[str | Path]) -> list[CaptureSource]:
     """Find the captures that files and folders name.
 
@@ -168,8 +159,9 @@ def extract(
     keeps, then the label if labels are given. The table carries the specification; see
     :mod:`n3ic.data.table_meter`.
 
-    An interrupted extraction resumes: the flows of finished captures are kept in the folder
-    ``OUT.parts``, which the next call with the same captures and specification reads and removes.
+    An interrupted extraction resumes: the flows so far, and the state of the meter in a long
+    capture, are kept in the folder ``OUT.parts``, which the next call with the same captures and
+    specification reads and removes.
 
     Args:
         captures: pcap and pcapng files, and folders of them; ``-`` for standard input.
@@ -180,7 +172,7 @@ def extract(
         jobs: number of captures metered at once on this machine, each on one core; None for all
             cores. The table does not depend on it.
         dask: address of a Dask scheduler whose workers meter them; they see the captures and
-            ``out`` under the same paths.
+            ``out`` under the same paths. If one is lost, another goes on from its last step.
         one_stream: whether the captures are pieces of one. If so, they are metered one after the
             other, in the order of their first packets, and flows continue from one to the next.
             Otherwise flows end with their capture.
@@ -203,33 +195,54 @@ def extract(
     clash = set(KEY_COLUMNS) & set(spec.feature_names)
     if clash:
         raise UsageError(f"the feature {min(clash)!r} has the name of a column of the flow's key")
-    if len(sources) > 1 and not one_stream:
-        with work_folder(checkpoint_folder(out), PART_FILE) as folder:
-            meter = partial(_meter_parts, progress=progress, jobs=jobs, dask=dask)
-            return _extract_parts(sources, out, spec, labels, meter, folder, must_read=must_read)
-    if one_stream:
-        sources = sorted(sources, key=_first_time) if len(sources) > 1 else sources
-    damaged: list[str] = []
-    counters: dict[str, int] = {}
+    if one_stream and len(sources) > 1:
+        sources = sorted(sources, key=_first_time)
+    streams = [tuple(sources)] if one_stream else [(source,) for source in sources]
+    if sources[0].path == STANDARD_INPUT:
+        return _extract_stream(streams[0], out, spec, labels, progress, None, must_read=must_read)
+    with work_folder(checkpoint_folder(out), STEP_FILE) as folder:
+        if len(streams) == 1 and dask is None:
+            return _extract_stream(
+                streams[0], out, spec, labels, progress, folder, must_read=must_read
+            )
+        meter = partial(_meter_parts, progress=progress, jobs=jobs, dask=dask)
+        return _extract_parts(streams, out, spec, labels, meter, folder, must_read=must_read)
+
+
+def _extract_stream(
+    sources: CaptureStream,
+    out: str | Path,
+    spec: MeterSpec,
+    labels: Labels | None,
+    progress: Callable[[Progress], None] | None,
+    folder: Path | None,
+    *,
+    must_read: bool,
+) -> TableExtraction:
+    """Write the flows of captures that follow each other, while they are metered here."""
+    steps = StreamSteps(sources, spec, folder)
     outcomes: Counter[str] = Counter()
-    flows = 0
 
     def tables() -> Iterator[pa.Table]:
-        nonlocal counters, flows
-        for number, records, so_far in meter_stream(
-            [s.path for s in sources], spec, damaged.append
-        ):
-            counters, flows = so_far, flows + len(records)
-            if progress:
-                progress(Progress(number, len(sources), 0.0, counters["packets"], flows))
-            table = flow_table(records, spec, sources[number].name)
-            yield with_labels(table, labels, sources[number].name, outcomes)
+        flows = 0
+        for table in steps.tables():
+            flows += len(table)
+            if progress and steps.counters:
+                packets = steps.counters["packets"]
+                progress(Progress(steps.capture, len(sources), 0.0, packets, flows))
+            yield _labelled(table, labels, outcomes)
         if must_read:
-            require_read(sources[0].name, counters)
+            require_read(sources[0].name, steps.counters)
 
-    write_rows(tables(), out, spec)
-    _warn(counters, sources[0].name)
-    return _extracted(flows, counters, outcomes, len(sources), damaged)
+    flows = write_rows(tables(), out, spec)
+    _warn(steps.counters, sources[0].name)
+    return _extracted(flows, steps.counters, outcomes, len(sources), steps.damaged)
+
+
+def _labelled(table: pa.Table, labels: Labels | None, outcomes: Counter[str]) -> pa.Table:
+    """A table of one capture's flows with their labels."""
+    name = table["capture"][0].as_py() if len(table) else ""
+    return with_labels(table, labels, name, outcomes)
 
 
 def _first_time(source: CaptureSource) -> float:
@@ -239,42 +252,43 @@ def _first_time(source: CaptureSource) -> float:
 
 
 def _extract_parts(
-    sources: Sequence[CaptureSource],
+    streams: Sequence[CaptureStream],
     out: str | Path,
     spec: MeterSpec,
     labels: Labels | None,
-    meter: Callable[[Mapping[Path, CaptureSource], MeterSpec], _Metered],
+    meter: Callable[[Mapping[Path, CaptureStream], MeterSpec], _Metered],
     folder: Path,
     *,
     must_read: bool,
 ) -> TableExtraction:
-    files = [checkpoint_file(folder, Path(s.path), s.name, spec) for s in sources]
-    source_of = dict(
-        zip(files, sources, strict=True)
+    """Write the flows of streams of captures, each metered by itself."""
+    files = [checkpoint_file(folder, stream, spec) for stream in streams]
+    stream_of = dict(
+        zip(files, streams, strict=True)
     )  # a capture that is named twice is metered once
-    metered = meter(source_of, spec)
+    metered = meter(stream_of, spec)
     if not metered.parts:
         raise DataError(
             f"none of the captures can be read: {next(iter(metered.left_out.values()))}"
         )
     total: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
-    parts = [(metered.parts[file], source_of[file].name) for file in files if file in metered.parts]
-    for part, _ in parts:
+    parts = [metered.parts[file] for file in files if file in metered.parts]
+    for part in parts:
         total.update(part.counters)
     if must_read:
-        require_read(sources[0].name, total)
-    tables = (
-        with_labels(table, labels, name, outcomes)
-        for part, name in parts
-        for table in part.tables()
-    )
+        require_read(streams[0][0].name, total)
+    tables = (_labelled(table, labels, outcomes) for part in parts for table in part.tables())
     flows = write_rows(tables, out, spec)
-    for file, source in source_of.items():
+    for file, stream in stream_of.items():
         if file in metered.parts:
-            _warn(metered.parts[file].counters, source.name)
-    damaged = [metered.left_out.get(f) or metered.parts[f].damage for f in source_of]
-    return _extracted(flows, total, outcomes, len(files), [d for d in damaged if d], metered.reused)
+            _warn(metered.parts[file].counters, stream[0].name)
+    damaged: list[str] = []
+    for file in stream_of:
+        left_out = metered.left_out.get(file)
+        damaged += [left_out] if left_out else metered.parts[file].damage
+    captures = sum(map(len, streams))
+    return _extracted(flows, total, outcomes, captures, damaged, metered.reused)
 
 
 @dataclass(frozen=True)
@@ -287,7 +301,7 @@ class _Metered:
 
 
 def _meter_parts(
-    source_of: Mapping[Path, CaptureSource],
+    stream_of: Mapping[Path, CaptureStream],
     spec: MeterSpec,
     *,
     progress: Callable[[Progress], None] | None,
@@ -295,8 +309,11 @@ def _meter_parts(
     dask: str | None,
 ) -> _Metered:
     """Meter the captures whose parts are missing."""
-    sizes = {file: Path(source.path).stat().st_size for file, source in source_of.items()}
-    parts = {file: part for file in source_of if (part := read_checkpoint(file))}
+    sizes = {
+        file: sum(Path(source.path).stat().st_size for source in stream)
+        for file, stream in stream_of.items()
+    }
+    parts = {file: part for file in stream_of if (part := read_checkpoint(file))}
     reused, of = len(parts), sum(sizes.values())
     left_out: dict[Path, str] = {}
 
@@ -306,14 +323,17 @@ def _meter_parts(
             share = of and sum(sizes[f] for f in finished_files) / of
             packets = sum(part.counters["packets"] for part in parts.values())
             flows = sum(part.flows for part in parts.values())
-            progress(Progress(len(finished_files), len(source_of), share, packets, flows))
+            progress(Progress(len(finished_files), len(stream_of), share, packets, flows))
 
     report()
-    missing = [file for file in source_of if file not in parts]
+    missing = [file for file in stream_of if file not in parts]
     absolute = os.path.abspath if dask else str  # a worker has its own working folder
-    calls = [
-        (absolute(source_of[f].path), source_of[f].name, spec, Path(absolute(f))) for f in missing
-    ]
+
+    def call(file: Path) -> tuple[CaptureStream, MeterSpec, Path]:
+        stream = tuple(CaptureSource(absolute(s.path), s.name) for s in stream_of[file])
+        return stream, spec, Path(absolute(file))
+
+    calls = map(call, missing)
     for number, problem in parallel_map(_meter_part, calls, jobs=jobs, dask=dask):
         file = missing[number]
         part = read_checkpoint(file)
@@ -325,20 +345,16 @@ def _meter_parts(
     return _Metered(parts, left_out, reused)
 
 
-def _meter_part(path: str, name: str, spec: MeterSpec, file: Path) -> str:
-    """Write the part of a capture; return why it cannot be read, or an empty text."""
-    counters: dict[str, int] = {}
-    damaged: list[str] = []
+def _meter_part(stream: CaptureStream, spec: MeterSpec, file: Path) -> str:
+    """Write the part of a stream; return why it cannot be read, or an empty text.
 
-    def tables() -> Iterator[pa.Table]:
-        nonlocal counters
-        for _, records, so_far in meter_stream([path], spec, damaged.append):
-            counters = so_far
-            yield flow_table(records, spec, name)
-
+    Where another process was stopped in the middle of it, its last step is the beginning.
+    """
+    steps = StreamSteps(stream, spec, file.parent)
     problem = ""
     try:
-        write_checkpoint(file, tables(), lambda: (counters, "".join(damaged)))
+        write_checkpoint(file, steps.tables(), lambda: (steps.counters, steps.damaged))
+        steps.remove()
     except DataError as error:
         problem = str(error)
     return problem

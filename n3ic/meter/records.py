@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from n3ic.errors import DataError
@@ -31,53 +29,23 @@ def meter_capture(path: str | Path, spec: MeterSpec) -> Iterator[tuple[Records, 
         DataError: the capture cannot be read.
         MissingDependencyError: libpcap or a C compiler is missing.
     """
-    for _, records, counters in meter_stream([path], spec):
-        yield records, counters
+    with Capture(path) as capture, CompiledMeter(spec, capture.link) as meter:
+        handler = ctypes.cast(meter.library.meter_packet, ctypes.c_void_p)
+        while capture.dispatch(handler, meter.pointer, BATCH_PACKETS):
+            yield meter.records(), counters_of(meter, capture.unread)
+        left = True
+        while left:
+            left = meter.end(BATCH_PACKETS)
+            yield meter.records(), counters_of(meter, capture.unread)
 
 
-def meter_stream(
-    captures: Sequence[str | Path],
-    spec: MeterSpec,
-    damaged: Callable[[str], object] | None = None,
-) -> Iterator[tuple[int, Records, dict[str, int]]]:
-    """Yield the records of successive captures; flows continue from one capture to the next.
+def counters_of(meter: CompiledMeter, unread: Mapping[int, int]) -> dict[str, int]:
+    """A meter's counters, with one for each link type that is not read; see :func:`unread_links`.
 
     Args:
-        captures: the captures, in the order of their packets.
-        spec: definition of a flow and of the integers kept for it.
-        damaged: see :class:`~n3ic.meter.capture.Capture`.
-
-    Yields:
-        The index of the capture in which flows were decided, their records, and the counters, with
-        one for each link type that is not read; see :func:`unread_links`.
-
-    Raises:
-        DataError: a capture cannot be read, or its link type differs from the first one's.
-        MissingDependencyError: libpcap or a C compiler is missing.
+        meter: the meter.
+        unread: frames of these link types, by link type.
     """
-    with ExitStack() as stack:
-        meter: CompiledMeter | None = None
-        unread: Counter[int] = Counter()
-        for number, path in enumerate(captures):
-            with Capture(path, damaged) as capture:
-                if meter is None:
-                    meter = stack.enter_context(CompiledMeter(spec, capture.link))
-                    handler = ctypes.cast(meter.library.meter_packet, ctypes.c_void_p)
-                if capture.link != meter.link:
-                    raise DataError(
-                        f"{path}: its link type is {link_text(capture.link)}, the first capture "
-                        f"has {link_text(meter.link)}; they are not parts of one capture"
-                    )
-                while capture.dispatch(handler, meter.pointer, BATCH_PACKETS):
-                    yield number, meter.records(), _counters(meter, unread + capture.unread)
-                unread += capture.unread
-        left = meter is not None
-        while meter is not None and left:
-            left = meter.end(BATCH_PACKETS)
-            yield number, meter.records(), _counters(meter, unread)
-
-
-def _counters(meter: CompiledMeter, unread: Mapping[int, int]) -> dict[str, int]:
     by_link = {f"{_UNREAD}{link_text(link)}": count for link, count in sorted(unread.items())}
     return meter.counters() | by_link
 
@@ -86,7 +54,7 @@ def unread_links(counters: Mapping[str, int]) -> dict[str, int]:
     """Frames whose link type is not read, by its number and name.
 
     Args:
-        counters: counters from :func:`meter_stream`.
+        counters: counters from :func:`counters_of`.
     """
     return {
         name.removeprefix(_UNREAD): count
@@ -106,7 +74,7 @@ def require_read(name: str, counters: Mapping[str, int]) -> None:
 
     Args:
         name: what was read, for the message.
-        counters: counters from :func:`meter_stream`.
+        counters: counters from :func:`counters_of`.
 
     Raises:
         DataError: there are frames, and all of them are of link types that are not read.

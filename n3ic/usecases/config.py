@@ -26,6 +26,7 @@ _KINDS: Mapping[str, Any] = {
     "use_case": str,
     "data": str,
     "dataset": str,
+    "rows": int,
     "recipe": str,
     "budget_bytes": int,
     "sites": int,

@@ -62,6 +62,8 @@ class TrainRequest:
         table: a loaded table, instead of ``data``.
         recipe: name of a recipe of the use case, or a recipe of your own.
         overrides: values of the recipe to replace.
+        rows: train on so many rows of ``data``, drawn at random by ``seed``, for tables that memory
+            does not hold; None for all. See :mod:`n3ic.data.row_sample`.
         budget_bytes: largest size of the model in bytes, everything counted. Unless ``overrides``
             names the family, every family whose size can be chosen is trained within it, and the
             validation rows decide. None for the recipe's size.
@@ -87,8 +89,8 @@ class TrainRequest:
             :func:`~n3ic.usecases.config.train_request`.
 
     Raises:
-        UsageError: the protocol is unknown, a seed is invalid, or ``sites`` comes with another
-            choice of the size.
+        UsageError: the protocol is unknown, a seed is invalid, ``rows`` comes without files, or
+            ``sites`` with another choice of the size.
     """
 
     use_case: str
@@ -97,6 +99,7 @@ class TrainRequest:
     table: FlowTable | None = field(default=None, repr=False)
     recipe: str | Recipe = "default"
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    rows: int | None = None
     budget_bytes: int | None = None
     sites: int | None = None
     cuts_on_card: bool = False
@@ -119,6 +122,10 @@ class TrainRequest:
                 f"seeds are whole numbers from 0 below {_SEEDS}, and at least one; "
                 f"got {self.seeds} from {self.seed}"
             )
+        if self.rows is not None and self.rows < 1:
+            raise UsageError(f"rows must be 1 or more, got {self.rows}")
+        if self.rows is not None and self.data is None:
+            raise UsageError("rows are drawn from files: name them as data")
         if self.sites is not None and self.sites < 1:
             raise UsageError(f"sites must be 1 or more, got {self.sites}")
         if self.sites is not None and (self.budget_bytes is not None or self.input_of is not None):
@@ -261,6 +268,8 @@ def command_words(
     words = ["n3ic", "train", case.name, f"--recipe={recipe.name}"]
     if request.data is not None:
         words.append(f"--data={request.data}")
+    if request.rows is not None:
+        words.append(f"--rows={request.rows}")
     if request.dataset is not None:
         words.append(f"--dataset={request.dataset}")
     if request.input_of is not None:

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from n3ic.data.row_sample import row_sample
 from n3ic.data.split import SplitProtocol, protocols_of
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
@@ -109,7 +111,7 @@ def read_training_data(request: TrainRequest, progress: TrainingProgress) -> Tra
     progress.stage("loading data")
     table = request.table
     if table is None:
-        table = case.load(request.data, request.dataset, options, progress.note)
+        table = _loaded(case, request, options, progress)
     tasks = case.tasks(table, options)
     if not tasks:
         raise UsageError(f"{case.name}: the options leave no network to train")
@@ -124,6 +126,40 @@ def read_training_data(request: TrainRequest, progress: TrainingProgress) -> Tra
         )
     protocols = _protocols(case, table, request.protocol)
     return TrainingData(case, options, table, tasks, protocols, _input_models(request, tasks))
+
+
+def _loaded(
+    case: UseCase,
+    request: TrainRequest,
+    options: Mapping[str, OptionValue],
+    progress: TrainingProgress,
+) -> FlowTable:
+    """The table of the use case: of all rows of its files, or of rows that are drawn from them."""
+    if request.rows is None or request.data is None:
+        return case.load(request.data, request.dataset, options, progress.note)
+    progress.stage(f"drawing {request.rows:,} rows")
+    several = isinstance(request.data, list)
+    with row_sample(request.data, request.rows, request.seed) as sample:
+        if sample.rows == sample.of:  # the files as they are
+            return case.load(request.data, request.dataset, options, progress.note)
+        data: Any = sample.paths if several else sample.paths[0]
+        try:
+            table = case.load(
+                data,
+                request.dataset,
+                options,
+                lambda line: progress.note(sample.as_given(line)),
+            )
+        except DataError as error:
+            raise DataError(
+                f"{sample.as_given(str(error))} (of {sample.rows:,} drawn rows)"
+            ) from error
+        note = f"{sample.rows:,} of {sample.of:,} rows, drawn at random (seed {request.seed})"
+        return replace(
+            table,
+            sources=tuple(replace(s, path=sample.as_given(s.path)) for s in table.sources),
+            notes=(*map(sample.as_given, table.notes), note),
+        )
 
 
 def _input_models(request: TrainRequest, tasks: Mapping[str, FlowTable]) -> dict[str, Classifier]:

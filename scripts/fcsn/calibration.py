@@ -24,7 +24,7 @@ from n3ic.model.bits import pack
 from n3ic.model.layers import Connections
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
-from n3ic.systems.cluster.binary import parts_of, popcounter
+from n3ic.systems.cluster.binary import counting, parts_of
 from n3ic.systems.cluster.endpoint import Endpoint
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.node import Node
@@ -115,7 +115,7 @@ def _slice_seconds() -> float:
     """Measure the processor time of one neuron's weights per task packet, in a large layer."""
     inputs, neurons = SHAPES[-1]
     weights = np.random.default_rng(0).random((neurons, inputs)) < 0.5
-    count = popcounter(Connections(weights))
+    count = counting(Connections(weights)).compute
     words = pack(np.random.default_rng(1).random((1, inputs)) < 0.5)
     best = np.inf
     for _ in range(_REPEATS + 1):

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.errors import ClusterError
 from n3ic.kernel import prediction
 from n3ic.model.bits import WORD_BITS, Words, pack, pad_mask
 from n3ic.model.inputs import InputSpec
@@ -30,9 +28,7 @@ from n3ic.systems.cluster.protocol import (
     score_packets,
     sums_packets,
 )
-
-SCRUBBED = 1024
-"""Rows after which a node compares its weights with their digest."""
+from n3ic.systems.cluster.scrubbing import CheckedWeights, array_digest
 
 
 @dataclass(frozen=True)
@@ -139,63 +135,21 @@ class Activation:
         )
 
 
-def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]:
-    """Return a function for ``popcount(XNOR(w, x) & mask)``, compiled if possible.
-
-    Returns:
-        A function that maps packed input bits, uint32 of shape ``(rows, n_words)``, to int32 of
-        shape ``(rows, outputs)``.
-    """
-    return _counting(connections).compute
-
-
-@dataclass
-class _Weights:
-    """Weights in memory, which are compared with their digest.
-
-    Attributes:
-        compute: function from packed input bits, uint32 of shape ``(rows, n_words)``.
-        digest: function that reads the weights and returns their digest.
-    """
-
-    compute: Callable[[Words], NDArray[Any]]
-    digest: Callable[[], object]
-
-    def __post_init__(self) -> None:
-        self._first = self.digest()
-        self._rows = 0
-
-    def results(self, words: Words, array: int) -> NDArray[Any]:
-        """Compute rows, and compare the weights with their digest every :data:`SCRUBBED` rows.
-
-        Raises:
-            ClusterError: The weights have changed in memory.
-        """
-        results = self.compute(words)
-        self._rows += len(words)
-        if self._rows >= SCRUBBED:
-            self._rows = 0
-            if self.digest() != self._first:
-                raise ClusterError(f"layer {array}: weights changed in memory")
-        return results
-
-
-def _counting(connections: Connections) -> _Weights:
+def counting(connections: Connections) -> CheckedWeights:
+    """Weights that count ``popcount(XNOR(w, x) & mask)``, int32 of shape ``(rows, outputs)``."""
     if connections.n_outputs >= 2:  # the compiled kernel needs at least two classes
         bias = np.zeros(connections.n_outputs, dtype=np.int32)
         model = _network((), OutputLayer(connections.weights, mask=connections.mask, bias=bias))
         network = prediction.load_anew(model)
         if network is not None:
-            return _Weights(network.scores, network.digest)  # called for each packet: unchecked
-    return _Weights(connections.popcounts, lambda: _array_digest(connections))
-
-
-def _array_digest(connections: Connections) -> bytes:
+            return CheckedWeights(
+                network.scores, network.digest
+            )  # called for each packet: unchecked
     arrays = connections.weight_words, connections.mask_words
-    return blake2b(b"".join(a.tobytes() for a in arrays)).digest()
+    return CheckedWeights(connections.popcounts, lambda: array_digest(arrays))
 
 
-def _firing_weights(connections: Connections, firing: Activation) -> _Weights:
+def _firing_weights(connections: Connections, firing: Activation) -> CheckedWeights:
     """Return weights that compute bits for the next layer, or scores."""
     if firing.following is not None:
         layer = HiddenLayer(connections.weights, mask=connections.mask, thresholds=firing.limits)
@@ -203,9 +157,9 @@ def _firing_weights(connections: Connections, firing: Activation) -> _Weights:
         unread = OutputLayer(np.zeros((2, layer.n_outputs), np.bool_), bias=np.zeros(2, np.int32))
         network = prediction.load_anew(_network((layer,), unread))
         if network is not None:
-            return _Weights(network.hidden, network.digest)
-    counting = _counting(connections)
-    return _Weights(lambda words: firing.results(counting.compute(words)), counting.digest)
+            return CheckedWeights(network.hidden, network.digest)
+    sums = counting(connections)
+    return CheckedWeights(lambda words: firing.results(sums.compute(words)), sums.digest)
 
 
 def _network(hidden: tuple[HiddenLayer, ...], output: OutputLayer) -> BinaryModel:
@@ -289,7 +243,7 @@ class NeuronShare(ArrayPart):
         if (words & ~self._pad).any():
             raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
         return self._firing.packets(
-            self._weights.results(words, self.array), packet.row, packet.tile_bytes
+            self._weights.results(words, f"layer {self.array}"), packet.row, packet.tile_bytes
         )
 
     @property
@@ -308,7 +262,7 @@ class InputShare(ArrayPart):
     ) -> None:
         words = connections.n_words
         super().__init__(array, start, start + WORD_BITS * words)
-        self._weights = _counting(connections)
+        self._weights = counting(connections)
         self._words = words
         self._pad = pad_mask(connections.n_inputs)
         self._memory = memory
@@ -335,7 +289,7 @@ class InputShare(ArrayPart):
         offset = self.start // WORD_BITS
         memory = self._memory if packet.shared else None
         return sums_packets(
-            self._weights.results(words, self.array),
+            self._weights.results(words, f"layer {self.array}"),
             array=self.array,
             row=packet.row,
             offset=offset,

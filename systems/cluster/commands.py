@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from n3ic.cli.console import print_json, print_result, show_table, spinner, table
-from n3ic.cli.outputs import check_picture, free_files, write_plan
+from n3ic.cli.outputs import free_files, write_plan
 from n3ic.cli.rows import takes_rows
 from n3ic.errors import UsageError
 
@@ -64,18 +63,13 @@ def plan(
     cores: Cores = 0,
     json: JsonFlag = False,
     out: Annotated[Path | None, typer.Option(help="Write the plan as JSON.")] = None,
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw memory and alternatives: .png or .svg.")
-    ] = None,
     replace: Replace = False,
 ) -> None:
     """Place the layers of a model on nodes: whole, by neurons or by inputs."""
-    from n3ic.systems.cluster.picture import plan_figure
     from n3ic.systems.cluster.placement import splits_of
     from n3ic.systems.cluster.planner import plan_cluster
 
-    free_files(out, picture, replace=replace)
-    check_picture(picture, "--picture")
+    free_files(out, replace=replace)
     sizes, digest = _shape(model, shape)
     with spinner("planning"):
         cluster_plan = plan_cluster(
@@ -90,7 +84,7 @@ def plan(
         print_json(cluster_plan.to_dict())
     else:
         show(cluster_plan)
-    write_plan(cluster_plan, out, picture, partial(plan_figure, cluster_plan), quiet=json)
+    write_plan(cluster_plan, out, quiet=json)
 
 
 @takes_rows("flows")

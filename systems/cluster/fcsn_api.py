@@ -17,7 +17,7 @@ FCsN                          here
 from __future__ import annotations
 
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -84,13 +84,13 @@ class RingCluster:
         if task_id in self._rings:
             raise ClusterError(f"task id {task_id!r} is already loaded")
         # Each kernel gets a ring of its own, so kernels do not wait for each other's rows.
-        work: RingWork
+        work: RingWork[Any]
         if isinstance(kernel, Classifier):
             network = layered(kernel)
             work = ModelWork(network, placement or even_placement(network, self._nodes))
         else:
             work = KernelWork(kernel, self._nodes)
-        ring = ring_on(self._client, work, self._options)
+        ring: AbstractContextManager[Ring[Any]] = ring_on(self._client, work, self._options)
         # The stack stops rings in reverse order, and the worker processes last.
         self._rings[task_id] = self._stack.enter_context(ring)
 

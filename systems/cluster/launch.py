@@ -72,8 +72,8 @@ class RingOptions:
     replacements: int = 0
 
 
-class RingWork(ABC):
-    """The work that a ring is started for."""
+class RingWork(ABC, Generic[AnySession]):
+    """The work that a ring is started for, and what its sessions are."""
 
     nodes: int
 
@@ -87,7 +87,7 @@ class RingWork(ABC):
         return None
 
     @abstractmethod
-    def session(self, link: RingLink, sock: socket.socket) -> CoordinatorSession:
+    def session(self, link: RingLink, sock: socket.socket) -> AnySession:
         """Make the coordinator's session; the nodes must be running."""
 
 
@@ -120,7 +120,7 @@ class NodeAssignment:
         return ModelPlacement.from_dict(dict(self.placement))
 
 
-class ModelWork(RingWork):
+class ModelWork(RingWork[Session]):
     """A binary model.
 
     Args:
@@ -150,7 +150,7 @@ class ModelWork(RingWork):
         return Session(self._model, self._placement, link, sock)
 
 
-class KernelWork(RingWork):
+class KernelWork(RingWork[GemmSession | JobSession]):
     """An integer kernel.
 
     Args:
@@ -286,8 +286,8 @@ class Ring(Generic[AnySession]):
 
 @contextmanager
 def ring_on(
-    client: Any, work: RingWork, options: RingOptions
-) -> Iterator[Ring[CoordinatorSession]]:
+    client: Any, work: RingWork[AnySession], options: RingOptions
+) -> Iterator[Ring[AnySession]]:
     """Start a ring on the workers of :func:`workers`; it stops at the end of the block.
 
     Args:
@@ -330,7 +330,7 @@ def ring_on(
 
 
 def _memory_of(
-    work: RingWork, processes: Mapping[int, Any], options: RingOptions
+    work: RingWork[Any], processes: Mapping[int, Any], options: RingOptions
 ) -> TileMemory | None:
     """Give the processes memory for their tiles; None if they do not share a host."""
     placement = work.shared_placement
@@ -366,7 +366,7 @@ def tile_bytes(hosts: Collection[str], cards: Collection[int]) -> int:
 
 
 def _started(
-    client: Any, work: RingWork, numbers: Sequence[int], options: RingOptions
+    client: Any, work: RingWork[Any], numbers: Sequence[int], options: RingOptions
 ) -> dict[int, Any]:
     """Start one actor per node, on the workers in turn."""
     there = sorted(client.scheduler_info(n_workers=-1)["workers"])

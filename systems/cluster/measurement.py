@@ -55,7 +55,9 @@ def rows_to_compare(model: BinaryModel, rows: int, seed: int) -> Words:
     return np.concatenate([part, pack(bits)])
 
 
-def compare(session: Session | LastingRing, model: BinaryModel, words: Words) -> RingMeasurement:
+def compare(
+    session: Session | LastingRing[Session], model: BinaryModel, words: Words
+) -> RingMeasurement:
     """Compute rows on a ring and compare each score with the single model's.
 
     Raises:

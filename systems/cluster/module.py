@@ -53,26 +53,21 @@ class ClusterModule(nn.Module):
             ModelError: The bits have other values or the wrong shape.
             ClusterError: A node has died or failed.
         """
-        return self.result(self.start(bits))
-
-    def start(self, bits: Tensor) -> RunningKernel:
-        """Send a batch; more batches may be sent before its scores are read."""
-        return self._cluster.start(self._task_id, self._words(bits))
-
-    def result(self, started: RunningKernel) -> Tensor:
-        """Wait for the scores of a batch that was sent."""
-        return torch.from_numpy(self._cluster.synchronise(started))
+        return next(self.stream([bits]))
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
         """Yield the scores of batches in order, with the next batches already in flight."""
         waiting: deque[RunningKernel] = deque()
         for batch in batches:
             # One batch is always computed while the next ones are on the wire.
-            waiting.append(self.start(batch))
+            waiting.append(self._cluster.start(self._task_id, self._words(batch)))
             if len(waiting) == BATCHES:
-                yield self.result(waiting.popleft())
+                yield self._scores(waiting.popleft())
         while waiting:
-            yield self.result(waiting.popleft())
+            yield self._scores(waiting.popleft())
+
+    def _scores(self, started: RunningKernel) -> Tensor:
+        return torch.from_numpy(self._cluster.synchronise(started))
 
     def _words(self, bits: Tensor) -> Words:
         values = bits.detach().cpu().numpy()

@@ -7,24 +7,22 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from n3ic.errors import ClusterError
-from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.coordinator import NodeLostError
 from n3ic.systems.cluster.launch import ModelWork, Ring, RingOptions, ring_on, workers
 from n3ic.systems.cluster.placement import ModelPlacement
-from n3ic.systems.cluster.session import Scores, Session
+from n3ic.systems.cluster.session import RowSession, Scores, Session
 
-Start = Callable[[], AbstractContextManager[Ring[Session]]]
+Lasting = TypeVar("Lasting", bound=RowSession[np.int32])
 
 
-class LastingRing:
-    """A ring of a binary model whose lost nodes are replaced.
+class LastingRing(Generic[Lasting]):
+    """A ring whose lost nodes are replaced.
 
     Use it as a context manager.
 
@@ -36,7 +34,9 @@ class LastingRing:
         lost: texts of the losses, which name the nodes.
     """
 
-    def __init__(self, start: Start, replacements: int) -> None:
+    def __init__(
+        self, start: Callable[[], AbstractContextManager[Ring[Lasting]]], replacements: int
+    ) -> None:
         self.lost: list[str] = []
         self._start = start
         self._most = replacements
@@ -46,45 +46,53 @@ class LastingRing:
         self._ring = self._stack.enter_context(start())
 
     @property
-    def running(self) -> Ring[Session]:
+    def running(self) -> Ring[Lasting]:
         """The ring of now."""
         return self._ring
 
-    def submit(self, words: ArrayLike) -> Future[Scores]:
-        """Send rows; see :meth:`Session.submit`."""
-        rows = np.array(words)  # the caller may change its array meanwhile
+    def submit(self, rows: ArrayLike) -> Future[Scores]:
+        """Send rows, as the session's ``submit`` takes them."""
+        rows = np.array(rows)  # the caller may change its array meanwhile
         future: Future[Scores] = Future()
         future.set_running_or_notify_cancel()
         self._send(rows, future)
         return future
 
-    def scores(self, words: ArrayLike) -> Scores:
-        """Compute the scores of packed inputs; see :meth:`submit`."""
-        return self.submit(words).result()
+    def scores(self, rows: ArrayLike) -> Scores:
+        """Compute the scores of rows; see :meth:`submit`."""
+        return self.submit(rows).result()
 
-    def _send(self, words: Words, future: Future[Scores]) -> None:
+    def _send(self, rows: NDArray[Any], future: Future[Scores]) -> None:
         ring = self._ring
         try:
-            sent = ring.session.submit(words)
+            sent = ring.session.submit(rows)
         except NodeLostError as error:
-            self._mending.submit(self._mend, ring, error, words, future)
+            self._mending.submit(self._mend, ring, error, rows, future)
             return
-        sent.add_done_callback(partial(self._arrived, ring, words, future))
+        sent.add_done_callback(partial(self._arrived, ring, rows, future))
 
     def _arrived(
-        self, ring: Ring[Session], words: Words, future: Future[Scores], sent: Future[Scores]
+        self,
+        ring: Ring[Lasting],
+        rows: NDArray[Any],
+        future: Future[Scores],
+        sent: Future[Scores],
     ) -> None:
         error = sent.exception()
         # The ring's own thread calls this. It cannot wait for its own end, so another one mends.
         if isinstance(error, NodeLostError):
-            self._mending.submit(self._mend, ring, error, words, future)
+            self._mending.submit(self._mend, ring, error, rows, future)
         elif error is not None:
             future.set_exception(error)
         else:
             future.set_result(sent.result())
 
     def _mend(
-        self, ring: Ring[Session], error: NodeLostError, words: Words, future: Future[Scores]
+        self,
+        ring: Ring[Lasting],
+        error: NodeLostError,
+        rows: NDArray[Any],
+        future: Future[Scores],
     ) -> None:
         """Start the ring again unless another batch has, and send rows again."""
         try:
@@ -94,7 +102,7 @@ class LastingRing:
                 self.lost.append(str(error))
                 self._stack.close()
                 self._ring = self._stack.enter_context(self._start())
-            self._send(words, future)
+            self._send(rows, future)
         except Exception as failure:  # noqa: BLE001 - who waits for the rows must hear of it
             future.set_exception(failure)
 
@@ -113,7 +121,7 @@ class LastingRing:
 @contextmanager
 def lasting_ring(
     model: BinaryModel, placement: ModelPlacement, options: RingOptions
-) -> Iterator[LastingRing]:
+) -> Iterator[LastingRing[Session]]:
     """Start a ring for a binary model, which replaces up to ``options.replacements`` nodes.
 
     Where no process takes a lost node's place, another process holds its part, too.
@@ -128,14 +136,8 @@ def lasting_ring(
         MissingDependencyError: distributed is not installed.
     """
     work = ModelWork(model, placement)
-    with workers(placement.nodes - len(options.cards), options.dask) as client:
-
-        @contextmanager
-        def start() -> Iterator[Ring[Session]]:
-            with ring_on(client, work, options) as running:
-                if not isinstance(running.session, Session):
-                    raise ClusterError("a model's work makes no other session")
-                yield Ring(running.session, running.processes)
-
-        with LastingRing(start, options.replacements) as ring:
-            yield ring
+    with (
+        workers(placement.nodes - len(options.cards), options.dask) as client,
+        LastingRing(partial(ring_on, client, work, options), options.replacements) as ring,
+    ):
+        yield ring

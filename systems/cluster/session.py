@@ -325,6 +325,10 @@ class RowSession(CoordinatorSession, Generic[Row]):
         super().__init__(nodes, digest, flow, ring, sock)
 
     @abstractmethod
+    def submit(self, rows: ArrayLike, /) -> Future[NDArray[Row]]:
+        """Send rows; other batches may be sent before their results arrive."""
+
+    @abstractmethod
     def compute(self, rows: NDArray[Any]) -> NDArray[Row]:
         """Compute rows in this process, as the ring does."""
 

@@ -188,8 +188,8 @@ def test_a_part_has_another_name_when_anything_of_it_changes(tmp_path):
         os.utime(path, (1, 1))
 
     def name(path=capture, called="a", spec=SPEC):
-        part = module.checkpoint_file(tmp_path, path, called, spec)
-        assert part.parent == tmp_path and module.PART_FILE.fullmatch(part.name)
+        part = module.checkpoint_file(tmp_path, (module.CaptureSource(str(path), called),), spec)
+        assert part.parent == tmp_path and module.STEP_FILE.fullmatch(part.name)
         return part
 
     found = [name(), name(other), name(called="b"), name(spec=standard_spec())]

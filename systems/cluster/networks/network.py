@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ClusterError, ModelError
-from n3ic.systems.cluster.networks.operations import Array, Integers, Operation
+from n3ic.systems.cluster.networks.operations import Array, Integers, Operation, arrays_of
+from n3ic.systems.cluster.scrubbing import array_digest
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +66,10 @@ class Part:
             for number in done:
                 del there[number]
         return [there[number] for number in self.gives]
+
+    def digest(self) -> bytes:
+        """Digest of the numbers in memory that :meth:`compute` reads beside its operands."""
+        return array_digest(a for _, kernel, _ in self._kernels for a in arrays_of(kernel))
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy in another process is made of: not the functions, which it makes again."""

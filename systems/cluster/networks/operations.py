@@ -8,7 +8,7 @@ order, are integers below 2^24 in float32 or 2^53 in float64: these are exact.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -150,6 +150,18 @@ def _product(weights: Array, magnitude: int) -> Callable[[Any], Array]:
         return out
 
     return compute
+
+
+def arrays_of(function: Callable[..., Any]) -> Iterator[Array]:
+    """The arrays that a kernel's function, and the functions that it calls, have been made with."""
+    for cell in getattr(function, "__closure__", None) or ():
+        held = cell.cell_contents
+        if isinstance(held, np.ndarray):
+            yield held
+        elif hasattr(held, "indptr"):  # a sparse matrix
+            yield from (held.data, held.indices, held.indptr)
+        elif callable(held):
+            yield from arrays_of(held)
 
 
 def _windows(size: int, kernel: int, stride: int, padding: int) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -29,6 +30,7 @@ from n3ic.systems.cluster.protocol import (
     activation_tiles,
     score_packets,
 )
+from n3ic.systems.cluster.scrubbing import CheckedWeights
 
 _REPEATS = 3
 _WIRE_S = 4e-9
@@ -206,6 +208,12 @@ class NetworkPart(ArrayPart):
         """Forget every row."""
         self._rows.clear()
 
+    @cached_property
+    def _weights(self) -> CheckedWeights:
+        """The part's numbers; not made before it is in its process."""
+        part, given = self._part, self._given
+        return CheckedWeights(lambda octets: part.compute(given.unpack(octets)), part.digest)
+
     def perform_task(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Store activations; compute when the rows are complete."""
         if not isinstance(packet, Tile):
@@ -213,7 +221,7 @@ class NetworkPart(ArrayPart):
         octets = self._rows.add_words(packet.row, packet.start, packet.activations)
         if octets is None:
             return ()
-        results = self._part.compute(self._given.unpack(octets))
+        results = self._weights.results(octets, f"part {self._node}")
         if self._last:
             scores = results[0].reshape(len(octets), -1).astype(np.int32)
             return score_packets(

@@ -7,7 +7,7 @@ import hashlib
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,10 @@ from n3ic.systems.cluster.networks.pipeline import (
     NetworkPart,
     NetworkPipeline,
     layout,
+    measured_seconds,
     plan_pipeline,
 )
+from n3ic.systems.cluster.replacement import LastingRing
 from n3ic.systems.cluster.session import RingLink, RowSession
 
 
@@ -90,7 +92,7 @@ def pipeline_digest(network: IntegerNetwork, pipeline: NetworkPipeline) -> str:
     return hashlib.sha256(f"{network.digest} {pipeline.ends}".encode()).hexdigest()
 
 
-class NetworkWork(RingWork):
+class NetworkWork(RingWork[NetworkSession]):
     """A network of integers in parts.
 
     Args:
@@ -117,6 +119,36 @@ class NetworkWork(RingWork):
 
 
 @contextmanager
+def lasting_network_ring(
+    network: IntegerNetwork, nodes: int, options: RingOptions
+) -> Iterator[LastingRing[NetworkSession]]:
+    """Start a ring for a network of integers, which replaces up to ``options.replacements`` nodes.
+
+    After a loss, the network is divided anew over the processes that are there, at most ``nodes``,
+    by the same measured times, and the items without scores are sent again.
+
+    Args:
+        network: the network.
+        nodes: number of nodes.
+        options: how to start the ring.
+
+    Raises:
+        ClusterError: as :func:`network_ring`.
+        MissingDependencyError: distributed is not installed.
+    """
+    seconds = measured_seconds(network)
+    with workers(nodes, options.dask) as client:
+
+        def start() -> AbstractContextManager[Ring[NetworkSession]]:
+            there = len(client.scheduler_info(n_workers=-1)["workers"])
+            parts = plan_pipeline(network, max(1, min(nodes, there)), seconds)
+            return ring_on(client, NetworkWork(network, parts), _without_cards(options))
+
+        with LastingRing(start, options.replacements) as ring:
+            yield ring
+
+
+@contextmanager
 def network_ring(
     network: IntegerNetwork,
     nodes: int = 2,
@@ -139,14 +171,16 @@ def network_ring(
             node does not start or does not answer.
         MissingDependencyError: distributed is not installed.
     """
-    ring_options = options or RingOptions()
-    if ring_options.cards:
-        raise ClusterError("a card computes no network of integers: expected processes alone")
+    ring_options = _without_cards(options or RingOptions())
     parts = pipeline or plan_pipeline(network, nodes)
-    work = NetworkWork(network, parts)
     with (
         workers(parts.nodes, ring_options.dask) as client,
-        ring_on(client, work, ring_options) as running,
+        ring_on(client, NetworkWork(network, parts), ring_options) as ring,
     ):
-        assert isinstance(running.session, NetworkSession)  # noqa: S101 - of NetworkWork
-        yield Ring(running.session, running.processes)
+        yield ring
+
+
+def _without_cards(options: RingOptions) -> RingOptions:
+    if options.cards:
+        raise ClusterError("a card computes no network of integers: expected processes alone")
+    return options

@@ -12,11 +12,12 @@ import pytest
 from n3ic.data.dataset import data_set_of
 from n3ic.data.split import protocols_of
 from n3ic.datasets.iscx_tor2016 import USECASE
-from n3ic.datasets.upc_aau import DATASET, SYNTHETIC, extract_stream, extraction, loader
+from n3ic.datasets.upc_aau import DATASET, SYNTHETIC, extraction, loader
 from n3ic.datasets.upc_aau.classes import CLASSES
 from n3ic.datasets.upc_aau.frames import Packets, write_pcap
 from n3ic.datasets.upc_aau.synthetic import CAPTURE, INFO, OTHER, generate, write_data
 from n3ic.errors import DataError, UsageError
+from n3ic.meter import stream as steps
 from n3ic.meter.packet import SYN
 from n3ic.meter.spec_file import write_spec
 from n3ic.meter.standard import standard_spec
@@ -188,9 +189,9 @@ def test_what_is_interrupted_goes_on_where_it_stopped(data, monkeypatch, pieces,
         cut_in_two(data)
     else:
         os.utime(data / CAPTURE)  # not the entry of before
-    monkeypatch.setattr(extract_stream, "BATCH_PACKETS", 500)
-    monkeypatch.setattr(extract_stream, "STEP_PACKETS", 1500)
-    real, batches = extract_stream.flow_table, []
+    monkeypatch.setattr(steps, "BATCH_PACKETS", 500)
+    monkeypatch.setattr(steps, "STEP_PACKETS", 1500)
+    real, batches = steps.flow_table, []
 
     def stopped(*given):
         batches.append(1)
@@ -198,10 +199,10 @@ def test_what_is_interrupted_goes_on_where_it_stopped(data, monkeypatch, pieces,
             raise KeyboardInterrupt
         return real(*given)
 
-    monkeypatch.setattr(extract_stream, "flow_table", stopped)
+    monkeypatch.setattr(steps, "flow_table", stopped)
     with pytest.raises(KeyboardInterrupt):
         DATASET.load(data)
-    monkeypatch.setattr(extract_stream, "flow_table", real)
+    monkeypatch.setattr(steps, "flow_table", real)
     found = loader.load(data)
     assert found.extraction.passed == 1500 * stop
     assert found.extraction.flows == FLOWS

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from n3ic.errors import ClusterError, UsageError
 from n3ic.systems.cluster.costs import estimate_cost, memory_used
 from n3ic.systems.cluster.nodes import equal_nodes, read_nodes
-from n3ic.systems.cluster.picture import plan_figure
 from n3ic.systems.cluster.placement import LayerSplit
 from n3ic.systems.cluster.plan import read_placement, read_plan
 from n3ic.systems.cluster.planner import LayerOption, place, plan_cluster
 from n3ic.systems.cluster.simulation.placed_model import simulate_placed
 from n3ic.util.json_text import json_text
-from tests.support.pictured import overhang
 
 SHAPE = (4096, 2048, 10)
 
@@ -282,18 +280,3 @@ def test_targets_without_a_memory_are_refused():
 def test_a_shape_that_cannot_be_is_refused(shape):
     with pytest.raises(ClusterError, match=r"at most|expected input bits"):
         plan_cluster(shape, ring(1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("count", "name"), [(2, "a"), (40, "$n_$" + "W" * 200)])
-def test_the_picture_shows_every_layer_and_stays_on_the_page(count, name):
-    pytest.importorskip("matplotlib")
-    nodes = ring(count, 10**7)
-    nodes = replace(
-        nodes,
-        nodes=tuple(replace(n, name=f"{i}{name}") for i, n in enumerate(nodes.nodes)),
-    )
-    figure = plan_figure(plan_cluster(SHAPE, nodes))
-    (legend,) = figure.legends
-    assert [t.get_text()[:7] for t in legend.get_texts()] == ["layer 0", "layer 1"]
-    assert overhang(figure) < 0.02 and len({b.get_hatch() for b in figure.axes[0].patches}) > 1

@@ -22,7 +22,7 @@ from n3ic.systems.cluster.link import LinkTiming, Sender
 from n3ic.systems.cluster.measurement import compare, rows_to_compare
 from n3ic.systems.cluster.merged_model import merge_models
 from n3ic.systems.cluster.networks.network import IntegerNetwork, NetworkStep
-from n3ic.systems.cluster.networks.operations import Dense, Integers
+from n3ic.systems.cluster.networks.operations import Dense, Integers, arrays_of
 from n3ic.systems.cluster.networks.pipeline import NetworkPart, NetworkPipeline
 from n3ic.systems.cluster.networks.ring import NetworkSession, pipeline_digest
 from n3ic.systems.cluster.node import Node
@@ -189,6 +189,31 @@ def test_a_bit_that_changes_in_a_nodes_weights_ends_the_session(layer, monkeypat
         flip_weight(networks[2][layer])
         with pytest.raises(ClusterError, match=rf"node 2 failed: layer {layer}: weights changed"):
             session.scores(words)
+
+
+def test_a_bit_that_changes_in_a_networks_numbers_ends_the_session(monkeypatch):
+    """In the array that the sums read, on a place that no item shows."""
+    monkeypatch.setattr("n3ic.systems.cluster.session.SAMPLED", 1 << 30)
+    rng = np.random.default_rng(0)
+    layers = [Dense(rng.integers(-9, 9, (n, 20)), rng.integers(-9, 9, n)) for n in (20, 3)]
+    steps = [NetworkStep(operation, (i,)) for i, operation in enumerate(layers)]
+    network = IntegerNetwork(Integers((20,), 0, 127), steps)
+    pipeline, parts = NetworkPipeline((0, 1, 2)), {}
+
+    def held(own, of, node):
+        parts[node] = NetworkPart(own, of, node)
+        return [parts[node]]
+
+    items = rng.integers(0, 128, (4096, 20))
+    items[:, 4] = 0
+    ring = LoopbackRing(network, pipeline, held=held, digest=pipeline_digest(network, pipeline))
+    with ring.session(1400, kind=NetworkSession) as session:
+        assert np.array_equal(session.scores(items), network.scores(items))
+        ((_, kernel, _),) = parts[1]._part._kernels
+        matrix = max(arrays_of(kernel), key=lambda array: array.size)
+        matrix[0, 2, 4] += 1
+        with pytest.raises(ClusterError, match="node 1 failed: part 1: weights changed in memory"):
+            session.scores(items)
 
 
 def test_batches_overlap_and_come_in_any_order():

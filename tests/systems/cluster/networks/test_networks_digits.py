@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network that was trained on images of digits, as integers: accuracy, and the ring's scores."""
 
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +17,7 @@ from n3ic.systems.cluster.launch import RingOptions
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.networks.compile import compile_module
 from n3ic.systems.cluster.networks.pipeline import NetworkPipeline, plan_pipeline
-from n3ic.systems.cluster.networks.ring import network_ring
+from n3ic.systems.cluster.networks.ring import lasting_network_ring, network_ring
 from n3ic.systems.cluster.udp import FaultInjection
 from tests.support.integer_networks import PipelineRing
 
@@ -67,3 +73,38 @@ def test_processes_give_the_scores_of_one_process_with_losses(digits):
     pipeline = plan_pipeline(network, 2)
     with network_ring(network, pipeline=pipeline, options=options) as ring:
         assert np.array_equal(ring.session.scores(items), network.scores(items))
+
+
+@pytest.mark.slow
+def test_a_lost_process_is_replaced_by_a_plan_for_those_that_are_left(digits, tmp_path):
+    """Nobody starts anything again: the parts are divided anew, and every item has its scores."""
+    distributed = pytest.importorskip("distributed")
+    images, _, _, network = digits
+    items = np.concatenate([network.encode(images.numpy())] * 2)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster,
+        ExitStack() as stack,
+    ):
+        command = [sys.executable, "-m", "dask", "worker", cluster.scheduler_address]
+        for _ in range(3):  # without a nanny, which would start the lost one again
+            worker = subprocess.Popen(
+                [*command, "--no-nanny", "--no-dashboard", "--nthreads", "1"],
+                cwd=tmp_path,
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(worker.wait)
+            stack.callback(worker.kill)
+        with distributed.Client(cluster) as client:
+            client.wait_for_workers(3, timeout=120)
+        options = RingOptions(
+            dask=cluster.scheduler_address, timing=LinkTiming(limit=3.0), replacements=1
+        )
+        with lasting_network_ring(network, 3, options) as ring:
+            assert len(ring.running.processes) == 3
+            batches = [ring.submit(items[at : at + 50]) for at in range(0, 1500, 50)]
+            os.kill(ring.running.process_ids()[2], signal.SIGKILL)
+            batches += [ring.submit(items[at : at + 50]) for at in range(1500, len(items), 50)]
+            scores = np.concatenate([batch.result(240) for batch in batches])
+            assert len(ring.running.processes) == 2
+            assert ["node 2 is dead or cut off" in text for text in ring.lost] == [True]
+    assert np.array_equal(scores, network.scores(items))

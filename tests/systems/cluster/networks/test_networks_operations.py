@@ -20,6 +20,7 @@ from n3ic.systems.cluster.networks.operations import (
     Rescale,
     Reshape,
     Sign,
+    arrays_of,
 )
 
 RNG = np.random.default_rng(5)
@@ -147,6 +148,23 @@ def test_an_operation_equals_plain_loops_and_stays_in_its_range(operation, shape
     assert np.array_equal(found.astype(np.int64), expected)
     assert result.low <= expected.min()
     assert expected.max() <= result.high
+
+
+@pytest.mark.parametrize(("operation", "shape", "ends", "oracle"), CASES, ids=IDS)
+def test_a_digest_is_of_the_numbers_that_an_operation_reads(operation, shape, ends, oracle):
+    """Weights, biases and powers of two are found in its function, and each changed bit shows."""
+    part = IntegerNetwork(Integers(shape, *ends), [NetworkStep(operation, (0,))]).whole
+    ((_, kernel, _),) = part._kernels
+    arrays, first = [*arrays_of(kernel)], part.digest()
+    held = sum(isinstance(value, np.ndarray) for value in vars(operation).values())
+    assert len(arrays) >= held - (2 if isinstance(operation, Aggregate) else 0)
+    for array in arrays:
+        octets = array.reshape(-1).view(np.uint8)
+        assert np.shares_memory(octets, array)
+        octets[-1] ^= 1
+        assert part.digest() != first
+        octets[-1] ^= 1
+    assert part.digest() == first
 
 
 def test_the_range_of_a_sum_is_reached():
