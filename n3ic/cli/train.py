@@ -125,7 +125,7 @@ def train(
         typer.Option(
             help="Draw so many rows of --data at random, for tables that memory does not hold.",
             min=1,
-            show_default="all",
+            hidden=True,  # the error of a table that is too large names it
         ),
     ] = None,
     budget_bytes: Annotated[
