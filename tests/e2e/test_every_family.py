@@ -473,7 +473,7 @@ VERBS: dict[str, tuple[Callable[[Place, Path], None], bool]] = {
     "plan_cluster": (by_plan, False),
 }
 ELSEWHERE_IN_PYTHON = {
-    "verify": "export", "run_cluster": "plan_cluster", "run_card": "export_card",
+    "verify": "export", "run_cluster": "plan_cluster", "run_card": "command card",
     "plan_card": "command card", "export_card": "command card", "simulate_card": "command card",
     "verify_card": "command card", "shifts": "command evaluate --shift",
 }  # fmt: skip
