@@ -190,3 +190,15 @@ def test_constants_of_look_ups_by_bits_and_bits_that_decide_nothing_make_no_diff
     assert graph_difference(own, made(((0, 2), (1, 5, 2, 9)), ((1,), (3, -4)), start=11)) == (
         "the score of class 1 adds other values"
     )
+
+
+def test_a_look_up_that_is_added_to_a_lone_operation_is_compared() -> None:
+    def made(entry: int) -> Graph:
+        b = GraphBuilder(SPEC)
+        known = b.threshold(b.add(b.lookup(0, (0, 3, 7)), b.lookup(1, (0, 2))), 4)
+        return b.build([b.constant(0), b.add(known, b.lookup(0, (0, 4, entry)))])
+
+    assert graph_difference(made(9), made(9)) == ""
+    assert graph_difference(made(9), made(8)) == (
+        "the score of class 1 lacks a look-up of 3 entries by a"
+    )
