@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from n3ic.exporters.netfpga.block.ports import registers_ports
-from n3ic.exporters.netfpga.block.registers import ADDRESS_BITS
-from n3ic.exporters.netfpga.core import framed
+from n3ic.exporters.netfpga.axis_512.write import values_of, write_rtl
 from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
@@ -31,19 +29,13 @@ def write(shape: str, out: Path) -> None:
         out: the export directory, with ``rtl/n3ic_axil_top.v``.
     """
     values = {
-        "shape": shape,
-        "bus": registers_ports(ADDRESS_BITS),
-        "address_bits": ADDRESS_BITS,
+        **values_of(shape),
         "streams": STREAMS,
         "ignored": ("s_axis_qdma_h2c", "s_axis_adap_rx_250mhz"),
     }
     plugin = out / "opennic"
-    for folder in (plugin / "rtl", plugin / "box_250mhz"):
-        folder.mkdir(parents=True, exist_ok=True)
-    for block in sorted((FOLDER / "rtl").glob("*.v")):
-        (plugin / "rtl" / block.name).write_text(framed(block.read_text("utf-8")), "utf-8")
-    top = framed(render(FOLDER, "n3ic_opennic.v.j2", values))
-    (plugin / "rtl" / "n3ic_opennic.v").write_text(top, "utf-8")
+    write_rtl(plugin, FOLDER, {"n3ic_opennic.v": render(FOLDER, "n3ic_opennic.v.j2", values)})
+    (plugin / "box_250mhz").mkdir(exist_ok=True)
     for same in sorted((FOLDER / "box_250mhz").glob("box_*")):
         (plugin / "box_250mhz" / same.name).write_bytes(same.read_bytes())
     for name in ("box_250mhz/user_plugin_250mhz_inst.vh", "build_box_250mhz.tcl"):

@@ -100,15 +100,15 @@ OPTIONS = (
     ),
     Option(
         "shell",
-        "what the packet path is put into: a reference NIC as the NetFPGA's (256 bits), or the "
-        "250 MHz user box of OpenNIC shell (512 bits)",
+        "what the packet path is put into: a reference NIC as the NetFPGA's (256 bits), the "
+        "250 MHz user box of OpenNIC shell or the application block of Corundum (512 bits)",
         "reference",
-        choices=("reference", "opennic"),
+        choices=("reference", "opennic", "corundum"),
         only_with=(
             *_PATH,
             ("input", ("packet",)),
-            ("result", ("packet", "both")),
-            ("shunt-port", (0,)),  # the box, as it is built here, has one PCIe function
+            ("result", ("packet",)),  # their sidebands have no room for a result
+            ("shunt-port", (0,)),  # and no port of the host
         ),
         newer=True,
     ),
