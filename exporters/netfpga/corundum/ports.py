@@ -49,13 +49,13 @@ class Stream:
 
     def ports(self) -> list[Port]:
         """Its ports on both sides."""
-        found = []
+        ports = []
         for side, forward, back in (("s", "input", "output"), ("m", "output", "input")):
             for signal, width in (*self.signals, (self.ready, _ONE)):
                 way = back if signal == self.ready else forward
                 name = f"{side}_axis_{self.name}_{signal}"
-                found.append(Port(way, _times(self.count, width), name))
-        return found
+                ports.append(Port(way, _times(self.count, width), name))
+        return ports
 
 
 def _times(count: str, width: str) -> str:
@@ -69,7 +69,7 @@ def _packets(name: str, count: str, widths: str, user: str, *more: tuple[str, st
 
 
 def _streams() -> list[Stream]:
-    found = []
+    streams = []
     for level, count, widths in (
         ("direct", "PORT_COUNT", "AXIS"),
         ("sync", "PORT_COUNT", "AXIS_SYNC"),
@@ -80,10 +80,10 @@ def _streams() -> list[Stream]:
             if level == "if":
                 more = tuple((f"t{s}", f"{widths}_{way}_{s.upper()}_WIDTH") for s in ("id", "dest"))
             user = f"{widths}_{way}_USER_WIDTH"
-            found.append(_packets(f"{level}_{way.lower()}", count, widths, user, *more))
+            streams.append(_packets(f"{level}_{way.lower()}", count, widths, user, *more))
         completion = (("ts", "PTP_TS_WIDTH"), ("tag", "TX_TAG_WIDTH"), ("valid", _ONE))
-        found.append(Stream(f"{level}_tx_cpl", count, completion, "ready"))
-    return found
+        streams.append(Stream(f"{level}_tx_cpl", count, completion, "ready"))
+    return streams
 
 
 STREAMS = tuple(_streams())
@@ -94,37 +94,37 @@ def _ports(
     direction: str, prefix: str, signals: str, value: str = "", count: str = ""
 ) -> list[Port]:
     """Ports of one direction, from pairs ``name:width`` parted by spaces; ``name`` is one bit."""
-    found = []
+    ports = []
     for signal in signals.split():
         name, _, width = signal.partition(":")
         width = width or _ONE
         whole = _times(count, width) if count else width
-        found.append(Port(direction, whole, prefix + name, value))
-    return found
+        ports.append(Port(direction, whole, prefix + name, value))
+    return ports
 
 
 def _dma(kind: str) -> list[Port]:
     """DMA descriptors and their memory, unused: what is read is 0, what is written is dropped."""
     common = "dma_addr:DMA_ADDR_WIDTH ram_sel:RAM_SEL_WIDTH ram_addr:RAM_ADDR_WIDTH"
     ends = "len:DMA_LEN_WIDTH tag:DMA_TAG_WIDTH valid"
-    found = []
+    ports = []
     for way, more in (("read", ""), ("write", "imm:DMA_IMM_WIDTH imm_en")):
         desc = f"axis_{kind}_dma_{way}_desc_"
-        found += _ports("output", f"m_{desc}", f"{common} {more} {ends}", "0")
-        found += _ports("input", f"m_{desc}", "ready")
-        found += _ports("input", f"s_{desc}status_", "tag:DMA_TAG_WIDTH error:4 valid")
+        ports += _ports("output", f"m_{desc}", f"{common} {more} {ends}", "0")
+        ports += _ports("input", f"m_{desc}", "ready")
+        ports += _ports("input", f"s_{desc}status_", "tag:DMA_TAG_WIDTH error:4 valid")
     ram, segments = f"{kind}_dma_ram_", "RAM_SEG_COUNT"
     where = "sel:RAM_SEL_WIDTH addr:RAM_SEG_ADDR_WIDTH valid"
     written = f"{where} be:RAM_SEG_BE_WIDTH data:RAM_SEG_DATA_WIDTH"
-    found += _ports("input", f"{ram}wr_cmd_", written, count=segments)
-    found += _ports("output", f"{ram}wr_cmd_", "ready", "{RAM_SEG_COUNT{1'b1}}", segments)
-    found += _ports("output", f"{ram}wr_", "done", f"{ram}wr_cmd_valid", segments)
-    found += _ports("input", f"{ram}rd_cmd_", where, count=segments)
-    found += _ports("output", f"{ram}rd_cmd_", "ready", f"{ram}rd_resp_ready", segments)
-    found += _ports("output", f"{ram}rd_resp_", "data:RAM_SEG_DATA_WIDTH", "0", segments)
-    found += _ports("output", f"{ram}rd_resp_", "valid", f"{ram}rd_cmd_valid", segments)
-    found += _ports("input", f"{ram}rd_resp_", "ready", count=segments)
-    return found
+    ports += _ports("input", f"{ram}wr_cmd_", written, count=segments)
+    ports += _ports("output", f"{ram}wr_cmd_", "ready", "{RAM_SEG_COUNT{1'b1}}", segments)
+    ports += _ports("output", f"{ram}wr_", "done", f"{ram}wr_cmd_valid", segments)
+    ports += _ports("input", f"{ram}rd_cmd_", where, count=segments)
+    ports += _ports("output", f"{ram}rd_cmd_", "ready", f"{ram}rd_resp_ready", segments)
+    ports += _ports("output", f"{ram}rd_resp_", "data:RAM_SEG_DATA_WIDTH", "0", segments)
+    ports += _ports("output", f"{ram}rd_resp_", "valid", f"{ram}rd_cmd_valid", segments)
+    ports += _ports("input", f"{ram}rd_resp_", "ready", count=segments)
+    return ports
 
 
 def _memory(kind: str) -> list[Port]:
@@ -133,36 +133,36 @@ def _memory(kind: str) -> list[Port]:
     access = f"id:{axi}_ID_WIDTH addr:{axi}_ADDR_WIDTH len:8 size:3 burst:2 lock cache:4"
     data = f"data:{axi}_DATA_WIDTH last"
     bus = f"m_axi_{kind.lower()}_"
-    found = _ports("input", f"{kind.lower()}_", "clk rst status", count=count)
+    ports = _ports("input", f"{kind.lower()}_", "clk rst status", count=count)
     for way in ("aw", "ar"):
         user = f"user:{axi}_{way.upper()}USER_WIDTH"
-        found += _ports("output", bus + way, f"{access} prot:3 qos:4 {user} valid", "0", count)
-        found += _ports("input", bus + way, "ready", count=count)
+        ports += _ports("output", bus + way, f"{access} prot:3 qos:4 {user} valid", "0", count)
+        ports += _ports("input", bus + way, "ready", count=count)
     written = f"{data} strb:{axi}_STRB_WIDTH user:{axi}_WUSER_WIDTH valid"
-    found += _ports("output", f"{bus}w", written, "0", count)
-    found += _ports("output", bus, "bready rready", "0", count)
+    ports += _ports("output", f"{bus}w", written, "0", count)
+    ports += _ports("output", bus, "bready rready", "0", count)
     answer = f"id:{axi}_ID_WIDTH resp:2 valid"
-    found += _ports("input", bus, "wready", count=count)
-    found += _ports("input", f"{bus}b", f"{answer} user:{axi}_BUSER_WIDTH", count=count)
-    found += _ports("input", f"{bus}r", f"{answer} {data} user:{axi}_RUSER_WIDTH", count=count)
-    return found
+    ports += _ports("input", bus, "wready", count=count)
+    ports += _ports("input", f"{bus}b", f"{answer} user:{axi}_BUSER_WIDTH", count=count)
+    ports += _ports("input", f"{bus}r", f"{answer} {data} user:{axi}_RUSER_WIDTH", count=count)
+    return ports
 
 
 def _axi_lite() -> list[Port]:
     """The bus of the application's registers, and the unused one to the NIC's registers."""
-    found = []
+    ports = []
     for bus, widths, (to, back), value, ready in (
         ("s_axil_app_ctrl_", "AXIL_APP_CTRL", ("input", "output"), "", ""),
         ("m_axil_ctrl_", "AXIL_CTRL", ("output", "input"), "0", "1'b1"),
     ):
         for way in ("aw", "ar"):
-            found += _ports(to, bus + way, f"addr:{widths}_ADDR_WIDTH prot:3 valid", value)
+            ports += _ports(to, bus + way, f"addr:{widths}_ADDR_WIDTH prot:3 valid", value)
         written = f"data:{widths}_DATA_WIDTH strb:{widths}_STRB_WIDTH valid"
-        found += _ports(to, f"{bus}w", written, value)
-        found += _ports(to, bus, "bready rready", ready)
-        found += _ports(back, bus, "awready wready arready bvalid rvalid bresp:2 rresp:2")
-        found += _ports(back, bus, f"rdata:{widths}_DATA_WIDTH")
-    return found
+        ports += _ports(to, f"{bus}w", written, value)
+        ports += _ports(to, bus, "bready rready", ready)
+        ports += _ports(back, bus, "awready wready arready bvalid rvalid bresp:2 rresp:2")
+        ports += _ports(back, bus, f"rdata:{widths}_DATA_WIDTH")
+    return ports
 
 
 def _clocks() -> list[Port]:
