@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 from n3ic.exporters.netfpga.block import packaging, registers, testbench
 from n3ic.exporters.netfpga.block.ports import ports_of
 from n3ic.exporters.netfpga.core import CorePorts, frame_sources
-from n3ic.exporters.netfpga.corundum import plugin as corundum
-from n3ic.exporters.netfpga.opennic import plugin as opennic
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.nic_simulation import MOST_ASKS, Another, check_card
 from n3ic.exporters.netfpga.resources import Resources
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from n3ic.exporters.netfpga.sequential.layout import AddressMap
 
 FOLDER = Path(__file__).resolve().parent
-SHELLS = {"opennic": opennic.write, "corundum": corundum.write}
 SEQUENTIAL, UNROLLED = ((("style", (style,)),) for style in ("sequential", "unrolled"))
 UNROLLED_OPTIONS = (
     Option(
@@ -195,8 +192,14 @@ def write_shell(
     frame_sources(out)
     testbench.write(model, core, out, scores=options.get("outputs") != "class")
     packaging.write(table, ports, shape, out)
-    if options.get("shell") in SHELLS:
-        SHELLS[str(options["shell"])](shape, out)
+    if (shell := options.get("shell")) == "opennic":
+        from n3ic.exporters.netfpga.opennic import plugin as opennic
+
+        opennic.write(shape, out)
+    elif shell == "corundum":
+        from n3ic.exporters.netfpga.corundum import plugin as corundum
+
+        corundum.write(shape, out)
     widths = wrapper.feature_widths(model.input, options)
     values = {
         "shape": model.shape_text,

@@ -69,7 +69,7 @@ def once(kill, folder, model, path, name):
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
+        assert os.WTERMSIG(status) == signal.SIGKILL, signal.Signals(os.WTERMSIG(status))
         return True
     assert os.waitstatus_to_exitcode(status) == 0, (kill, folder)
     return False
