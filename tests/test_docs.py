@@ -52,14 +52,14 @@ def run_python(text: str, folder: Path, *, alone: bool = False) -> None:
     [
         ("explanation/mathematics.md", 0),
         ("how-to/your-own-flows.md", 7),
-        ("how-to/dataframes.md", 2),
+        pytest.param("how-to/dataframes.md", 2, marks=pytest.mark.exhaustive),
         ("how-to/your-own-network.md", 3),
-        ("how-to/your-own-forest.md", 2),
+        pytest.param("how-to/your-own-forest.md", 2, marks=pytest.mark.exhaustive),
         ("how-to/shunting.md", 8),
         ("how-to/stream-learning.md", 6),
         ("how-to/card.md", 5),
         ("how-to/cluster.md", 7),
-        ("how-to/spn.md", 7),
+        pytest.param("how-to/spn.md", 7, marks=pytest.mark.exhaustive),
         ("how-to/stream-messages.md", 0),
     ],
 )
@@ -120,6 +120,7 @@ def test_the_terminal_of_a_page_is_real(repository, tmp_path, name, languages, c
     assert follow(repository / name, languages, tmp_path, answer_of) == commands
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("terminal")
 def test_a_page_shows_a_promotion(repository, tmp_path):
@@ -227,6 +228,7 @@ def is_among(line: str, said: list[str]) -> bool:
     return alike(line) in said
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_baselines")
 def test_the_notebook_of_the_readme_does_what_the_demo_does(repository, tmp_path, capsys):

@@ -197,6 +197,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize(("library", "layout"), CASES)
 @given(data=st.data())

@@ -101,6 +101,7 @@ def test_the_sdist_builds_the_same_wheel(built, installed, tmp_path):
     assert names == have
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_strict_type_checker_passes_on_the_installed_package(installed, repository):
     # What scripts/typecheck found of files with the same digests is not found again.

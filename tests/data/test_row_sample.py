@@ -211,8 +211,12 @@ def test_what_is_trained_on_drawn_rows_is_what_is_trained_on_a_file_of_them(tmp_
     assert "drawn at random" not in (tmp_path / "all" / "metrics.json").read_text()
 
 
+FURTHER = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("tables", "trees")]
+
+
 @pytest.mark.slow
-def test_a_table_of_ten_times_the_memory_is_trained_on(tmp_path):
+@pytest.mark.parametrize("family", ["binary", *FURTHER])
+def test_a_table_of_ten_times_the_memory_is_trained_on(tmp_path, family):
     """Under ``ulimit -d``; the same command without --rows ends with an error."""
     limit = 1_000_000_000
     rng = np.random.default_rng(0)
@@ -234,11 +238,10 @@ def test_a_table_of_ten_times_the_memory_is_trained_on(tmp_path):
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
         )
 
-    for family in ("binary", "tables", "trees"):
-        told = run(family, "--rows", "5000", "--family", family)
-        assert told.returncode == 0, told.stderr
-        assert f"5,000 of {rows:,} rows, drawn at random (seed 0)" in told.stderr + told.stdout
-        assert (tmp_path / family / "model.n3ic").is_file()
+    drawn = run(family, "--rows", "5000", "--family", family)
+    assert drawn.returncode == 0, drawn.stderr
+    assert f"5,000 of {rows:,} rows, drawn at random (seed 0)" in drawn.stderr + drawn.stdout
+    assert (tmp_path / family / "model.n3ic").is_file()
     whole = run("whole")
     assert whole.returncode != 0
     assert "draw rows (n3ic train --rows" in whole.stderr

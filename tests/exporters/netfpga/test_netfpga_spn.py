@@ -63,6 +63,7 @@ def small(arithmetic: Arithmetic, classes: int, shunts: bool) -> SpnModel:
     return model.with_shunt(max(1, int(np.median(margins))))
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @simulated
 @pytest.mark.parametrize(

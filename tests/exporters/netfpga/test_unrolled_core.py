@@ -140,6 +140,7 @@ def test_a_constant_answer_needs_no_tables():
     check(model, "class", 8)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_random_dense_weights_fit_the_goal():
     model = random_model((256, 32, 16, 2), np.random.default_rng(1), extremes=False)

@@ -71,6 +71,7 @@ def test_an_undeclared_name_is_an_error(
         assert (strict, last) == ("`default_nettype none", "`default_nettype wire"), path.name
 
 
+@pytest.mark.sampled
 @pytest.mark.first_case
 @needs_linters
 @pytest.mark.parametrize(("family", "options"), EXPORTS, ids=str)
@@ -128,6 +129,7 @@ def bench_of(out: Path, simulator: str, work: Path) -> subprocess.CompletedProce
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("simulator", "family", "options"),

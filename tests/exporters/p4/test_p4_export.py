@@ -637,7 +637,9 @@ def test_a_forced_export_still_runs(tmp_path: Path) -> None:
     assert P4.report(model, options, tmp_path).figures
 
 
-@pytest.mark.parametrize("shape", [(15_000, 2), pytest.param((3, 2049, 2), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "shape", [(15_000, 2), pytest.param((3, 2049, 2), marks=pytest.mark.exhaustive)]
+)
 def test_no_number_is_wider_than_a_field_of_p4c(tmp_path: Path, shape: tuple[int, ...]) -> None:
     model = small(shape)
     options = write(P4, model, tmp_path)

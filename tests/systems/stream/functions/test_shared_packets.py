@@ -251,7 +251,7 @@ def test_a_long_name_of_the_folder_for_temporary_files_is_no_hindrance(tmp_path,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [5, 30])
+@pytest.mark.parametrize("kills", [5, pytest.param(30, marks=pytest.mark.exhaustive)])
 def test_no_buffer_leaks_after_many_kills(kills):
     with FunctionManager(NULL) as manager:
         manager.request("receive")
