@@ -103,7 +103,8 @@ def simulate(
     else:
         build = ["verilator", "--binary", "--timing", "-Wno-lint", "--top-module", top]
         build += ["--Mdir", str(program.parent), "-o", program.name, "-O0", "-CFLAGS", "-O0"]
-    build += [f"-I{out / 'mem'}", *(f"-D{name}={value}" for name, value in every.items())]
+    build += [f"-I{folder}" for folder in (out / "mem", bench.parent)]
+    build += [f"-D{name}={value}" for name, value in every.items()]
     build += [str(bench), *sources(out, shell)]
     done = subprocess.run(build, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
