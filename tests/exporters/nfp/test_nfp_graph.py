@@ -17,7 +17,7 @@ from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.nfp.exporter import EXPORTER as TARGET
 from n3ic.exporters.nfp.graph import counts
 from n3ic.exporters.nfp.graph.blob import build
-from n3ic.exporters.nfp.graph.decode import decode_words
+from n3ic.exporters.nfp.graph.decode import _Reader, decode_words
 from n3ic.exporters.nfp.graph.exporter import EXPORTER
 from n3ic.exporters.nfp.graph.program import StepKind, compiled
 from n3ic.families.spn.arithmetic import LinearArithmetic, LogArithmetic
@@ -146,6 +146,12 @@ def test_every_flipped_bit_is_found(name: str) -> None:
         damaged = words.copy()
         damaged[at // 32] ^= np.uint32(1 << at % 32)
         assert difference(damaged, model), build(model).explain(at // 32)
+
+
+def test_values_of_64_bits_are_read_in_twos_complement() -> None:
+    reader = _Reader("file", np.array([-5 % 2**32, 2**32 - 1, 7, 1], np.uint32), MIXED)
+    reader._width = 2
+    assert reader._values(0, 2, "values") == [-5, 7 + 2**32]
 
 
 def test_a_short_file_is_refused() -> None:
