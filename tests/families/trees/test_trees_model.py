@@ -141,6 +141,16 @@ def test_trees_that_are_too_large(monkeypatch):
         small()
 
 
+def test_nodes_are_counted_in_the_bits_of_their_inputs_and_of_the_largest_zero_side():
+    """Five nodes of 3 + 3 + 1 bits, as the root's zero side has four, and a size of 3 bits."""
+    spec = InputSpec((Field.thermometer("a", range(10, 90, 10)),))
+    leaves = [[value] for value in range(6)]
+    model = small(
+        input=spec, sizes=[5], bits=[7, 6, 5, 4, 3], zero_sizes=[4, 3, 2, 1, 0], leaves=leaves
+    )
+    assert model.node_bytes == -(-(5 * 7 + 3) // 8) == 5
+
+
 def test_leaves_are_counted_in_the_bits_of_their_distances():
     """From -2, the least of four leaves, to 5 and to 150."""
     assert small().leaf_bytes == -(-4 * 3 // 8) == 2
