@@ -75,6 +75,7 @@ def test_ports_and_hosts_are_the_bits_that_they_set():
 
 
 def test_the_one_used_longest_ago_makes_room():
+    assert Sources().entries == 65_536
     table = SourceTable(Sources(entries=8))
     names = [bytes([10, 0, 0, i]) for i in range(9)]
     for i, name in enumerate(names[:8]):

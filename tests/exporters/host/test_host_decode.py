@@ -102,6 +102,14 @@ def test_a_name_ends_with_zeros_up_to_the_next_word(size: int) -> None:
         words(padded).take(len(padded) // 4 + 2)
 
 
+def test_a_checksum_of_other_bytes_is_refused() -> None:
+    data = blob.dump(SMALL)
+    for at in range(1, 5):
+        changed = bytearray(data)
+        changed[-at] ^= 1
+        assert "cut short or damaged (checksum)" in difference(bytes(changed), SMALL)
+
+
 def test_a_file_that_ends_anywhere_is_refused() -> None:
     data = blob.dump(SMALL)
     for end in range(len(data) - 4):
