@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions ``n3ic.plan_card``, ``simulate_card``, ``export_card`` and so on."""
+"""``n3ic.plan_card``, ``simulate_card``, ``export_card``, ``verify_card`` and ``run_card``."""
 
 from __future__ import annotations
 
