@@ -93,7 +93,7 @@ def reader_s_terminal(monkeypatch):
         monkeypatch.setenv(variable, value)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("small_baselines", "few_epochs", "terminal")
 @pytest.mark.parametrize(
     ("name", "languages", "commands"),
@@ -144,7 +144,7 @@ def test_a_page_shows_a_promotion(repository, tmp_path):
     ).read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("small_baselines", "few_epochs", "terminal", "clang")
 def test_the_terminal_of_an_operator_is_real(repository, tmp_path, run_folder, in_namespace):
     """The whole page in a network namespace, which takes the links away at its end."""

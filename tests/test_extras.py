@@ -200,7 +200,7 @@ def test_onnx_exports_verifies_and_imports(alone):
         alone("onnx", "-m", "n3ic", "verify", target, "--vectors", 20)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_card_plans_and_simulates(alone):
     alone("", "-m", "n3ic", *CARD)
     words = ("-m", "n3ic", "card", "simulate", "--seconds", "1e-4")
@@ -216,7 +216,7 @@ def test_cluster_plans_and_simulates(alone):
     assert "a row alone" in alone("cluster", *words)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_train_trains_and_draws(alone, tmp_path):
     alone("train", "-m", "n3ic", "data", "generate", "unsw-nb15-synthetic", "--rows", 600,
           "--out", "f.csv")  # fmt: skip

@@ -36,3 +36,12 @@ def test_the_first_case_that_is_not_slow_is_a_default_test(slow, run):
     mark_further_cases([*cases, *others])
     assert [c.nodeid[-2] for c in cases if not c.get_closest_marker("slow")] == run
     assert not any(c.get_closest_marker("slow") for c in others)
+
+
+def test_the_gate_runs_every_third_slow_case():
+    marks = [["slow"], ["slow"], [], ["exhaustive"], ["slow"], ["slow"], ["slow"]]
+    cases = [case(f"t.py::t[{i}]", *given) for i, given in enumerate(marks)]
+    others = [case("t.py::u[0]", "slow"), case("t.py::v", "slow")]
+    mark_further_cases([*cases, *others])
+    gate = [c.nodeid for c in [*cases, *others] if not c.get_closest_marker("exhaustive")]
+    assert gate == ["t.py::t[0]", "t.py::t[2]", "t.py::t[5]", "t.py::u[0]", "t.py::v"]

@@ -197,7 +197,6 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize(("library", "layout"), CASES)
 @given(data=st.data())

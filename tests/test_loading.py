@@ -55,7 +55,6 @@ OFTEN = ("host", "netfpga", "xdp")  # the others are slow: each is a process
 IMPORTED = {"dpdk": "host", "p4-netfpga": "p4", "qonnx": "onnx"}  # targets by those they build on
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "target",

@@ -101,7 +101,6 @@ def wanted(frame, tmp_path_factory):
 DEFAULT = ("path", "dict of lists", "array", "arrow")
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "how",

@@ -90,7 +90,7 @@ def test_no_page_loads_anything_from_another_host(site):
         assert "@import" not in text, sheet
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_command_has_a_page_with_the_options_of_plugins(site):
     group: Any = typer.main.get_command(command_line(["--help"]))
     for name in group.commands:

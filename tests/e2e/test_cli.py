@@ -131,7 +131,7 @@ def test_every_training_option_is_reached_and_the_command_repeats_the_run(flows,
     assert (tmp_path / "b" / "model.n3ic").read_bytes() == model
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_second_run_gets_a_number_and_an_explicit_folder_is_kept(place, flows):
     n3ic("train", "anomaly", "--data", flows, "--epochs", 1, cwd=place)
     assert (place / "runs" / "anomaly-2" / "model.n3ic").is_file()

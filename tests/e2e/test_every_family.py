@@ -345,7 +345,6 @@ EVERY_FAMILY = [
 ]
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("name", EVERY_FAMILY)
 @pytest.mark.parametrize(
     "case", [pytest.param(c, id=c.words, marks=[pytest.mark.slow] if c.slow else []) for c in CASES]
@@ -485,7 +484,6 @@ NO_MODEL = {
 SAME_AS = {"learn": "stream learn", "plan_cluster": "cluster plan"}
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("name", EVERY_FAMILY)
 @pytest.mark.parametrize(
     "verb", [pytest.param(v, marks=[pytest.mark.slow] if slow else []) for v, (_, slow) in

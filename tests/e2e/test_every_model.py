@@ -299,7 +299,6 @@ def test_every_target_writes_the_model_or_refuses_it(exported, name):
 ALIKE = ("imported", "brevitas", "false alarms", "metered, shunting")
 
 
-@pytest.mark.sampled
 @pytest.mark.slow  # the default tests of each target verify its exports
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(

@@ -116,7 +116,6 @@ def few_rows(tmp_path_factory):
     return synthetic.generate_file(tmp_path_factory.mktemp("rows") / "flows.csv", {"rows": 600})
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "group", "words", "line", "seconds"),

@@ -64,6 +64,7 @@ def test_commands_take_it(run, words):
     typed(words, run[0].parent)
 
 
+@pytest.mark.exhaustive
 def test_the_other_task_learns_each_class(tmp_path):
     typed("data generate unsw-nb15-synthetic --rows 6000 --out train.csv", tmp_path)
     small = "--family spn --data train.csv --spn-task classes --min-rows 300"

@@ -57,7 +57,7 @@ def test_a_sweep_is_interrupted_goes_on_and_its_commands_train_its_networks(tmp_
     assert "new/sweep holds another sweep (swept {" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_dask_scheduler_that_is_killed_is_one_line_and_the_sweep_goes_on(tmp_path):
     distributed = pytest.importorskip("distributed")
     write_flows(tmp_path / "my flows.csv")

@@ -56,7 +56,6 @@ def test_a_capture_gives_what_the_reference_meter_gives(name, exported, tmp_path
     assert wanted.counters["forgotten"] > 100
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),

@@ -43,7 +43,7 @@ def test_the_page_has_the_files_the_commands_and_the_operations(blocks, reposito
     assert {n for n in methods if f"`{n}(" in page} == methods
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_commands_of_the_page(site, blocks, made):
     commands = next(text for language, text in blocks if language == "sh").splitlines()
     for command in commands[2:]:

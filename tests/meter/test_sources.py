@@ -105,7 +105,6 @@ def test_a_decision_later_than_the_window_counts_what_is_left():
     assert found == [2, 2, 1, 0]
 
 
-@pytest.mark.sampled
 @needs_compiler
 @pytest.mark.first_case
 @pytest.mark.parametrize("entries", [8, 16, 1024])

@@ -25,7 +25,7 @@ def run(table, out, **given):
     return train_use_case(TrainRequest("classification", table=table, overrides=given, out=out))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_few_bits_alone_give_a_network_and_all_its_figures(table, tmp_path):
     made = run(table, tmp_path / "run", bits=6)
     metrics = made.metrics

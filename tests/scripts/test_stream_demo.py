@@ -67,7 +67,7 @@ def test_what_it_learns_does_not_depend_on_the_clock():
     assert (learned[0] == learned[1]).all()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_model_in_the_kernel_recovers_after_a_change(
     tmp_path, monkeypatch, capsys, clang, kernel, run_folder
 ):

@@ -31,7 +31,7 @@ def test_page_has_the_files_and_the_commands(blocks):
     assert [c.split()[1] for c in commands[1:]] == ["targets", "train", "export", "verify"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("small_baselines")
 def test_commands_of_the_page(site, blocks, tmp_path):
     commands = next(text for language, text in blocks if language == "sh").splitlines()

@@ -58,7 +58,6 @@ def installed() -> Iterator[None]:
         yield
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=[] if k == "forest" else [pytest.mark.slow]) for k in MODELS]
 )

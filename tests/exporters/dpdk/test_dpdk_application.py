@@ -186,7 +186,6 @@ def test_other_families_of_the_host_give_the_flows_of_the_reference_meter(draw, 
     assert found.packets == 800 and found.flows > 100 and not found.failures, found
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_flows_equal_those_of_flow_exec_with_any_number_of_workers(
     workers, program, directory, tmp_path

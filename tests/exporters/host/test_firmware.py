@@ -96,7 +96,6 @@ def exported(request, tmp_path, compiler):
     return model, n3ic.export(model, "host", tmp_path / "out", style="plain", simplify=False).path
 
 
-@pytest.mark.sampled
 @pytest.mark.first_case
 def test_the_source_computes_the_model_and_reads_back(exported):
     model, path = exported
@@ -140,7 +139,6 @@ def test_the_papers_network_fits_four_kilobytes_of_small_processors(compiler, tm
     assert not re.search(r"\b(float|double|malloc|free|long)\b", code)
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [["gcc", "-std=c99"], ["g++", "-x", "c++"], ["clang"]])
 def test_no_compiler_warns_of_the_plain_source(exported, tmp_path, command):
@@ -236,7 +234,6 @@ def test_every_changed_number_is_found(tmp_path, name):
         assert "shunts margins below" in difference()
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("qemu", "flags"),

@@ -66,8 +66,7 @@ def test_without_all_switches_the_portable_kernel_remains(kind, tmp_path):
     assert kernels_without(path, SWITCHES, tmp_path) == ["portable"]
 
 
-@pytest.mark.sampled
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", MODELS)
 def test_each_switch_leaves_out_its_kernel(kind, tmp_path):
     path = export(MODELS[kind], "host", tmp_path / "out", verify=False).path

@@ -63,7 +63,6 @@ def small(arithmetic: Arithmetic, classes: int, shunts: bool) -> SpnModel:
     return model.with_shunt(max(1, int(np.median(margins))))
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @simulated
 @pytest.mark.parametrize(
@@ -198,7 +197,7 @@ def test_a_network_that_is_too_large_is_refused() -> None:
     assert any("DSP blocks" in str(problem) for problem in fit.problems)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not shutil.which("verilator"), reason="needs Verilator")
 def test_two_copies_behind_the_front_end(tmp_path: Path) -> None:
     model = small(LogArithmetic.of(6), 1, True)

@@ -91,7 +91,6 @@ def test_verilator_says_the_same(tmp_path: Path) -> None:
     assert "Verilator" in card(tmp_path, CASES[1], simulator="verilator").simulator
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @needs_icarus
 @pytest.mark.parametrize(

@@ -183,7 +183,6 @@ def abort_by_reset(writes: Sequence[tuple[int, int, int]], at: int) -> Program:
 DISTURBANCES = [reset_before, long_reset, reset_at, abort, abort_by_reset]
 
 
-@pytest.mark.sampled
 @pytest.mark.first_case
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
 @pytest.mark.parametrize("core_of", WRITABLE)

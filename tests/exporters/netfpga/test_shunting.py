@@ -167,7 +167,7 @@ def test_a_class_core_without_hidden_layers_shows_its_scores(tmp_path):
     assert done.verification.ok, str(done.verification)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_icarus
 def test_the_netlist_gives_classes_and_verdicts(tmp_path, at_the_threshold):
     """Of classes alone; the scores of a netlist are in test_synth_yosys.py."""

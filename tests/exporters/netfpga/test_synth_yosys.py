@@ -83,7 +83,6 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled
 @pytest.mark.first_case
 @pytest.mark.parametrize("case", CASES)
 def test_estimates_are_within_15_percent(case):

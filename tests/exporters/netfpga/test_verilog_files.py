@@ -71,7 +71,6 @@ def test_an_undeclared_name_is_an_error(
         assert (strict, last) == ("`default_nettype none", "`default_nettype wire"), path.name
 
 
-@pytest.mark.sampled
 @pytest.mark.first_case
 @needs_linters
 @pytest.mark.parametrize(("family", "options"), EXPORTS, ids=str)
@@ -129,7 +128,6 @@ def bench_of(out: Path, simulator: str, work: Path) -> subprocess.CompletedProce
     )
 
 
-@pytest.mark.sampled
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("simulator", "family", "options"),

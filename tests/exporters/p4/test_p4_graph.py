@@ -571,7 +571,7 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
         write(some_trees(), tmp_path, shunt_port="2")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_forest_beyond_the_netfpga_is_refused_with_the_nearest() -> None:
     model = some_trees(trees=400, features=30, cuts=40, depth=6, largest=9999)
     text = next(text for text in problems(model, SUME) if "LUTs" in text)
@@ -604,7 +604,7 @@ def test_reports_count_entries_keys_and_tables(tmp_path: Path) -> None:
     assert figures["tables"] == KERNEL.needs(network)["tables"] + 1
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_forest_that_nobody_tuned_is_written_with_what_it_costs(tmp_path: Path) -> None:
     model = some_trees(features=20, cuts=60, trees=100, depth=6)
     options = write(model, tmp_path)

@@ -143,7 +143,6 @@ def test_the_largest_specification_opens_tunnels_within_the_verifiers_limit():
         assert len(replayed(programs, model, random_frames(r, 300, tunnels=TUNNELS))) > 10
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "table", "windows", "flows"),

@@ -29,7 +29,6 @@ WAY = [
 SET = np.dtype([("busy", "u4"), ("pad", "u4"), ("used", "u8"), ("way", WAY, 8)])
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("table", ["buckets", "lru"])
 @pytest.mark.parametrize(("window", "entries"), [(12, 8), (16, 16), (0, 1024)])
 def test_the_program_has_the_reference_meters_sources(table, window, entries):

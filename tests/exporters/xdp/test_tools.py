@@ -414,7 +414,7 @@ def test_a_retrained_network_needs_no_new_program(link, models, tmp_path, clang)
     assert after.slots[0].digest == models[1].digest
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_without_a_compiler_a_built_export_is_the_new_program(
     link, exported, models, tmp_path, monkeypatch
 ):

@@ -178,7 +178,6 @@ def short(name):
     return str(name.network_address if name.prefixlen == name.max_prefixlen else name)
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 @pytest.mark.parametrize(

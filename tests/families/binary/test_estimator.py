@@ -26,7 +26,6 @@ FAIL = {
 }
 
 
-@pytest.mark.sampled
 @pytest.mark.first_case
 @parametrize_with_checks(
     [BinaryMLPClassifier((8,), epochs=8, learning_rate=0.05, random_state=0)],

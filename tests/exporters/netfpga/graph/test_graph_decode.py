@@ -82,7 +82,6 @@ def test_what_is_written_is_read_back(tmp_path: Path, name: str) -> None:
         EXPORTER.decode(tmp_path / "shunted", MODELS[name], OPTIONS)
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_random_models_are_read_back(tmp_path: Path, seed: int) -> None:
@@ -217,7 +216,6 @@ def numbers_of(text: str) -> Iterator[re.Match[str]]:
     return re.finditer(r"(?<='h)[0-9a-f]+|\d+", code_of(text))
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @simulated
 @pytest.mark.parametrize(

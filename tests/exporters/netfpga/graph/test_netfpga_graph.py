@@ -243,7 +243,7 @@ def test_the_verilog_has_no_warning(tmp_path: Path, name: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @verilated
 def test_a_card_of_thousands_of_cuts_is_simulated(tmp_path: Path) -> None:
     """Verilator repeats a generate block 1,024 to 3,072 times unless it is told otherwise."""
@@ -274,7 +274,7 @@ def test_estimates_are_within_15_percent(case: Any) -> None:
     assert told.bram36 == seen.bram36 == told.dsps == seen.dsps == 0
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_record_is_what_yosys_says(tmp_path: Path) -> None:
     try:
         synth._tool(synth.YOSYS)

@@ -258,7 +258,6 @@ LOADS = [  # kind, and the rate of each tenant as a multiple of its guarantee
 ]
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize(("kind", "times"), LOADS)
 def test_the_simulator_does_what_the_image_does(asked_exactly, kind, times):
     """One core computes the frames of all tenants; both get the same packets."""

@@ -71,7 +71,8 @@ def test_the_example_of_dominant_resource_fair_queueing(tmp_path: Path) -> None:
     assert second * full == pytest.approx(140 / 11, rel=0.05)
 
 
-@pytest.mark.parametrize("beside", [pytest.param(0, marks=pytest.mark.exhaustive), 1])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("beside", [0, 1])
 def test_bursts_of_a_thousand_below_the_guarantee_are_admitted(tmp_path: Path, beside: int) -> None:
     """At line rate, though the guarantee is a twentieth of it; alone and beside a flood."""
     clocks = 20

@@ -97,7 +97,6 @@ def test_compiling_again_gives_the_same_integers():
     assert compile_module(module, examples).digest == compile_module(module, examples).digest
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL[1:])
 def test_whole_networks_run_on_processes_with_losses(name):

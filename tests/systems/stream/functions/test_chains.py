@@ -247,7 +247,6 @@ options = {{ model = "model.safetensors", out = "{name}.jsonl" }}
 """
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["five-tuple", "host-pair", "source-host"])
 def test_functions_that_share_get_each_flow_whole(n3ic, tmp_path, dpdk, by):

@@ -261,7 +261,7 @@ timeout = 60
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_three_ways_give_what_the_module_makes_of_the_same_bytes(n3ic, tmp_path):
     """Messages of a capture: in any order, doubled, lost, damaged, among other packets.
 

@@ -33,7 +33,6 @@ def in_blocks(*blocks):
     return LabelledRows(number[:, None].astype(np.uint32), number * 0, np.array(blocks, np.uint64))
 
 
-@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize(("burst", "runs"), [(20, 40), (5, 200), (20, 200)])
 def test_equal_models_are_promoted_as_seldom_as_stated_with_bursts(burst, runs):
@@ -45,8 +44,7 @@ def test_without_blocks_bursts_promote_equal_models():
     assert level(20, 20, flows=2000, least_bursts=100, by_flow=True).promoted > 0.4
 
 
-@pytest.mark.sampled
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("burst", [1, 100])
 def test_the_level_holds_for_single_flows_and_floods(burst):
     assert level(burst, 100).promoted <= 0.05

@@ -31,7 +31,7 @@ def files_of_a_change(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_model_recovers_from_a_change_and_goes_back(n3ic, files):
     learn = "stream learn flows.csv --delay 300 --every 300 --guard 1"
     told = json.loads(

@@ -57,8 +57,7 @@ def in_bursts(rng, burst, bursts):
     return np.repeat(even(rng, bursts), burst, axis=0), number
 
 
-@pytest.mark.sampled
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("burst", [5, 20])
 def test_bursts_raise_no_more_alarms_than_stated(model, burst):
     alarms = {"bursts": 0, "flows": 0}

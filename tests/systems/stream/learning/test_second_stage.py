@@ -45,7 +45,7 @@ def test_only_shunted_flows_are_decided_by_the_second_stage():
         second_verdicts(stage.changed(input=spec, meter=None), batch, METER, CLASSES)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_command_shows_both_stages_and_writes_one(n3ic, tmp_path):
     tables().with_shunt(9).save(tmp_path / "model.n3ic")
     flows = traffic(1200, 5)
