@@ -76,10 +76,18 @@ class NetfpgaExporter(Exporter):
         Option(
             "packing",
             "neurons per memory row; balanced: the fewest that keep the rate; "
-            "full: as many as fit 256 bits, for the least latency",
+            "full: as many as fit --row-bits, for the least latency",
             "balanced",
             choices=("balanced", "full"),
             only_with=shell.SEQUENTIAL,
+        ),
+        Option(
+            "row-bits",
+            "most bits of a row, which takes a clock: shorter rows take fewer LUTs and more clocks",
+            "256",
+            choices=("256", "128", "64", "32"),
+            only_with=shell.SEQUENTIAL,
+            newer=True,
         ),
         Option(
             "popcount",

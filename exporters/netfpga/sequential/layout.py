@@ -41,6 +41,7 @@ class LayerLayout:
         lanes: neurons per row.
         chunks: rows per neuron; 1 if there are several lanes.
         trace_at: index of the layer's first bit among all hidden bits.
+        row_bits: bits of a row of a neuron that takes several.
         bank_w: width of a bank's number in bits, with two banks per model.
     """
 
@@ -52,12 +53,13 @@ class LayerLayout:
     lanes: int
     chunks: int
     trace_at: int
+    row_bits: int = ROW_BITS
     bank_w: int = 1
 
     @property
     def part(self) -> int:
         """Inputs of one neuron that one row holds."""
-        return self.n if self.chunks == 1 else ROW_BITS
+        return self.n if self.chunks == 1 else self.row_bits
 
     @property
     def groups(self) -> int:
@@ -212,7 +214,7 @@ class SequentialLayout:
     @property
     def text(self) -> str:
         """Description of the executor, which an update must match; see ``update.hex``."""
-        addr = self.address_map
+        addr, row_bits = self.address_map, self.layers[0].row_bits
         return " ".join(
             (
                 "-".join(str(n) for n in (self.layers[0].n, *(p.m for p in self.layers))),
@@ -220,6 +222,11 @@ class SequentialLayout:
                 "lanes=" + ",".join(str(p.lanes) for p in self.layers),
                 "masks=" + ",".join(str(int(p.masked)) for p in self.layers),
                 f"address={addr.layer_w},2,{addr.row_w},{addr.word_w}",
+                *(
+                    [f"rows={row_bits}"]
+                    if (row_bits := self.layers[0].row_bits) != ROW_BITS
+                    else []
+                ),
                 *(["shunting"] if self.shunts else []),
             )
         )
@@ -254,6 +261,7 @@ def plan(
     masks: Masks = "model",
     score_bits: int = SCORE_BITS,
     shunting: Shunting = "model",
+    row_bits: int = ROW_BITS,
 ) -> SequentialLayout:
     """Compute the executor's sizes, which depend only on the model's shape and the options.
 
@@ -270,9 +278,10 @@ def plan(
         score_bits: minimum width of a score, in bits; raised to three more than a popcount's width.
         shunting: ``all`` always adds the register of the shunting threshold, ``model`` only for a
             model with a threshold.
+        row_bits: most bits of a memory row; fewer take fewer LUTs and more clocks.
     """
-    most = [_most_lanes(model, i) for i in range(len(model.layers))]
-    chunks = [max(1, -(-layer.n_inputs // ROW_BITS)) for layer in model.layers]
+    most = [_most_lanes(model, i, row_bits) for i in range(len(model.layers))]
+    chunks = [max(1, -(-layer.n_inputs // row_bits)) for layer in model.layers]
     outputs = [layer.n_outputs for layer in model.layers]
     slowest = max(-(-m // a) * c for m, a, c in zip(outputs, most, chunks, strict=True))
     layers = []
@@ -291,6 +300,7 @@ def plan(
                 lanes=lanes,
                 chunks=chunks[i],
                 trace_at=trace_at,
+                row_bits=row_bits,
             )
         )
         trace_at += layer.n_outputs
@@ -309,6 +319,7 @@ def plan_with(model: BinaryModel, options: Mapping[str, Any]) -> SequentialLayou
         masks=cast(Masks, options["masks"]),
         score_bits=int(options["score-bits"]),
         shunting=cast(Shunting, options["shunting"]),
+        row_bits=int(options["row-bits"]),
     )
 
 
@@ -330,10 +341,10 @@ def score_bits_needed(model: BinaryModel) -> int:
     return clog2(largest + 1) + 1
 
 
-def _most_lanes(model: BinaryModel, index: int) -> int:
+def _most_lanes(model: BinaryModel, index: int, row_bits: int) -> int:
     """Maximum neurons per row; one in the output layer, which compares the classes in turn."""
     layer = model.layers[index]
     if index == len(model.hidden):
         return 1
     lane_bits = WORD_BITS * word_count(layer.n_inputs)
-    return min(layer.n_outputs, max(1, ROW_BITS // lane_bits))
+    return min(layer.n_outputs, max(1, row_bits // lane_bits))

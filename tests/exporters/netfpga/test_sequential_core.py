@@ -37,6 +37,7 @@ CASES = [
     ((70, 5, 40, 10), {"density": "0.5", "packing": "full"}),
     ((5, 2), {}),
     ((33, 1, 2), {"popcount": "tables"}),
+    ((100, 6, 3), {"density": "0.5", "row-bits": "32"}),
 ]
 
 
@@ -176,6 +177,13 @@ def test_256_32_16_2_fits_four_blocks(tmp_path: Path) -> None:
     assert sum(p.bram36 for p in layout.layers) == 4
     full = sequential_layout.plan(model, packing="full", modules=1, tables=False)
     assert [p.lanes for p in full.layers] == [1, 8, 1]
+
+
+def test_shorter_rows_take_more_clocks_and_fewer_blocks() -> None:
+    model = random_model((256, 32, 16, 2), np.random.default_rng(1))
+    layout = sequential_layout.plan(model, packing="balanced", modules=1, tables=False, row_bits=64)
+    assert [p.rows for p in layout.layers] == [128, 16, 2]
+    assert sum(p.bram36 for p in layout.layers) == 1
 
 
 def test_deep_thresholds_lie_in_block_ram() -> None:

@@ -74,8 +74,9 @@ def test_mask_memory_by_option(tmp_path: Path) -> None:
         (random_model((40, 8, 5, 3), np.random.default_rng(1)), {}),
         (model(), {"score_bits": "20"}),
         (model(), {"packing": "full"}),
+        (model(), {"row_bits": "32"}),
     ],
-    ids=["shape", "width", "packing"],
+    ids=["shape", "width", "packing", "rows"],
 )
 def test_an_update_for_another_core_is_refused(
     tmp_path: Path, other: BinaryModel, options: dict[str, str]
