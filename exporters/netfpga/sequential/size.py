@@ -19,6 +19,7 @@ TAG_BITS = 8
 # Logic beside counters, comparators and memories, fitted to Yosys on seven shapes.
 CORE_LUTS = 32
 ROW_BIT_LUTS = 0.53
+SELECT_LUTS = 0.68  # of each choice between two bits, fitted to three lengths of rows
 # Two small tables may share a site; the ratio is fitted to the same seven shapes.
 SITES_OF_LUTS = 0.7
 CORE_SITES = 25
@@ -87,7 +88,7 @@ def _layer_luts(p: LayerLayout, *, tables: bool) -> float:
     memory = 0 if p.block else distributed_luts(1 << p.row_w + p.bank_w, 32 * p.row_words)
     memory *= 2 if p.masked else 1
     side = 0 if p.block_side else p.lanes * distributed_luts(1 << p.group_w + p.bank_w, p.count_w)
-    select = min(p.part, p.n - p.part) * -(-p.chunks // 4) if p.chunks > 1 else 0
+    select = SELECT_LUTS * (p.n - p.part)  # of the row's part of the input
     add = 2 * p.count_w if p.chunks > 1 else 0
     lane = _popcount(p.part, masked=p.masked, tables=tables) + p.count_w + add
     return p.lanes * lane + memory + side + select + p.row_words + ROW_BIT_LUTS * p.lanes * p.part
