@@ -62,12 +62,12 @@ def test_from_a_capture_to_verdicts_as_written(repository, tmp_path):
     (tmp_path / "live.pcap").write_bytes(live)
     page = (repository / "docs" / "how-to" / "captures.md").read_text()
     lines = re.search(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[1].splitlines()
-    said = {line.split()[1]: said_by(line, tmp_path) for line in lines}
+    outputs = {line.split()[1]: said_by(line, tmp_path) for line in lines}
     program = ["-C", "live.pcap", "verdicts.csv"]  # make, flow-exec, cmp
     steps = ["data", "train", "inspect", "predict", "export", "verify"]
-    assert list(said) == [*steps, *program]
-    assert "flows that it metered from" in said["verify"]
-    assert "meter: flows by five-tuple" in said["inspect"]
+    assert list(outputs) == [*steps, *program]
+    assert "flows that it metered from" in outputs["verify"]
+    assert "meter: flows by five-tuple" in outputs["inspect"]
     model = BinaryModel.load(tmp_path / "run" / "model.n3ic")
     assert model.meter == load_flows(tmp_path / "flows.parquet").meter
     assert BinaryModel.load(tmp_path / "host" / "model.n3ic") == model
