@@ -435,13 +435,13 @@ def by_export(place: Place, tmp_path: Path) -> None:
 
 
 def by_stream(place: Place, tmp_path: Path) -> None:
-    class Kept:
+    class MarginSink:
         margins: list[int] = []  # noqa: RUF012
 
         def write(self, batch: Any) -> None:
             self.margins += batch.margins.tolist()
 
-    sink = Kept()
+    sink = MarginSink()
     n3ic.stream(place.folder / "c.pcap", place.model, sink)
     assert sorted(sink.margins) == sorted(place.answers.margins.tolist())
 

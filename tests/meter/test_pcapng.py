@@ -51,7 +51,7 @@ def simple(frame=FRAME, order="<", length=None):
     return block(3, struct.pack(order + "I", length) + frame, order)
 
 
-def said_of(path):
+def contents_of(path):
     """Its packets, without the link before each; whether it ends early, or is refused."""
     early, packets = [], []
     try:
@@ -74,9 +74,9 @@ def alike(tmp_path):
         plain.write_bytes(section(order) + first + b"".join(blocks))
         other = section(order) + interface(order=order, link=101, snapshot=9)
         several.write_bytes(other + section(order) + first + b"".join(blocks))
-        link, want, early = said_of(plain)
+        link, want, early = contents_of(plain)
         assert link in (None, LINK_ETHERNET)
-        assert said_of(several) == (LINK_EACH, want, early)
+        assert contents_of(several) == (LINK_EACH, want, early)
         return want, early
 
     return check
@@ -199,7 +199,7 @@ def test_two_interfaces_of_one_section_have_each_its_link(tmp_path, order):
             (struct.pack(">I", link), FRAME, 64),
         ]
     path.write_bytes(first + interface(order=order) + frames)  # libpcap reads two that are alike
-    link, packets, early = said_of(path)
+    link, packets, early = contents_of(path)
     assert (link, len(packets), early) == (LINK_ETHERNET, 2, False)
     path.write_bytes(first + frames)
     assert needs_links(path) is False  # and no thread copies it
@@ -242,7 +242,7 @@ def test_versions_of_the_first_section(tmp_path, major, minor, fits):
     path = tmp_path / "c.pcapng"
     for more in (b"", interface(link=101)):
         path.write_bytes(section(major=major, minor=minor) + interface() + more + GOOD)
-        _, packets, early = said_of(path)
+        _, packets, early = contents_of(path)
         assert (len(packets), early) == (fits, not fits)
 
 

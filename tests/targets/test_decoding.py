@@ -108,8 +108,8 @@ def test_every_fact_of_a_field_counts(change):
     assert decoding_difference(MODEL, other).startswith(
         f"weights.bin, input field 0 (a): {name} {change[name]}, the model has "
     )
-    untold = read_back(fields=(replace(fields[0], **{name: None}), fields[1]))
-    assert decoding_difference(MODEL, untold) == ""
+    without_value = read_back(fields=(replace(fields[0], **{name: None}), fields[1]))
+    assert decoding_difference(MODEL, without_value) == ""
     assert "1 input fields, the model has 2" in decoding_difference(
         MODEL, read_back(fields=fields[:1])
     )

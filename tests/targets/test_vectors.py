@@ -93,13 +93,13 @@ def test_2_to_the_21_weights_are_followed_to_the_scores():
 def test_neurons_of_a_large_network_are_followed_where_hidden_bits_are_told(monkeypatch):
     words = inputs_to_run(simplify(MODEL), 50, 0)
     inference = MODEL.infer(words)
-    untold = type(inference)(inference.scores, inference.classes, inference.margins, ())
+    without_hidden = type(inference)(inference.scores, inference.classes, inference.margins, ())
     bits = sum(int(layer.fan_in.sum()) for layer in MODEL.layers)
     for most, followed in ((bits, True), (bits - 1, False)):
         monkeypatch.setattr(binary, "_MAX_FOLLOWED", most)
         known = coverage(MODEL, words, hidden=False)
         expected = (known.total, known.decided) if followed else (0, 0)
-        counts = decided_by(MODEL, words, untold)
+        counts = decided_by(MODEL, words, without_hidden)
         assert (counts.total, counts.decided) == expected
         assert (counts == Decided()) == (not followed)
         with_hidden = coverage(MODEL, words, hidden=True)

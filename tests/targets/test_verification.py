@@ -337,12 +337,12 @@ def test_an_artefact_of_a_shunting_model_holds_a_threshold(tmp_path):
     (failure,) = verify(Honest(), tmp_path, network).failures
     assert failure == "a.bin: no shunting threshold, the model's is 2"
 
-    class Told(Honest):
+    class TwoArtefacts(Honest):
         def decode(self, directory, model, options):
             (decoded,) = super().decode(directory, model, options)
             return (decoded, replace(decoded, artefact="b.bin", shunt=2))
 
-    outcome = verify(Told(), tmp_path, network)
+    outcome = verify(TwoArtefacts(), tmp_path, network)
     assert outcome.ok and outcome.shunt == 2
     assert outcome.at_shunt > 0 and outcome.below_shunt > 0
 

@@ -112,11 +112,11 @@ def test_rounds_that_are_sound_are_those_of_one_fit(classes):
 def test_trees_that_are_worse_than_the_majority_choose_no_cuts():
     columns, _ = noisy(0, 600, 2, 0)
     validation, _ = noisy(1, 3000, 2, 0)
-    rare, rare_held = (np.random.default_rng(n).random(n) < 0.3 for n in (600, 3000))
-    label, held_label = rare.astype(np.int64), rare_held.astype(np.int64)
-    trees = boosted_trees(columns, label, held=(validation, held_label), rounds=40)
-    accuracy = (trees.predict(np.stack([*validation.values()], 1)) == held_label).mean()
-    assert accuracy < (held_label == 0).mean() - 0.02
+    rare, rare_validation = (np.random.default_rng(n).random(n) < 0.3 for n in (600, 3000))
+    label, validation_label = rare.astype(np.int64), rare_validation.astype(np.int64)
+    trees = boosted_trees(columns, label, held=(validation, validation_label), rounds=40)
+    accuracy = (trees.predict(np.stack([*validation.values()], 1)) == validation_label).mean()
+    assert accuracy < (validation_label == 0).mean() - 0.02
     assert trees.n_iter_ == 40
     assert f"{100 * accuracy:.1f}" in fault_of(trees)
     assert boosted_fields(columns, label, 6, trees=trees) == tree_fields(columns, label, 6)

@@ -284,28 +284,28 @@ def masked_fixture(tmp_path_factory) -> tuple[BinaryModel, Path]:
     return model, out
 
 
-Held = list[DecodedEntry]
+Entries = list[DecodedEntry]
 
 
-def changed(table: str, /, **fields: Any) -> Callable[[Held], Held]:
+def changed(table: str, /, **fields: Any) -> Callable[[Entries], Entries]:
     """The last entry of a table with other fields."""
 
-    def change(entries: Held) -> Held:
+    def change(entries: Entries) -> Entries:
         at = max(i for i, entry in enumerate(entries) if entry.table == table)
         return [*entries[:at], replace(entries[at], **fields), *entries[at + 1 :]]
 
     return change
 
 
-def twice(table: str) -> Callable[[Held], Held]:
-    def change(entries: Held) -> Held:
+def twice(table: str) -> Callable[[Entries], Entries]:
+    def change(entries: Entries) -> Entries:
         at = next(i for i, entry in enumerate(entries[2:-2], 2) if entry.table == table)
         return [*entries[:at], entries[at], *entries[at:]]
 
     return change
 
 
-def without(table: str) -> Callable[[Held], Held]:
+def without(table: str) -> Callable[[Entries], Entries]:
     return lambda entries: [
         *entries[:2],
         *(e for e in entries[2:-2] if e.table != table),

@@ -50,7 +50,7 @@ def learned(table: FlowTable, recipe: Recipe = QUICK, **more: object) -> Trainin
     return train(Experiment(table, recipe, with_baselines=False, **more))
 
 
-class Told:
+class StepCounter:
     """Progress that counts the tasks of each step: ``steps`` has their number and those done."""
 
     def __init__(self, stop: tuple[str, int] = ("", 0)) -> None:
@@ -71,7 +71,7 @@ class Told:
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_table_of_flows_gives_a_model_with_its_figures(classes: int) -> None:
-    progress = Told()
+    progress = StepCounter()
     table = flows(1, 1, classes)
     experiment = Experiment(table, QUICK, with_baselines=False)
     result = train(experiment, progress.progress)
@@ -95,7 +95,7 @@ def test_a_table_of_flows_gives_a_model_with_its_figures(classes: int) -> None:
 
 def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
     request = TrainRequest("flows", table=flows(1, 1), recipe=QUICK, out=tmp_path / "run")
-    progress = Told(("growing 6", 3))
+    progress = StepCounter(("growing 6", 3))
     with pytest.raises(KeyboardInterrupt):
         train_use_case(request, progress.progress)
     assert list(progress.steps.values()) == [(6, 6), (6, 3)]

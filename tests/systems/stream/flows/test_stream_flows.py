@@ -43,7 +43,7 @@ def test_a_stream_writes_what_predict_does(path, name, batch, monkeypatch):
     assert figures.to_dict()["latency_written"]["max_us"] > 0
 
 
-class Kept:
+class BatchSink:
     """A consumer that keeps what it is given."""
 
     def __init__(self):
@@ -55,7 +55,7 @@ class Kept:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_scores_are_those_of_the_features_beside_them(path, name):
-    model, sink = MODELS[name](), Kept()
+    model, sink = MODELS[name](), BatchSink()
     stream(path, model, CallbackSink(sink.write))
     features = np.concatenate([batch.features for batch in sink.batches])
     scores = np.concatenate([batch.scores for batch in sink.batches])
