@@ -86,8 +86,8 @@ def key(compiler: str, words: list[str]) -> tuple[str, str] | None:
     # clang would warn that it does not link.
     options = [w for w in rest if w not in ("-c", "-MMD", "-MP", "-shared", *LINKED)]
     shown = ["-E"] if lines else ["-E", "-P"]
-    status, text, said = run([compiler, *options, *shown, *sources])
-    if status or said:
+    status, text, errors = run([compiler, *options, *shown, *sources])
+    if status or errors:
         return None
     info = os.stat(compiler)
     tail = [w for w in rest if not w.startswith(("-I", "-D"))]  # the text has what they do
@@ -120,10 +120,10 @@ def main(cache: str, compiler: str, words: list[str]) -> int:
             os.unlink(out)
         copy(entry, out)
         return 0
-    status, shown, said = run([compiler, *words])
+    status, shown, errors = run([compiler, *words])
     sys.stdout.buffer.write(shown)
-    sys.stderr.buffer.write(said)
-    if not (status or said or shown):
+    sys.stderr.buffer.write(errors)
+    if not (status or errors or shown):
         os.makedirs(cache, exist_ok=True)
         temporary = f"{entry}.{os.getpid()}"
         copy(out, temporary)

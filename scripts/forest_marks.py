@@ -245,8 +245,8 @@ def _object_bytes(source: Path, headers: Path, defines: Sequence[str] = ()) -> i
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "forest.o"
         _compile(source, out, ("-O2", "-c"), headers, defines)
-        told = subprocess.run(["size", str(out)], check=True, capture_output=True, text=True)
-    return int(told.stdout.splitlines()[1].split()[3])
+        completed = subprocess.run(["size", str(out)], check=True, capture_output=True, text=True)
+    return int(completed.stdout.splitlines()[1].split()[3])
 
 
 def _times(contestants: Sequence[Contestant], rows: int) -> list[str]:

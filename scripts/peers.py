@@ -148,8 +148,10 @@ def _versions() -> Iterator[str]:
             continue
     for tool in ("clang", "ghdl"):
         try:
-            told = subprocess.run([tool, "--version"], check=True, capture_output=True, text=True)
-            yield told.stdout.splitlines()[0]
+            completed = subprocess.run(
+                [tool, "--version"], check=True, capture_output=True, text=True
+            )
+            yield completed.stdout.splitlines()[0]
         except (OSError, subprocess.CalledProcessError):
             continue
 
@@ -245,17 +247,17 @@ def _boosted(depth: int, rounds: int) -> Any:
 
 def _smallest_forest(rows: list[Ints], labels: list[Ints], aim: float) -> tuple[int, int]:
     """Depth and rounds of the forest with the fewest leaves, had all trees all leaves."""
-    found = []
+    in_reach = []
     for depth in DEPTHS:
         forest = _boosted(depth, ROUNDS).fit(rows[0], labels[0])
         for rounds in range(1, ROUNDS + 1):
             right = forest.predict(rows[1], iteration_range=(0, rounds)) == labels[1]
             if right.mean() >= aim:
-                found.append((rounds << depth, depth, rounds))
+                in_reach.append((rounds << depth, depth, rounds))
                 break
-    if not found:
+    if not in_reach:
         raise SystemExit(f"no forest reaches {aim}; give a smaller --aim")
-    return min(found)[1:]
+    return min(in_reach)[1:]
 
 
 def _m2cgen(name: str, forest: Any, rows: list[Ints], labels: list[Ints], folder: Path) -> Row:
@@ -266,14 +268,14 @@ def _m2cgen(name: str, forest: Any, rows: list[Ints], labels: list[Ints], folder
     (headers / "string.h").write_text("void *memcpy(void *, const void *, __SIZE_TYPE__);\n")
     source = headers / "forest.c"
     source.write_text(importlib.import_module("m2cgen").export_to_c(forest), encoding="utf-8")
-    found = []
+    byte_counts = []
     for flags in PROCESSORS.values():
         out = headers / "forest.o"
         words = ["clang", *flags, *SMALL, f"-I{headers}", str(source), "-o", str(out)]
         subprocess.run(words, check=True)
-        found.append(loaded_bytes(out.read_bytes()))
+        byte_counts.append(loaded_bytes(out.read_bytes()))
     accuracy = [float((forest.predict(rows[i]) == labels[i]).mean()) for i in (1, 2)]
-    code = found[0], found[1]
+    code = byte_counts[0], byte_counts[1]
     return Row(f"m2cgen, {name}", accuracy[0], accuracy[1], code=code)
 
 

@@ -68,11 +68,11 @@ def seeds_of(commit: str, count: int = SEEDS) -> list[int]:
     if len(commit) not in (40, 64) or set(commit) - set("0123456789abcdef"):
         raise ValueError(f"expected the 40 or 64 hexadecimal digits of a commit, got {commit!r}")
     seeds: dict[int, None] = {}
-    turn = 0
+    attempt = 0
     while len(seeds) < count:
-        digest = hashlib.sha256(f"{commit} {turn}".encode()).digest()
+        digest = hashlib.sha256(f"{commit} {attempt}".encode()).digest()
         seeds[10_000 + int.from_bytes(digest[:8], "big") % 90_000] = None
-        turn += 1
+        attempt += 1
     return list(seeds)
 
 

@@ -187,19 +187,19 @@ def bpf_compiled_once() -> Iterator[None]:
 
     Here, and not where users compile, warnings are errors.
     """
-    run, kept = clang.run_tool, {}
+    run, programs = clang.run_tool, {}
 
     def run_tool(
         command: Sequence[str], *, seconds: int, cwd: Path
     ) -> subprocess.CompletedProcess[bytes]:
         files = tuple((file.name, file.read_bytes()) for file in sorted(cwd.iterdir()))
         key = (*command, *files)
-        if key not in kept:
+        if key not in programs:
             done = run([*command, "-Wall", "-Werror"], seconds=seconds, cwd=cwd)
             if done.returncode:
                 return done
-            kept[key] = done, (cwd / "program.o").read_bytes()
-        done, program = kept[key]
+            programs[key] = done, (cwd / "program.o").read_bytes()
+        done, program = programs[key]
         (cwd / "program.o").write_bytes(program)
         return done
 
@@ -291,10 +291,10 @@ def libpcap() -> None:
 def browser() -> str:
     """A headless Chromium."""
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    found = os.environ.get("N3IC_BROWSER") or next(filter(None, map(shutil.which, names)), None)
-    if found is None:
+    path = os.environ.get("N3IC_BROWSER") or next(filter(None, map(shutil.which, names)), None)
+    if path is None:
         pytest.skip("needs a headless Chromium (apt-get install chromium, or set N3IC_BROWSER)")
-    return found
+    return path
 
 
 def _network_object(

@@ -117,8 +117,8 @@ def test_what_is_there_is_not_trained_again(tmp_path, monkeypatch):
 def test_a_point_has_the_sizes_and_accuracies_of_a_network_and_of_its_tree():
     (table,) = queue_tables(DATASET.load().rows(np.arange(2000)), "0").values()
     recipe = curves.chosen_recipe(curves.use_case("tomography"), "default", "bits", 4, 2)
-    this = Experiment(table, recipe, "time", 7, with_baselines=False)
-    point = curves._point(prepare(this, lambda _: None), with_others=True, with_float=False)
+    experiment = Experiment(table, recipe, "time", 7, with_baselines=False)
+    point = curves._point(prepare(experiment, lambda _: None), with_others=True, with_float=False)
     assert point["test"]["binary"][0] >= point["test"]["tree_same_cuts"][0] - 0.05
     assert {"hist_gradient_boosting"} < set(point["test"])
     assert point["cuts"] <= 4

@@ -14,7 +14,7 @@ PROGRAM = '#include <stdio.h>\n#include "said.h"\nint main(void) { puts(SAID); r
 def compiled(repository, compiler, tmp_path):
     """Compiles ``PROGRAM`` in a folder that is made for it; gives its output, and what was kept."""
     real = shutil.which(compiler.command[0])
-    script, kept = repository / "scripts" / "compiled_once.py", tmp_path / "kept"
+    script, cache = repository / "scripts" / "compiled_once.py", tmp_path / "kept"
 
     def compile_(folder, header, *options, program=PROGRAM):
         where = tmp_path / folder
@@ -22,19 +22,19 @@ def compiled(repository, compiler, tmp_path):
         (where / "said.h").write_text(header)
         (where / "main.c").write_text(program)
         words = [*options, str(where / "main.c"), "-o", str(where / "main")]
-        command = [sys.executable, "-IS", str(script), str(kept), real, *words]
+        command = [sys.executable, "-IS", str(script), str(cache), real, *words]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             return None, done.stderr
         ran = subprocess.run([where / "main"], capture_output=True, text=True, check=True)
-        return ran.stdout.strip(), sorted(path.name for path in kept.glob("*"))
+        return ran.stdout.strip(), sorted(path.name for path in cache.glob("*"))
 
     return compile_
 
 
 def test_the_same_text_is_compiled_once(compiled):
-    said, first = compiled("a", '#define SAID "one"\n')
-    assert said == "one" and len(first) == 1
+    output, first = compiled("a", '#define SAID "one"\n')
+    assert output == "one" and len(first) == 1
     assert compiled("b", '#define SAID "one"\n') == ("one", first)
 
 
@@ -44,13 +44,13 @@ def test_a_library_is_compiled_once_by_either_compiler(repository, tmp_path, nam
     real = shutil.which(name)
     if real is None:
         pytest.skip(f"needs {name}")
-    script, kept = repository / "scripts" / "compiled_once.py", tmp_path / "kept"
+    script, cache = repository / "scripts" / "compiled_once.py", tmp_path / "kept"
     (tmp_path / "a.c").write_text("int one;")
     words = ["-O0", "-fPIC", "-shared", "a.c", "-o", "a.so", "-lm"]
-    command = [sys.executable, "-IS", str(script), str(kept), real, *words]
+    command = [sys.executable, "-IS", str(script), str(cache), real, *words]
     for _ in range(2):
         subprocess.run(command, cwd=tmp_path, check=True)
-        assert len(list(kept.iterdir())) == 1
+        assert len(list(cache.iterdir())) == 1
 
 
 def test_what_is_kept_is_handed_out(compiled, tmp_path):
@@ -73,9 +73,9 @@ def test_what_is_kept_is_handed_out(compiled, tmp_path):
 )
 def test_another_text_or_option_is_compiled(compiled, header, options):
     _, first = compiled("a", '#define SAID "one"\n')
-    said, kept = compiled("b", header, *options)
-    assert said == ("two" if "two" in header else "one")
-    assert len(kept) == len(first) + 1
+    output, files = compiled("b", header, *options)
+    assert output == ("two" if "two" in header else "one")
+    assert len(files) == len(first) + 1
 
 
 def test_a_text_that_names_its_folder_is_that_folders(compiled, tmp_path):
@@ -92,17 +92,17 @@ def test_debug_information_without_its_folder_is_kept_with_the_text_it_shows(rep
     clang = shutil.which("clang")
     if clang is None:
         pytest.skip("needs clang")
-    script, kept = repository / "scripts" / "compiled_once.py", tmp_path / "kept"
+    script, cache = repository / "scripts" / "compiled_once.py", tmp_path / "kept"
 
     def count(folder, text):
         where = tmp_path / folder
         where.mkdir()
         (where / "a.c").write_text(text)
         words = ["-g", "-fdebug-compilation-dir=.", "-c", "a.c", "-o", "a.o"]
-        command = [sys.executable, "-IS", str(script), str(kept), clang, *words]
+        command = [sys.executable, "-IS", str(script), str(cache), clang, *words]
         subprocess.run(command, cwd=where, check=True)
         assert (where / "a.o").is_file()
-        return len(list(kept.iterdir()))
+        return len(list(cache.iterdir()))
 
     assert count("a", "int one; // a\n") == count("b", "int one; // a\n") == 1
     assert count("c", "int one; // b\n") == 2
@@ -115,5 +115,5 @@ def test_warnings_and_errors_are_said_each_time(compiled):
     for folder in ("a", "b"):
         assert compiled(folder, "", "-Wall", program=warned) == ("", [])
     for folder in ("c", "d"):
-        said, why = compiled(folder, "", program="int main(void) { return nothing; }")
-        assert said is None and "nothing" in why
+        output, why = compiled(folder, "", program="int main(void) { return nothing; }")
+        assert output is None and "nothing" in why

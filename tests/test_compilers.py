@@ -177,17 +177,17 @@ def test_nothing_that_a_user_builds_takes_warnings_for_errors(repository: Path) 
     assert strict == []
 
 
-def warnings_of(compiler: str, found: Iterable[Unit], *flags: str) -> list[str]:
+def warnings_of(compiler: str, sources: Iterable[Unit], *flags: str) -> list[str]:
     """What a compiler finds in each unit."""
-    said = []
-    for source, own in found:
+    messages = []
+    for source, own in sources:
         command = [compiler, *flags, *own, "-Werror", "-c", source.name, "-o", os.devnull]
         done = subprocess.run(
             command, cwd=source.parent, capture_output=True, text=True, timeout=120, check=False
         )
         if done.returncode:
-            said.append(f"{source}: {done.stderr[:2000]}")
-    return said
+            messages.append(f"{source}: {done.stderr[:2000]}")
+    return messages
 
 
 @pytest.mark.slow

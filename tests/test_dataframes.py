@@ -100,15 +100,15 @@ def same(one, other):
 
 def test_a_pandas_table_is_its_csv_file(frame, tmp_path):
     frame.to_csv(tmp_path / "flows.csv", index=False)
-    told, of_file = [], []
-    got = read_dataframe(frame, "app", notify=told.append)
+    notes, of_file = [], []
+    got = read_dataframe(frame, "app", notify=notes.append)
     same(got, load_own(tmp_path / "flows.csv", "app", notify=of_file.append))
-    assert told == of_file
+    assert notes == of_file
     features = [f.name for f in got.catalogue if f.usable]
     assert features.pop() == "jitter_negative"
     assert features == ["proto", "dur", "src_bytes", "syn", "jitter", "rate", "large", "note"]
     assert any(line == f"jitter blank or infinite, set to the largest value: 1 of {ROWS} rows"
-               for line in told)  # fmt: skip
+               for line in notes)  # fmt: skip
     assert {"when", "mixed"} <= {*got.omitted} | {f.name for f in got.catalogue if not f.usable}
 
 
@@ -227,14 +227,14 @@ COLUMNS = {
 def facts_or_error(of, *arguments, **named):
     """What a function gives, as text that shows every bit, or what it refuses."""
     try:
-        found = of(*arguments, **named)
+        table = of(*arguments, **named)
     except DataError as error:
         return str(error)
-    if isinstance(found, list):
-        return repr(found)
-    numbers = {name: values.astype(float).tolist() for name, values in found.numbers.items()}
-    texts = {n: [t.texts[i] for i in t.codes] for n, t in found.texts.items()}
-    return repr((found.rows, numbers, texts))
+    if isinstance(table, list):
+        return repr(table)
+    numbers = {name: values.astype(float).tolist() for name, values in table.numbers.items()}
+    texts = {n: [t.texts[i] for i in t.codes] for n, t in table.texts.items()}
+    return repr((table.rows, numbers, texts))
 
 
 @pytest.mark.first_case
@@ -279,8 +279,8 @@ def test_columns_are_not_written_as_text(frame, run, monkeypatch):
         "_text",
         lambda self, table: texts.append(table) or written(self, table),
     )
-    for table, found in zip(tables, want, strict=True):
-        assert found.equals(n3ic.predict(run, table))
+    for table, frame_of_file in zip(tables, want, strict=True):
+        assert frame_of_file.equals(n3ic.predict(run, table))
     assert texts == []
     read_dataframe(plain, "app", notify=silent)
     assert len(texts) == 1 and texts[0] is plain
@@ -309,30 +309,30 @@ def test_the_network_is_that_of_the_file_byte_for_byte(frame, run, tmp_path):
 @pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
 def test_what_comes_back_is_of_the_kind_that_went_in(frame, run, tmp_path):
     shuffled = frame.sample(frac=1, random_state=0)  # the index is no longer 0, 1, 2
-    found = run.predict(shuffled)
-    assert isinstance(found, pd.DataFrame)
-    assert found.index.equals(shuffled.index)
+    predicted = run.predict(shuffled)
+    assert isinstance(predicted, pd.DataFrame)
+    assert predicted.index.equals(shuffled.index)
     model = n3ic.load(run.path)
-    assert list(found) == ["class", "margin", *(f"score_{c}" for c in model.classes)]
+    assert list(predicted) == ["class", "margin", *(f"score_{c}" for c in model.classes)]
     frame.to_csv(tmp_path / "flows.csv", index=False)
     want = n3ic.predict(model, tmp_path / "flows.csv")
-    found = found.sort_index()
-    np.testing.assert_array_equal(found["class"], np.array(model.classes)[want.classes])
-    np.testing.assert_array_equal(found["margin"], want.margins)
-    np.testing.assert_array_equal(found.filter(like="score_").to_numpy(), want.scores)
+    predicted = predicted.sort_index()
+    np.testing.assert_array_equal(predicted["class"], np.array(model.classes)[want.classes])
+    np.testing.assert_array_equal(predicted["margin"], want.margins)
+    np.testing.assert_array_equal(predicted.filter(like="score_").to_numpy(), want.scores)
     plain = frame.drop(columns="mixed")
     polars, arrow = pl.from_pandas(plain), pa.Table.from_pandas(plain)
     of_polars, of_arrow = n3ic.predict(run, polars), n3ic.predict(run, arrow)
     assert of_polars.equals(model.predict(polars))
     assert isinstance(of_polars, pl.DataFrame) and isinstance(of_arrow, pa.Table)
-    pd.testing.assert_frame_equal(of_polars.to_pandas(), found)
-    pd.testing.assert_frame_equal(of_arrow.to_pandas(), found)
+    pd.testing.assert_frame_equal(of_polars.to_pandas(), predicted)
+    pd.testing.assert_frame_equal(of_arrow.to_pandas(), predicted)
     columns = {name: plain[name].to_numpy() for name in plain.drop(columns=["when", "app"])}
     columns["jitter"] = plain["jitter"].astype(float).to_numpy()
     columns |= {name: plain[name].astype(object).fillna("").to_numpy("U8") for name in TEXTS}
     got = n3ic.predict(run, structured(columns))
-    np.testing.assert_array_equal(got["class"], found["class"])
-    assert got.dtype.names == tuple(found)
+    np.testing.assert_array_equal(got["class"], predicted["class"])
+    assert got.dtype.names == tuple(predicted)
 
 
 def test_columns_that_a_model_does_not_read_do_not_matter(frame, run):
@@ -349,21 +349,21 @@ def test_columns_that_a_model_does_not_read_do_not_matter(frame, run):
 def test_a_shunted_flow_says_so(frame, run):
     model = n3ic.load(run.path).with_shunt(2)
     with pytest.warns(N3icWarning, match="jitter blank"):
-        found = n3ic.predict(model, frame)
-    assert ((found["class"] == "shunt") == (found["margin"] < 2)).all()
-    assert 0 < (found["class"] == "shunt").sum() < ROWS
+        predicted = n3ic.predict(model, frame)
+    assert ((predicted["class"] == "shunt") == (predicted["margin"] < 2)).all()
+    assert 0 < (predicted["class"] == "shunt").sum() < ROWS
 
 
 @pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
 def test_figures_are_those_of_scikit_learn(frame, run):
     (figures,) = n3ic.evaluate(run, frame, label="app").values()
-    found = run.predict(frame)
-    true, said = frame["app"], found["class"]
-    assert figures.accuracy == pytest.approx(accuracy_score(true, said))
-    assert figures.macro_f1 == pytest.approx(f1_score(true, said, average="macro"))
+    predicted = run.predict(frame)
+    true, classes = frame["app"], predicted["class"]
+    assert figures.accuracy == pytest.approx(accuracy_score(true, classes))
+    assert figures.macro_f1 == pytest.approx(f1_score(true, classes, average="macro"))
     recall = np.diag(figures.confusion) / np.sum(figures.confusion, axis=1)
-    assert recall.mean() == pytest.approx(balanced_accuracy_score(true, said))
-    scores = found.filter(like="score_")
+    assert recall.mean() == pytest.approx(balanced_accuracy_score(true, classes))
+    scores = predicted.filter(like="score_")
     areas = [
         roc_auc_score(
             true == c, scores[f"score_{c}"] - scores.drop(columns=f"score_{c}").max(axis=1)
@@ -378,7 +378,7 @@ def test_figures_are_those_of_scikit_learn(frame, run):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda f: f.assign(span=pd.to_timedelta(f["dur"], "s")), "'span'.*timedelta64.*seconds"),
         (lambda f: f.assign(z=1j), "'z': expected numbers.*complex128; drop"),
@@ -400,8 +400,8 @@ def test_figures_are_those_of_scikit_learn(frame, run):
         (lambda f: np.zeros(9, dtype=[("x", "f8", 3), ("app", "U3")]), "one type"),
     ],
 )
-def test_what_cannot_be_read_says_what_to_do(frame, change, said):
-    with pytest.raises((DataError, UsageError), match=said) as raised:
+def test_what_cannot_be_read_says_what_to_do(frame, change, message):
+    with pytest.raises((DataError, UsageError), match=message) as raised:
         read_dataframe(change(frame), "app", notify=silent)
     assert "\n" not in str(raised.value)
 

@@ -113,9 +113,9 @@ def test_the_terminal_of_a_page_is_real(repository, tmp_path, name, languages, c
     def answer_of(words, folder):
         if words != FIRST_RUN:
             return answer(words, folder)
-        kept = made_once("first-run", train)  # two pages begin with it
-        shutil.copytree(kept / "runs", folder / "runs")
-        return (kept / "said.txt").read_text()
+        first_run = made_once("first-run", train)  # two pages begin with it
+        shutil.copytree(first_run / "runs", folder / "runs")
+        return (first_run / "said.txt").read_text()
 
     assert follow(repository / name, languages, tmp_path, answer_of) == commands
 
@@ -132,11 +132,11 @@ def test_a_page_shows_a_promotion(repository, tmp_path):
     decisions = re.findall(r"^n3ic: after .*", page.read_text(encoding="utf-8"), re.MULTILINE)
 
     def learned(words: list[str], folder: Path) -> str:
-        said = answer(words, folder)
+        text = answer(words, folder)
         if "learn" in words:
-            assert re.search(r"^n3ic: after .* labelled: .*better.*push", said, re.MULTILINE), said
-            said = "\n".join([said, *decisions])
-        return said
+            assert re.search(r"^n3ic: after .* labelled: .*better.*push", text, re.MULTILINE), text
+            text = "\n".join([text, *decisions])
+        return text
 
     assert follow(page, "console", tmp_path, learned) == 4
     assert (tmp_path / "now.n3ic").read_bytes() != (
@@ -205,8 +205,8 @@ def follow(
                 in_background(typed, folder)
                 ran += 1
                 continue
-            said = [alike(line) for line in answer(shlex.split(typed), folder).splitlines()]
-            assert [line for line in shown if not is_among(line, said)] == [], typed
+            lines = [alike(line) for line in answer(shlex.split(typed), folder).splitlines()]
+            assert [line for line in shown if not is_among(line, lines)] == [], typed
             ran += 1
     return ran
 
@@ -220,12 +220,12 @@ def alike(line: str) -> str:
     return " ".join(NUMBER.sub("N", line).replace(" asN-N-N-N:", ":").split())
 
 
-def is_among(line: str, said: list[str]) -> bool:
+def is_among(line: str, lines: list[str]) -> bool:
     """Whether a line of a page was said; one that ends in ``...`` is its beginning."""
     if line.endswith(" ..."):
         start = alike(line.removesuffix(" ..."))
-        return any(other.startswith(start) for other in said)
-    return alike(line) in said
+        return any(other.startswith(start) for other in lines)
+    return alike(line) in lines
 
 
 @pytest.mark.exhaustive
@@ -236,10 +236,10 @@ def test_the_notebook_of_the_readme_does_what_the_demo_does(repository, tmp_path
     home = repository / "docs" / "index.md"
     assert blocks(home, "python") == [block]
     run_python(block, tmp_path)
-    said = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     (shown,) = blocks(home, "text")
-    assert all(is_among(line, [alike(s) for s in said]) for line in shown.splitlines())
-    accuracy, verified = said
+    assert all(is_among(line, [alike(s) for s in lines]) for line in shown.splitlines())
+    accuracy, verified = lines
     assert float(accuracy) > 0.9 and "equal scores on" in verified
     assert (tmp_path / "runs/anomaly/model.n3ic").is_file()
 

@@ -57,13 +57,13 @@ def needs_of(name, extras):
 
 def installed_by(extra):
     """The distributions that ``pip install n3ic[extra]`` brings, those that they need included."""
-    found, open_ = set(), [("n3ic", frozenset({extra} if extra else ()))]
+    distributions, open_ = set(), [("n3ic", frozenset({extra} if extra else ()))]
     while open_:
         name, extras = open_.pop()
-        if (normal(name), extras) not in found:
-            found.add((normal(name), extras))
+        if (normal(name), extras) not in distributions:
+            distributions.add((normal(name), extras))
             open_ += [(need.name, frozenset(need.extras)) for need in needs_of(name, extras)]
-    return {name for name, _ in found}
+    return {name for name, _ in distributions}
 
 
 def owners_of_modules():
@@ -81,11 +81,11 @@ def alone(tmp_path):
     """Runs Python where the libraries of one extra alone can be imported."""
 
     def run(extra, *words, expect=0):
-        kept = installed_by(extra)
+        distributions = installed_by(extra)
         blocked = {
             module
             for module, owners in owners_of_modules().items()
-            if not {normal(o) for o in owners} & kept and not module.startswith("_")
+            if not {normal(o) for o in owners} & distributions and not module.startswith("_")
         }
         assert "pytest" in blocked
         hook = tmp_path / "hook"
@@ -133,9 +133,9 @@ def test_every_optional_import_is_of_an_extra_that_is_named():
         brought = {name for name, tops in modules.items() if library in tops}
         if not brought or brought & base:  # what is no dependency, such as nfstream
             continue
-        with pytest.raises(MissingDependencyError) as told, needed("it"):
+        with pytest.raises(MissingDependencyError) as error, needed("it"):
             raise ModuleNotFoundError(name=library)
-        (extra,) = re.findall(r"pip install 'n3ic\[(\w+)\]'", str(told.value))
+        (extra,) = re.findall(r"pip install 'n3ic\[(\w+)\]'", str(error.value))
         assert brought & extras[extra], library
         checked.add(library)
     assert {"torch", "sklearn", "scipy", "onnx", "simpy", "distributed"} <= checked
@@ -162,9 +162,9 @@ def test_of_what_several_extras_bring_it_names_that_of_the_command(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(SystemExit) as left:
         main()
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     assert left.value.code == 4
-    assert f"needs {library}, which is not installed: pip install 'n3ic[{extra}]'" in said
+    assert f"needs {library}, which is not installed: pip install 'n3ic[{extra}]'" in error
 
 
 def test_a_verb_of_python_names_the_extra_too(monkeypatch, tmp_path):

@@ -149,24 +149,28 @@ def polars_table(columns):
 
 def outcome(network, flows):
     """Classes, margins, scores and warnings, or the error, in which a row is a line."""
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as records:
         warnings.simplefilter("always", N3icWarning)
         try:
-            found = n3ic.predict(network, flows)
+            inference = n3ic.predict(network, flows)
         except DataError as error:
-            where = re.sub(r"^.*?, (line|row) (\d+)", lambda m: said(*m.groups()), str(error))
+            where = re.sub(
+                r"^.*?, (line|row) (\d+)", lambda m: row_of_line(*m.groups()), str(error)
+            )
             where = re.sub(r"(?<=\d)\.0\b", "", where)  # libraries spell whole floats differently
             return re.sub(r"^[^,:]*(DataFrame|Table|flows\.csv)", "", where)
-    lines = sorted(re.sub(r"^.*?(DataFrame|Table|flows\.csv): ", "", str(w.message)) for w in told)
+    lines = sorted(
+        re.sub(r"^.*?(DataFrame|Table|flows\.csv): ", "", str(w.message)) for w in records
+    )
     if isinstance(flows, Path):
-        classes = np.array(network.verdict_names)[network.verdicts(found.scores)]
-        return classes.tolist(), found.margins.tolist(), found.scores.tolist(), lines
-    table = {name: list(np.asarray(found[name])) for name in columns_of(found)}
+        classes = np.array(network.verdict_names)[network.verdicts(inference.scores)]
+        return classes.tolist(), inference.margins.tolist(), inference.scores.tolist(), lines
+    table = {name: list(np.asarray(inference[name])) for name in columns_of(inference)}
     scores = np.stack([table[f"score_{c}"] for c in network.classes], axis=1)
     return [*map(str, table["class"])], [*map(int, table["margin"])], scores.tolist(), lines
 
 
-def said(word, number):
+def row_of_line(word, number):
     return f"row {int(number) - (word == 'line')}"
 
 

@@ -26,9 +26,9 @@ def f(a: int | None, b: int) -> int:
 
 
 def test_each_operator_constant_and_value_is_changed_in_turn():
-    found = [(line, inside, before, after) for line, _, inside, before, after, _ in
+    changes = [(line, inside, before, after) for line, _, inside, before, after, _ in
              mutants._python(SOURCE)]  # fmt: skip
-    assert found == [
+    assert changes == [
         (3, "", "3", "4"),
         (3, "", "3", "2"),
         (7, "f", "a and (not b < LIMIT)", "a or not b < LIMIT"),
@@ -56,9 +56,9 @@ def test_a_mutant_of_c_is_a_line_with_one_token_changed():
     source = (
         "/* a < b */\n    if (a < 3 && *b) // 4\n * < prose\n{% if 1 < 2 %}\nx = {{ a | b }};\n"
     )
-    found = [(line, before, after) for line, _, _, before, after, _ in mutants._text(source)]
+    changes = [(line, before, after) for line, _, _, before, after, _ in mutants._text(source)]
     line = "if (a < 3 && *b) // 4"
-    assert found == [
+    assert changes == [
         (2, line, "if (a <= 3 && *b) // 4"),
         (2, line, "if (a < 3 || *b) // 4"),
         (2, line, "if (a < 4 && *b) // 4"),
@@ -84,8 +84,8 @@ def test_an_equivalent_mutant_of_a_repeated_line_is_the_one_below_the_line_above
     entries = [e for e in mutants.equivalents() if e["after"] == "return 1;"]
     source = (mutants.ROOT / "n3ic/meter/c/packet.h").read_text().splitlines()
     for entry in entries:
-        (found,) = [m for m in packet if mutants.is_equivalent(m, [entry])]
-        assert source[found.line - 2].strip() == entry["above"]
+        (match,) = [m for m in packet if mutants.is_equivalent(m, [entry])]
+        assert source[match.line - 2].strip() == entry["above"]
     assert len(packet) > 9 > len(entries) > 0
 
 
@@ -121,8 +121,8 @@ def test_what_is_left_alive_meets_the_rest_one_of_each_file_in_turn():
         learnt("d.py::too_slow", mutants.MOST_OF_REST, some=[7]),
     ]
     mutant = mutants.Mutant("some.py", 7, 7, 0, "", "", "")
-    found = mutants.rest_of(mutant, tests, tests[:1])
-    assert [t["test"] for t in found] == ["b.py::first", "c.py::slow"]
+    others = mutants.rest_of(mutant, tests, tests[:1])
+    assert [t["test"] for t in others] == ["b.py::first", "c.py::slow"]
 
 
 def test_text_of_another_language_meets_the_tests_of_who_reads_it():

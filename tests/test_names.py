@@ -58,9 +58,9 @@ PRIVATE_WORDS = {
 
 
 def modules(repository):
-    found = [p for top in TOPS for p in (repository / top).rglob("*.py")]
-    assert len(found) > 300
-    return found
+    paths = [p for top in TOPS for p in (repository / top).rglob("*.py")]
+    assert len(paths) > 300
+    return paths
 
 
 def public_classes(tree):
@@ -84,7 +84,7 @@ def test_a_class_has_a_name_of_its_own(repository):
 
 
 def test_modules_are_named_in_the_words_of_the_field(repository):
-    found = [
+    misnamed = [
         f"{path.relative_to(repository)}: better {PRIVATE_WORDS[path.stem]}"
         for path in modules(repository)
         if path.stem in PRIVATE_WORDS
@@ -93,4 +93,4 @@ def test_modules_are_named_in_the_words_of_the_field(repository):
         for path in modules(repository)
         if path.name == "__init__.py" and path.parent.name in PRIVATE_WORDS
     ]
-    assert found == []
+    assert misnamed == []

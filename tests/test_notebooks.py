@@ -48,9 +48,9 @@ def test_the_folder_has_eight_notebooks():
 @every
 def test_one_line_switches_to_your_data(path):
     cells = code(read(path))
-    found = [re.findall(r"^DATA\b.*= None", c.source, re.MULTILINE) for c in cells]
-    assert len(found[0]) == 1
-    assert not any(found[1:])
+    assignments = [re.findall(r"^DATA\b.*= None", c.source, re.MULTILINE) for c in cells]
+    assert len(assignments[0]) == 1
+    assert not any(assignments[1:])
 
 
 @every
@@ -77,18 +77,18 @@ def test_what_is_kept_tells_nothing_of_the_run(path):
 
 def test_a_change_is_seen():
     path = PATHS[0]
-    kept, found = read(path), read(path)
-    assert notebooks.differences(kept, found) == []
-    cell = next(c for c in code(found) if any("data" in o for o in c.outputs))
+    notebook, other = read(path), read(path)
+    assert notebooks.differences(notebook, other) == []
+    cell = next(c for c in code(other) if any("data" in o for o in c.outputs))
     output = next(o for o in cell.outputs if "data" in o)
     output.data["text/plain"] = "another figure"
-    assert [d.partition(":")[0] for d in notebooks.differences(kept, found)] == [cell.id]
-    assert notebooks.differences(kept, found, texts=False) == []
+    assert [d.partition(":")[0] for d in notebooks.differences(notebook, other)] == [cell.id]
+    assert notebooks.differences(notebook, other, texts=False) == []
     cell.metadata["tags"] = [notebooks.VARIES]
-    kept.cells[found.cells.index(cell)].metadata["tags"] = [notebooks.VARIES]
-    assert notebooks.differences(kept, found) == []
+    notebook.cells[other.cells.index(cell)].metadata["tags"] = [notebooks.VARIES]
+    assert notebooks.differences(notebook, other) == []
     cell.outputs = []
-    assert notebooks.differences(kept, found, texts=False)
+    assert notebooks.differences(notebook, other, texts=False)
 
 
 @pytest.fixture(scope="module", name="kernel")
@@ -116,11 +116,11 @@ def test_a_notebook_runs_from_a_clean_kernel_and_its_outputs_are_current(path, t
     if lacking := [t for t in wanted if not (shutil.which(t) or Path(t).is_file())]:
         pytest.skip(f"{path.name} needs {', '.join(lacking)}")
     try:
-        kept, found = read(path), notebooks.execute(path, tmp_path, kernel)
+        notebook, fresh_notebook = read(path), notebooks.execute(path, tmp_path, kernel)
     except CellExecutionError as error:
         if error.ename == "MissingDependencyError":
             pytest.skip(f"{path.name}: {error.evalue}")
         raise
     # Figures are those of the libraries and the processor that they were computed with.
-    same = kept.metadata.computed_on == found.metadata.computed_on
-    assert notebooks.differences(kept, found, texts=same) == []
+    same = notebook.metadata.computed_on == fresh_notebook.metadata.computed_on
+    assert notebooks.differences(notebook, fresh_notebook, texts=same) == []

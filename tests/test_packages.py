@@ -91,22 +91,26 @@ def imported(tree, module):
 
 def texts(tree):
     """Strings that a module has, without docstrings."""
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in statements
+        ):
             yield node.value
 
 
 @cache  # several tests read the same trees
 def modules(repository, root):
     """Path below the repository, dotted name and tree of each module of a root."""
-    found = []
+    package_modules = []
     for path in sorted((repository / root).rglob("*.py")):
         below = path.relative_to(repository)
         dotted = ".".join(below.with_suffix("").parts)
         tree = ast.parse(path.read_text("utf-8"))
-        found.append((below, dotted if root == "n3ic" else f"n3ic.{dotted}", tree))
-    return found
+        package_modules.append((below, dotted if root == "n3ic" else f"n3ic.{dotted}", tree))
+    return package_modules
 
 
 @cache
@@ -158,7 +162,7 @@ def circle(graph):
 def wrong_arrows(repository, packages, may, systems):
     """Imports that no table allows, in words."""
     height = {package: i for i, (_, package) in enumerate(packages)}
-    found = []
+    arrows = []
     for root in may:
         for path, names in imports(repository, root):
             own = path.with_suffix("").parts[1]  # a package, a folder, or a file beside them
@@ -180,8 +184,8 @@ def wrong_arrows(repository, packages, may, systems):
                 else:
                     ok = parts[2] == own
                 if not ok:
-                    found.append(f"{path} imports {name}")
-    return found
+                    arrows.append(f"{path} imports {name}")
+    return arrows
 
 
 def plug_ins(repository):
@@ -200,15 +204,15 @@ def plug_ins(repository):
 def names_of_plug_ins(repository, names):
     """Where the core says the name of a plug-in, as a string of its own or of a module."""
     below = re.compile(rf"\bn3ic[./]({'|'.join(ROOTS)})[./]\w")
-    found = []
+    mentions = []
     for path, _, tree in modules(repository, "n3ic"):
         if path.stem in FACES:
             continue
         for text in texts(tree):
             known = text in names - ORDINARY and (path.as_posix(), text) not in NAMED
             if known or below.search(text):
-                found.append(f"{path} says {text!r}")
-    return found
+                mentions.append(f"{path} says {text!r}")
+    return mentions
 
 
 def test_every_arrow_is_in_the_tables(repository):
@@ -322,7 +326,7 @@ def missing_files(repository, text):
     A bare name, such as ``scores.py``, lies in the folder named before it in the same cell.
     """
     roots = "|".join(("n3ic", "scripts", "tests", *ROOTS))
-    found = []
+    missing = []
     for cell in re.split(r"[|\n]", text):
         folder = None
         for name in re.findall(rf"`((?:{roots})/[\w./]*|[\w./*]+\.(?:py|c))`", cell):
@@ -333,8 +337,8 @@ def missing_files(repository, text):
             else:
                 path = f"{folder}/{name}"
             if not [*repository.glob(path.rstrip("/"))]:
-                found.append(path if full or folder else f"{name}: in which folder?")
-    return found
+                missing.append(path if full or folder else f"{name}: in which folder?")
+    return missing
 
 
 def test_files_that_the_architecture_names_are_there(repository):
@@ -392,9 +396,9 @@ PLANTED = {
 @pytest.mark.parametrize("what", PLANTED)
 def test_the_guard_sees_a_planted_arrow(what, repository, tmp_path):
     path, code = PLANTED[what]
-    found = tables(repository)
+    rules = tables(repository)
     plant(tmp_path, path, code)
-    assert len(wrong_arrows(tmp_path, *found)) == 1
+    assert len(wrong_arrows(tmp_path, *rules)) == 1
 
 
 @pytest.mark.parametrize(
@@ -409,9 +413,9 @@ def test_the_guard_sees_a_planted_arrow(what, repository, tmp_path):
     ],
 )
 def test_the_guard_lets_allowed_arrows_be(path, code, repository, tmp_path):
-    found = tables(repository)
+    rules = tables(repository)
     plant(tmp_path, path, code)
-    assert wrong_arrows(tmp_path, *found) == []
+    assert wrong_arrows(tmp_path, *rules) == []
 
 
 @pytest.mark.parametrize(

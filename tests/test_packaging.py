@@ -161,9 +161,9 @@ def test_every_entry_point_loads_what_its_group_promises(group):
     points = entry_points(group=group)
     assert points
     for point in points:
-        found = point.load()
-        assert isinstance(found, kind), point
-        assert found.name == point.name
+        plugin = point.load()
+        assert isinstance(plugin, kind), point
+        assert plugin.name == point.name
 
 
 @pytest.mark.slow

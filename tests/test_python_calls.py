@@ -234,10 +234,10 @@ def test_a_mistake_is_one_line_in_pythons_terms(what, files, frame):
     call, reason = MISTAKES[what]
     with pytest.raises(N3icError, match=reason) as caught:
         call(frame)
-    said = str(caught.value)
-    assert "\n" not in said
-    assert "--" not in said
-    assert "columns.toml" not in said
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "--" not in message
+    assert "columns.toml" not in message
     kind = type(caught.value)
     assert kind.__name__ == "DataError" or issubclass(kind, TypeError)
     assert kind.__name__ == "DataError" or issubclass(kind, ValueError)
@@ -280,16 +280,16 @@ def test_one_number_is_one_hidden_layer(estimators):
 @pytest.mark.parametrize("which", ["alone", "pipeline", "last of one", "search"])
 def test_a_fitted_estimator_is_a_model(which, estimators, rows, frame, tmp_path):
     estimator = estimators[which]
-    found = n3ic.predict(estimator, rows)
-    assert (found["class"] == estimator.predict(rows)).all()
-    assert (found.index == rows.index).all()
+    predicted = n3ic.predict(estimator, rows)
+    assert (predicted["class"] == estimator.predict(rows)).all()
+    assert (predicted.index == rows.index).all()
     for flows, label in ((rows, frame["app"]), (frame, "app")):
         figures = n3ic.evaluate(estimator, flows, label=label)[""]
         assert figures.accuracy == pytest.approx(estimator.score(rows, frame["app"]))
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as records:
         warnings.simplefilter("always")
         n3ic.export(estimator, "nfp", tmp_path / "e")
-    own = [str(w.message) for w in told if w.category is N3icWarning]
+    own = [str(w.message) for w in records if w.category is N3icWarning]
     assert len(own) == (which == "pipeline")
     assert all("standardscaler" in text for text in own)
     assert n3ic.verify(tmp_path / "e", estimator, vectors=20).ok

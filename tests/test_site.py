@@ -39,10 +39,10 @@ class Loads(html.parser.HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        found = dict(attributes)
-        self.ids.add(found.get("id"))
-        if tag in LOADING and found.get("rel") not in ("canonical", "next", "prev", "alternate"):
-            self.loads.append(found.get(LOADING[tag]) or "")
+        by_name = dict(attributes)
+        self.ids.add(by_name.get("id"))
+        if tag in LOADING and by_name.get("rel") not in ("canonical", "next", "prev", "alternate"):
+            self.loads.append(by_name.get(LOADING[tag]) or "")
 
 
 @pytest.fixture(name="site_pages")
@@ -208,9 +208,9 @@ def test_a_page_fits_and_is_searched_from_disk(site, browser, tmp_path, width):
         text=True,
         timeout=600,
     )
-    told = re.search(r"<title>(\d+)\|(\d+)\|(\d+)</title>", done.stdout)
-    assert told, done.stdout[:2000] + done.stderr[-2000:]
-    inner, scrolled, results = map(int, told.groups())
+    title = re.search(r"<title>(\d+)\|(\d+)\|(\d+)</title>", done.stdout)
+    assert title, done.stdout[:2000] + done.stderr[-2000:]
+    inner, scrolled, results = map(int, title.groups())
     assert scrolled <= inner == width
     assert results > 0
 
@@ -218,5 +218,5 @@ def test_a_page_fits_and_is_searched_from_disk(site, browser, tmp_path, width):
 @pytest.mark.slow
 def test_the_search_knows_what_the_pages_say(site):
     index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
-    found = {entry["location"].partition("#")[0] for entry in index["docs"]}
-    assert {"explanation/folding.html", "reference/command-line/export.html"} <= found
+    locations = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert {"explanation/folding.html", "reference/command-line/export.html"} <= locations

@@ -152,14 +152,14 @@ def measure_network(
         network.scores(items[:2])
         for _ in range(_REPEATS):
             before, began = _processor(processes), time.perf_counter()
-            found = running.session.scores(items)
+            scores = running.session.scores(items)
             ring.append(time.perf_counter() - began)
             busiest.append(max(b - a for a, b in zip(before, _processor(processes), strict=True)))
             began, spent = time.perf_counter(), time.process_time()
             expected = network.scores(items)
             one.append(time.perf_counter() - began)
             ones.append(time.process_time() - spent)
-            if not np.array_equal(found, expected):
+            if not np.array_equal(scores, expected):
                 raise VerifyError(f"{name}: the ring's scores differ from one process's")
     ratios = [a / b for a, b in zip(one, ring, strict=True)]
     return NetworkMeasurement(

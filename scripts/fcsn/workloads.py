@@ -245,7 +245,7 @@ def _graph_network(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     g, hidden = problem.graph, problem.hidden
     rows, columns = g.nodes / nodes, _divided(hidden, nodes)
     flows = [PacketTrain(i, 0, ((i, rows * g.features * hidden),)) for i in range(1, nodes + 1)]
-    turn = [
+    trains = [
         PacketTrain(i, max(1, round(rows * c / ELEMENTS)), ((j, 0.0),))
         for i in range(1, nodes + 1)
         for j, c in enumerate(columns, 1)
@@ -254,7 +254,7 @@ def _graph_network(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     none = nothing(nodes)
     product = _even(nodes, rows * g.features * hidden)
     first = Stage("features", tuple(flows), _none(nodes), product, none, none, none)
-    moved = Stage("columns", tuple(turn), _none(nodes), none, none, none, none)
+    moved = Stage("columns", tuple(trains), _none(nodes), none, none, none, none)
     second = _dense("weights", g.nodes, [float(c) for c in columns], g.classes, nodes)
     second = replace(second, local=_even(nodes, rows * hidden * g.classes), gathered=none)
     return (

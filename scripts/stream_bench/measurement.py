@@ -211,8 +211,8 @@ def _is_whole(
     expected: Tensor, ways: int, rows: Tensor, messages: Sequence[PartialMessage]
 ) -> bool:
     """Whether a row is what was sent; messages are numbered in the order of rows."""
-    turn = (messages[0].number - 1) // ways
-    return torch.equal(rows[0].cpu(), expected[turn % len(expected)])
+    cycle = (messages[0].number - 1) // ways
+    return torch.equal(rows[0].cpu(), expected[cycle % len(expected)])
 
 
 def _figures(lane: _Lane, *, compared: bool) -> WayFigures:

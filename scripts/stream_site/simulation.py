@@ -119,8 +119,8 @@ class _Queue:
         self.waiting[number] += units
         self.longest = max(self.longest, self.waiting[number])
         arrival = self.env.now
-        with self.servers[number].request(priority=1) as turn:
-            yield turn
+        with self.servers[number].request(priority=1) as access:
+            yield access
             yield self.env.timeout(flows * self.seconds_per_flow)
         self.waiting[number] -= units
         self.waits.append(self.env.now - arrival)
@@ -129,8 +129,8 @@ class _Queue:
     def fail(self, outage: Outage) -> Generator[Any, Any, None]:
         """Occupy the first server, once it has finished its current batch."""
         yield self.env.timeout(outage.start)
-        with self.servers[0].request(priority=0) as turn:
-            yield turn
+        with self.servers[0].request(priority=0) as access:
+            yield access
             yield self.env.timeout(outage.seconds)
 
 

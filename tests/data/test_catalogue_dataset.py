@@ -80,10 +80,10 @@ def test_integers_classes_and_conversations(flows, tmp_path):
 
 
 def test_what_was_changed_is_counted(flows, tmp_path):
-    found = flows.check(written(tmp_path, *ROWS))
-    assert found["rows_changed"] == 2
-    assert found["conversations"] == 2
-    assert found["problems"] == [
+    report = flows.check(written(tmp_path, *ROWS))
+    assert report["rows_changed"] == 2
+    assert report["conversations"] == 2
+    assert report["problems"] == [
         "time negative, set to 0: 1 of 3 rows",
         "bytes_s blank or infinite, set to the largest value: 2 of 3 rows",
     ]
@@ -180,8 +180,8 @@ def test_several_classes_of_one_name_against_the_rest(flows, tmp_path):
     table = flows.load(written(tmp_path, *ROWS))
     label = np.array([0, 1, 2])
     named = replace(table, classes=("p2p-encrypted", "p2plike", "p2p-plain"), label=label)
-    found = named.against_rest("p2p")
-    assert (found.classes, found.label.tolist()) == (("not p2p", "p2p"), [1, 0, 1])
+    p2p_table = named.against_rest("p2p")
+    assert (p2p_table.classes, p2p_table.label.tolist()) == (("not p2p", "p2p"), [1, 0, 1])
     for name in ("p2", "P2P"):
         with pytest.raises(DataError, match=f"no class '{name}'"):
             named.against_rest(name)

@@ -72,9 +72,9 @@ def test_a_prediction_says_what_it_left_out(tmp_path):
     own, _ = describe(written(tmp_path, PART), "label")
     net = network(own, "bytes")
     path = written(tmp_path, PART * 2)
-    with pytest.warns(N3icWarning, match="left out 1 lines that repeat the names") as told:
+    with pytest.warns(N3icWarning, match="left out 1 lines that repeat the names") as recorder:
         features = read_features(path, net)
-    assert len(told) == 1
+    assert len(recorder) == 1
     assert features["bytes"].tolist() == [i * 7 for i in range(40)] * 2
 
 

@@ -122,8 +122,8 @@ def test_the_own_layout_needs_no_units_and_only_the_columns_that_are_read(tmp_pa
     want = generate(300, 3).features
     got = read_features(table(tmp_path, whole), UNSW)
     header, *lines = (line.split(",") for line in whole.splitlines())
-    kept = [header.index(n) for n in ("proto", "dmean", "dur", "smean", "spkts", "dpkts")]
-    less = "\n".join(",".join(row[i] for i in kept) for row in (header, *lines))
+    places = [header.index(n) for n in ("proto", "dmean", "dur", "smean", "spkts", "dpkts")]
+    less = "\n".join(",".join(row[i] for i in places) for row in (header, *lines))
     few = read_features(table(tmp_path, less), UNSW)
     assert set(got) == set(few) == set(UNSW.input.features)
     for name in ("dur", "is_tcp", "mean_sum"):

@@ -198,14 +198,14 @@ def test_wrong_rules_are_refused(wrong, name):
 
 def test_a_description_may_say_them_and_is_checked(tmp_path):
     _, path = described(tmp_path, frame())
-    said = '[columns.app_kind]\nkind = "category"\nvalues = ["svc 0"]\n'
+    text = '[columns.app_kind]\nkind = "category"\nvalues = ["svc 0"]\n'
     toml = tmp_path / "own.toml"
-    toml.write_text(said + "buckets = 4\nindicators = 1\n")
+    toml.write_text(text + "buckets = 4\nindicators = 1\n")
     own, _ = describe(path, "label", toml)
     assert own.rules.columns["app_kind"].buckets == 4
     assert "app_kind_is_1" not in own.load(path).features
     assert own.load(path).features["app_kind"].max() <= 4
-    toml.write_text(said + "buckets = 4\nindicators = 2\n")
+    toml.write_text(text + "buckets = 4\nindicators = 2\n")
     with pytest.raises(DataError, match="indicators: expected an integer from 0 to 1"):
         describe(path, "label", toml)
 

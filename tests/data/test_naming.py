@@ -165,8 +165,8 @@ def expected(program):
     """Each header with its role and unit; those of CICFlowMeter have blanks."""
     out = {}
     for line in TABLES[program].strip().splitlines():
-        said, names = line.split(": ", 1)
-        role, _, unit = said.partition(" ")
+        fact, names = line.split(": ", 1)
+        role, _, unit = fact.partition(" ")
         headers = names.split("|" if program == "CICFlowMeter" else None)
         out |= dict.fromkeys(headers, (role, unit))
     return out
@@ -182,15 +182,15 @@ def test_every_column_of_a_known_program_comes_out_right(program):
         for name, header in zip(column_names(headers), headers, strict=True)
     ]
     columns = infer(facts)["columns"]
-    found = {}
+    matches = {}
     for fact in facts:
         entry = columns[fact.name]
         role, why = role_of(fact.name)
         assert (entry["use"], entry["reason"] == why) in ((True, False), (False, True))
         known = entry["unit"] if wanted[fact.header][1] or role == "feature" else ""
-        found[fact.header] = (role, known)
+        matches[fact.header] = (role, known)
         assert is_label_name(fact.name) == (role == "label")
-    assert found == wanted
+    assert matches == wanted
 
 
 def test_more_than_a_hundred_real_names_are_checked():

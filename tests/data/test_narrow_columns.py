@@ -40,8 +40,8 @@ def test_derived_columns_are_those_computed_at_once(columns):
     assert [*got.only(few)] == [name for name in want if name in few]
     for name, values in want.items():
         assert got[name].dtype == np.int64
-        for found in (got, sent):
-            np.testing.assert_array_equal(found[name], values)
+        for columns_read in (got, sent):
+            np.testing.assert_array_equal(columns_read[name], values)
         np.testing.assert_array_equal(got.rows(picked)[name], values[picked])
     np.testing.assert_array_equal(got.only(few)["tap_rate"], want["tap_rate"])
     with pytest.raises(KeyError):
@@ -57,25 +57,25 @@ def test_a_table_is_held_in_a_tenth_of_the_bytes_of_its_int64_columns(path):
     load_table(path, cache=False)  # imports
     tracemalloc.start()
     table = load_table(path, cache=False)
-    held, _ = tracemalloc.get_traced_memory()
+    size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert isinstance(table.features, NarrowColumns)
     assert sum(v.itemsize for v in table.features.arrays.values()) < 8 * len(table.features) / 10
-    assert held / ROWS < 8 * len(table.features) / 2.5  # the classes' names and the partition, too
+    assert size / ROWS < 8 * len(table.features) / 2.5  # the classes' names and the partition, too
 
 
 def test_batches_are_the_whole_file_and_errors_name_its_lines(path):
     whole = read_flows(Content("flows.csv", path.read_bytes()))
     content = Content("flows.csv", path.read_bytes())
     assert len([*open_batches(content, batch_bytes=20_000)]) > 20
-    found = read_flows(content, batch_bytes=20_000)
-    np.testing.assert_array_equal(found.label, whole.label)
-    np.testing.assert_array_equal(found.category, whole.category)
+    flows = read_flows(content, batch_bytes=20_000)
+    np.testing.assert_array_equal(flows.label, whole.label)
+    np.testing.assert_array_equal(flows.category, whole.category)
     for name, values in whole.columns.items():
-        assert found.columns[name].dtype == values.dtype
-        np.testing.assert_array_equal(found.columns[name], values)
+        assert flows.columns[name].dtype == values.dtype
+        np.testing.assert_array_equal(flows.columns[name], values)
     lines = path.read_text().splitlines()
-    for column, cell, said in (
+    for column, cell, message in (
         ("dur", "fast", "expected a finite number, got 'fast'"),
         ("label", "7", "expected 0 or 1"),
         ("attack_cat", "Bot", "unknown category 'Bot'"),
@@ -84,5 +84,5 @@ def test_batches_are_the_whole_file_and_errors_name_its_lines(path):
         cells = lines[ROWS - 10].split(",")
         cells[PARTITION_HEADER.split(",").index(column)] = cell
         text = "\n".join([*lines[: ROWS - 10], ",".join(cells), *lines[ROWS - 9 :]])
-        with pytest.raises(DataError, match=f"line {ROWS - 9}, column '{column}': {said}"):
+        with pytest.raises(DataError, match=f"line {ROWS - 9}, column '{column}': {message}"):
             read_flows(Content("flows.csv", text.encode()), batch_bytes=20_000)

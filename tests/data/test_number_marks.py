@@ -144,9 +144,9 @@ def test_the_mark_of_the_training_reads_the_next_table(tmp_path):
 )
 def test_cells_of_one_column(cells, read):
     body = "a;b\n" + "".join(f"{cell};1\n" for cell in cells)
-    found = plain_numbers("t", body.encode(), ";", ("a", "b"), header=True)
+    content = plain_numbers("t", body.encode(), ";", ("a", "b"), header=True)
     want = body if read is None else "a;b\n" + "".join(f"{cell};1\n" for cell in read)
-    assert found.body.decode() == want
+    assert content.body.decode() == want
 
 
 def test_a_version_shows_no_decimal_mark():
@@ -159,9 +159,9 @@ def test_a_version_shows_no_decimal_mark():
 
 def test_lines_keep_their_numbers_where_cells_have_line_ends():
     body = b'a;b\n"x\ny";1,5\n\nz;2,5\n'
-    found = plain_numbers("t", body, ";", ("a", "b"), header=True)
-    assert found.body == b'a;b\n\n"x\ny";1.5\n\nz;2.5\n'
-    assert found.changed == {1: ","}
+    content = plain_numbers("t", body, ";", ("a", "b"), header=True)
+    assert content.body == b'a;b\n\n"x\ny";1.5\n\nz;2.5\n'
+    assert content.changed == {1: ","}
 
 
 @given(
@@ -172,9 +172,9 @@ def test_grouped_integers_are_read_right_or_refused(numbers, separator):
     body = "n" + separator + "x\n"
     body += "".join(f"{n:,}{separator}1\n".replace(",", ".") for n in numbers)
     try:
-        found = plain_numbers("t", body.encode(), separator, ("n", "x"), header=True)
+        content = plain_numbers("t", body.encode(), separator, ("n", "x"), header=True)
     except DataError as error:
         assert "no column tells which" in str(error)
         return
-    read = [line.split(separator)[0] for line in found.body.decode().splitlines()[1:]]
+    read = [line.split(separator)[0] for line in content.body.decode().splitlines()[1:]]
     assert [int(cell) for cell in read] == numbers

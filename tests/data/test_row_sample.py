@@ -79,14 +79,14 @@ def test_the_rows_do_not_depend_on_how_a_table_is_kept(tmp_path, monkeypatch, pa
         table = table.replace_schema_metadata({"n3ic-units": "nic"})
         pq.write_table(table, file, row_group_size=30)
         with row_sample(file, 20, 5) as sample:
-            found = pq.read_table(sample.paths[0])
-        assert found["packets"].to_pylist() == [str(i) for i in smallest(20, 100, 5)]
-        assert found.schema.metadata == {b"n3ic-units": b"nic"}
+            rows = pq.read_table(sample.paths[0])
+        assert rows["packets"].to_pylist() == [str(i) for i in smallest(20, 100, 5)]
+        assert rows.schema.metadata == {b"n3ic-units": b"nic"}
         return
     pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[packed]
     file.write_bytes(pack(text))
-    (found,) = drawn(file, 20, 5)
-    assert [line.split(b",")[1] for line in found[1:]] == [b"%d" % i for i in smallest(20, 100, 5)]
+    (rows,) = drawn(file, 20, 5)
+    assert [line.split(b",")[1] for line in rows[1:]] == [b"%d" % i for i in smallest(20, 100, 5)]
 
 
 def test_a_row_may_have_line_ends_inside_quotes(tmp_path, monkeypatch):
@@ -130,13 +130,13 @@ def test_what_cannot_be_drawn_from_is_named(tmp_path, monkeypatch):
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(HEAD + b"".join(rows_of(5000)))[:-20])
     (tmp_path / "t.parquet").write_bytes(b"PAR1 and no more")
     (tmp_path / "t.csv").write_bytes(HEAD + b"".join(rows_of(100)))
-    for name, said in (
+    for name, message in (
         ("t.zip", "unpack it and name the files"),
         ("t.csv.gz", "truncated or damaged"),
         ("t.parquet", "damaged"),
         ("none.csv", "no such file"),
     ):
-        with pytest.raises(DataError, match=said), row_sample(tmp_path / name, 5, 0):
+        with pytest.raises(DataError, match=message), row_sample(tmp_path / name, 5, 0):
             pass
     monkeypatch.setattr(module, "MAX_BYTES", 200)
     with (
@@ -203,8 +203,8 @@ def test_what_is_trained_on_drawn_rows_is_what_is_trained_on_a_file_of_them(tmp_
     }
     models = {name: (run.path / "model.n3ic").read_bytes() for name, run in runs.items()}
     assert models["drawn"] == models["given"] == models["all"]
-    said = runs["drawn"].metrics["data"]
-    assert said["notes"][-1] == "400 of 1,500 rows, drawn at random (seed 3)"
+    data = runs["drawn"].metrics["data"]
+    assert data["notes"][-1] == "400 of 1,500 rows, drawn at random (seed 3)"
     assert str(file) in (tmp_path / "drawn" / "metrics.json").read_text()
     assert "/n3ic-rows-" not in (tmp_path / "drawn" / "metrics.json").read_text()
     assert "--rows=400" in (tmp_path / "drawn" / "options.json").read_text()

@@ -34,9 +34,12 @@ def test_lines_are_the_predictions(tmp_path, monkeypatch, name):
     monkeypatch.setitem(delimited.stream_sheets.__kwdefaults__, "chunk_bytes", 20_000)
     given = columns(5000)
     write_features(tmp_path / name, given)
-    told = []
-    found = predict_stream(
-        MODEL, tmp_path / name, tmp_path / "out.csv", progress=lambda rows, _: told.append(rows)
+    rows_done = []
+    prediction = predict_stream(
+        MODEL,
+        tmp_path / name,
+        tmp_path / "out.csv",
+        progress=lambda rows, _: rows_done.append(rows),
     )
     want = predict(MODEL, MODEL.encode(given))
     with (tmp_path / "out.csv").open(newline="") as stream:
@@ -47,11 +50,11 @@ def test_lines_are_the_predictions(tmp_path, monkeypatch, name):
     assert [r[1] for r in rows] == [safe[c] for c in want.classes]
     assert [int(r[2]) for r in rows] == want.margins.tolist()
     assert np.array_equal(np.array([r[3:] for r in rows], dtype=int), want.scores)
-    assert found.rows == told[-1] == 5000
-    assert len(told) >= 5
+    assert prediction.rows == rows_done[-1] == 5000
+    assert len(rows_done) >= 5
     counts = np.bincount(want.classes, minlength=3).tolist()
-    assert dict(found.classes) == dict(zip(MODEL.classes, counts, strict=True))
-    assert predict_stream(MODEL, tmp_path / name, None) == found
+    assert dict(prediction.classes) == dict(zip(MODEL.classes, counts, strict=True))
+    assert predict_stream(MODEL, tmp_path / name, None) == prediction
 
 
 @pytest.mark.parametrize(

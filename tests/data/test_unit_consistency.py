@@ -39,11 +39,11 @@ def cells(count, tick=1.0, seed=0):
 
 def written(path, rows, header=HEADER, left_out=()):
     names = header.split(",")
-    kept = [i for i, name in enumerate(names) if name not in left_out]
+    places = [i for i, name in enumerate(names) if name not in left_out]
     with path.open("w", newline="") as out:
         writer = csv.writer(out)
-        writer.writerow([names[i] for i in kept])
-        writer.writerows([row[i] for i in kept] for row in rows)
+        writer.writerow([names[i] for i in places])
+        writer.writerows([row[i] for i in places] for row in rows)
     return path
 
 

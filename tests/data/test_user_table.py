@@ -78,7 +78,7 @@ def test_what_leaks_is_left_out_and_says_why(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("headers", "kept"),
+    ("headers", "columns_used"),
     [
         (  # IPFIX, as YAF and others write it
             "flowStartMilliseconds flowEndMilliseconds sourceIPv4Address destinationIPv4Address "
@@ -104,24 +104,24 @@ def test_what_leaks_is_left_out_and_says_why(tmp_path):
         ),
     ],
 )
-def test_names_of_known_flow_exporters(headers, kept):
+def test_names_of_known_flow_exporters(headers, columns_used):
     facts = [
         ColumnProfile(name, header, "integer", 1000, 50, highest=1e4)
         for header in headers.split()
         for name in column_names([header])
     ]
-    found = infer(facts)
-    assert [n for n, entry in found["columns"].items() if entry["use"]] == kept.split()
-    assert len(found["table"]["conversation"]) == 5
+    inferred = infer(facts)
+    assert [n for n, entry in inferred["columns"].items() if entry["use"]] == columns_used.split()
+    assert len(inferred["table"]["conversation"]) == 5
 
 
 def test_a_feature_is_not_taken_for_another_by_a_part_of_its_name():
     names = ("app_bytes", "cat_len", "class_of_service", "sinpkt", "attack_cat")
-    found = infer([ColumnProfile(n, n, "integer", 1000, 500, highest=1e4) for n in names])[
+    columns = infer([ColumnProfile(n, n, "integer", 1000, 500, highest=1e4) for n in names])[
         "columns"
     ]
-    assert [found[n]["use"] for n in names] == [True, True, True, True, False]
-    assert [found[n]["unit"] for n in names[:4]] == ["byte", "byte", "", "ms"]
+    assert [columns[n]["use"] for n in names] == [True, True, True, True, False]
+    assert [columns[n]["unit"] for n in names[:4]] == ["byte", "byte", "", "ms"]
 
 
 def test_another_form_of_the_label_is_known_by_its_cells(tmp_path):
@@ -185,9 +185,9 @@ def test_every_layout_and_packing_reads_the_same(tmp_path):
     parquet = tmp_path / "flows.parquet"
     pq.write_table(arrow_csv.read_csv(plain), parquet)
     for path in (*others, bom, gz, xz, quoted, parquet):
-        found, _ = describe(path, "label")
-        assert found.toml == own.toml, path
-        table = found.load(path)
+        description, _ = describe(path, "label")
+        assert description.toml == own.toml, path
+        table = description.load(path)
         assert table.classes == expected.classes
         for name, column in expected.features.items():
             assert np.array_equal(table.features[name], column), (path, name)
@@ -300,8 +300,8 @@ def test_names_from_a_table_are_safe_in_toml(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_text("\n".join([header, *lines]))
     own, _ = describe(path, "label")
-    said = read_description_text(tmp_path, description_text(own.toml))
-    assert set(said["columns"]) == {"a_b", "x_y", "tab_here", "ber", "unnamed_5", "unnamed_7"}
+    document = read_description_text(tmp_path, description_text(own.toml))
+    assert set(document["columns"]) == {"a_b", "x_y", "tab_here", "ber", "unnamed_5", "unnamed_7"}
     assert own.load(path).classes == ('u"v', "w")
 
 

@@ -44,9 +44,9 @@ def test_commands_of_the_page(site, tmp_path):
 def test_files_are_read_whole(site, tmp_path):
     good = tmp_path / "good.csv"
     good.write_text("pkts,dur,port,label\n5,0.25,9999,0\n9,1.5,9999,1\n")
-    found = n3ic(site, tmp_path, "data", "check", "--dataset", "lamp-flows", str(good))
-    assert found.returncode == 0, found.stderr
-    assert "2 rows" in found.stdout
+    completed = n3ic(site, tmp_path, "data", "check", "--dataset", "lamp-flows", str(good))
+    assert completed.returncode == 0, completed.stderr
+    assert "2 rows" in completed.stdout
 
 
 @pytest.mark.slow

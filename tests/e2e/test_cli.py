@@ -274,13 +274,13 @@ def test_export_all_then_verify_then_report(place, flows):
     )  # fmt: skip
     assert "wrote page.html" in done.stderr
     page = (place / "page.html").read_text()
-    for said in (
+    for heading in (
         "Confusion on the test rows",
         "What single decisions rest on",
         "the 300 test rows",
         "and 3,000 rows, cc",  # what host was tested with
     ):
-        assert said in page
+        assert heading in page
     n3ic("report", "runs/anomaly", "--exports", "all", "--html", "page.html", cwd=place, expect=2)
 
 
@@ -377,11 +377,11 @@ def test_evaluate_gives_the_figures_of_the_network(place, flows):
     from n3ic import plugins
 
     run = ["--model", "runs/anomaly"]
-    found = json.loads(n3ic("evaluate", "--json", flows, *run, cwd=place).stdout)
+    evaluation = json.loads(n3ic("evaluate", "--json", flows, *run, cwd=place).stdout)
     model = BinaryModel.load(place / "runs" / "anomaly" / "model.n3ic")
     table = plugins.load("n3ic.datasets", "unsw-nb15-synthetic").load(flows)
     classes = model.infer(model.encode(table.features)).classes
-    figures = found["networks"][""]
+    figures = evaluation["networks"][""]
     assert figures["rows"] == len(table) == 3000
     assert figures["accuracy"] == pytest.approx((classes == table.label).mean())
     assert figures["confusion"][1][1] == int((classes[table.label == 1] == 1).sum())
@@ -389,9 +389,9 @@ def test_evaluate_gives_the_figures_of_the_network(place, flows):
         (classes[table.label == 1] == 1).mean()
     )
     most = max((table.label == 0).mean(), (table.label == 1).mean())
-    (baseline,) = (name for name in found if name != "networks")  # of the same rows, or none
-    assert found[baseline][""]["rows"] == 3000
-    assert found[baseline][""]["accuracy"] == pytest.approx(most)
+    (baseline,) = (name for name in evaluation if name != "networks")  # of the same rows, or none
+    assert evaluation[baseline][""]["rows"] == 3000
+    assert evaluation[baseline][""]["accuracy"] == pytest.approx(most)
     done = n3ic("evaluate", flows, *run, cwd=place)
     assert "was trained on some of these flows" in done.stderr
     shown = done.stdout
@@ -475,8 +475,8 @@ def test_data_commands(flows, tmp_path):
     table = " ".join(n3ic("data", "show", "unsw-nb15", "--features", cwd=tmp_path).stdout.split())
     assert "at one tap" in table
     assert "not causal" in table
-    found = json.loads(n3ic("data", "check", flows, "--json", cwd=tmp_path).stdout)
-    assert found["rows"] == 3000
+    report = json.loads(n3ic("data", "check", flows, "--json", cwd=tmp_path).stdout)
+    assert report["rows"] == 3000
 
 
 def test_help_does_not_import_the_heavy_libraries(tmp_path):
@@ -536,9 +536,9 @@ def test_a_generated_capture_is_checked_trained_on_and_marked(tmp_path):
     n3ic(*make, cwd=tmp_path)
     n3ic(*make, cwd=tmp_path, expect=2)
     n3ic(*make, "--replace", cwd=tmp_path)
-    said = n3ic("data", "check", "upc", cwd=tmp_path).stdout
-    assert "name: upc-aau-synthetic" in said
-    assert "field 9 of packets_default.info" in said
+    report = n3ic("data", "check", "upc", cwd=tmp_path).stdout
+    assert "name: upc-aau-synthetic" in report
+    assert "field 9 of packets_default.info" in report
     words = (
         "--data",
         "upc",

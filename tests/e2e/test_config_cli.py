@@ -45,6 +45,6 @@ def test_a_run_from_a_file_and_from_its_options_is_the_same(flows):
 def test_a_mistake_in_a_file_is_one_line(tmp_path):
     (tmp_path / "run.toml").write_text('use-case = "anomaly"\nepoch = 3\n')
     done = n3ic("train", "--config", "run.toml", cwd=tmp_path, expect=2)
-    said = "n3ic: error: run.toml: unknown option 'epoch'; did you mean 'epochs'?\n"
-    assert done.stderr == said
+    message = "n3ic: error: run.toml: unknown option 'epoch'; did you mean 'epochs'?\n"
+    assert done.stderr == message
     assert not (tmp_path / "runs").exists()

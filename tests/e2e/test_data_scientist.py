@@ -47,9 +47,11 @@ def exported_and_verified(model, folder):
     missing = []
     for target in TARGETS:
         done = n3ic.export(model, target, folder / target, verify=False)
-        found = json.loads(typed("verify", done.path, "--vectors", 40, "--no-record", "--json"))
-        missing += [r["missing"] for r in found if r["missing"]]
-        assert all(r["ok"] or r["missing"] for r in found), found
+        verifications = json.loads(
+            typed("verify", done.path, "--vectors", 40, "--no-record", "--json")
+        )
+        missing += [r["missing"] for r in verifications if r["missing"]]
+        assert all(r["ok"] or r["missing"] for r in verifications), verifications
     return missing
 
 
@@ -66,10 +68,10 @@ def test_from_a_frame_to_a_report_page(frame, tmp_path, monkeypatch):
         tmp_path / "run2/columns.toml"
     ).read_text()
     (figures,) = n3ic.evaluate(run, test, label="app").values()
-    said = run.predict(test)["class"]
-    assert figures.accuracy == pytest.approx(accuracy_score(test["app"], said))
+    classes = run.predict(test)["class"]
+    assert figures.accuracy == pytest.approx(accuracy_score(test["app"], classes))
     recall = np.diag(figures.confusion) / np.sum(figures.confusion, axis=1)
-    assert recall.mean() == pytest.approx(balanced_accuracy_score(test["app"], said))
+    assert recall.mean() == pytest.approx(balanced_accuracy_score(test["app"], classes))
     assert exported_and_verified(run, tmp_path / "exports") == []
     typed("report", "run", "--html", "page.html", "--data", "flows.csv")
     page = (tmp_path / "page.html").read_text()
@@ -89,8 +91,8 @@ def test_from_a_search_to_exports(frame, tmp_path):
     assert search.best_score_ > 0.6
     best = search.best_estimator_
     assert cross_val_score(best, X, y, cv=3).mean() > 0.6
-    said = n3ic.predict(best.model_, X[700:])["class"]
-    assert accuracy_score(y[700:], said) == best.score(X[700:], y[700:])
+    classes = n3ic.predict(best.model_, X[700:])["class"]
+    assert accuracy_score(y[700:], classes) == best.score(X[700:], y[700:])
     assert exported_and_verified(best.model_, tmp_path / "exports") == []
     best.model_.save(tmp_path / "best.n3ic")
     typed("report", tmp_path / "best.n3ic", "--html", tmp_path / "page.html")

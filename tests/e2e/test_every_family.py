@@ -93,20 +93,20 @@ def a_place_of_each_family(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 # --- what is checked of an answer ---------------------------------------------------------------
 
 
-def predicted(place: Place, said: str) -> None:
-    rows, own = list(csv.DictReader(said.splitlines())), place.answers
+def predicted(place: Place, output: str) -> None:
+    rows, own = list(csv.DictReader(output.splitlines())), place.answers
     assert [int(r["margin"]) for r in rows] == own.margins.tolist()
     assert [r["class"] for r in rows] == [place.model.classes[c] for c in own.classes]
     scores = [[int(r[f"score_{c}"]) for c in place.model.classes] for r in rows]
     assert scores == own.scores.tolist()
 
 
-def evaluated(place: Place, said: str) -> None:
-    (found,) = json.loads(said)["networks"].values()
-    assert found["accuracy"] == pytest.approx(place.accuracy(np.arange(len(place.table))))
+def evaluated(place: Place, output: str) -> None:
+    (figures,) = json.loads(output)["networks"].values()
+    assert figures["accuracy"] == pytest.approx(place.accuracy(np.arange(len(place.table))))
 
 
-def false_alarms(place: Place, said: str) -> None:
+def false_alarms(place: Place, output: str) -> None:
     changed = n3ic.load(place.folder / "fa.n3ic")
     rows = split(place.table, "random", SEED).validation
     inputs = {n: place.table.features[n][rows] for n in place.model.input.features}
@@ -115,17 +115,17 @@ def false_alarms(place: Place, said: str) -> None:
     assert called.mean() <= 0.05 and changed.family == place.model.family
 
 
-def shunted(place: Place, said: str) -> None:
-    (found,) = json.loads(said).values()
+def shunted(place: Place, output: str) -> None:
+    (curve,) = json.loads(output).values()
     model = n3ic.load(place.folder / "sure.n3ic")
-    assert found["threshold"] == 2 and model.digest == found["model"]["sha256"]
+    assert curve["threshold"] == 2 and model.digest == curve["model"]["sha256"]
     assert model == place.model.with_shunt(2).changed(provenance=model.provenance)
     test = split(place.table, "random", SEED).test
-    decided = next(p["decided"] for p in found["test"] if p["threshold"] == 2)
+    decided = next(p["decided"] for p in curve["test"] if p["threshold"] == 2)
     assert decided == int((place.answers.margins[test] >= 2).sum())
 
 
-def streamed(place: Place, said: str) -> None:
+def streamed(place: Place, output: str) -> None:
     lines = [json.loads(x) for x in (place.folder / "out.jsonl").read_text().splitlines()]
     of_file = list(csv.DictReader(typed("predict c.pcap --model m.n3ic", place.folder)
                                   .stdout.splitlines()))  # fmt: skip
@@ -136,20 +136,22 @@ def streamed(place: Place, said: str) -> None:
     assert margins == sorted(place.answers.margins.tolist())
 
 
-def learned(place: Place, said: str) -> None:
-    told = json.loads(said)
-    assert told["began"] == place.model.digest
-    right = sum(x["right"] for x in told["accuracy"])
-    seen = sum(x["flows"] for x in told["accuracy"])
+def learned(place: Place, output: str) -> None:
+    report = json.loads(output)
+    assert report["began"] == place.model.digest
+    right = sum(x["right"] for x in report["accuracy"])
+    seen = sum(x["flows"] for x in report["accuracy"])
     assert seen == len(place.table) and 0 < right <= seen
 
 
-def inspected(place: Place, said: str) -> None:
-    (found,) = json.loads(said).values()
-    assert found["family"] == place.model.family and found["sha256"] == place.model.digest
+def inspected(place: Place, output: str) -> None:
+    (description,) = json.loads(output).values()
+    assert (
+        description["family"] == place.model.family and description["sha256"] == place.model.digest
+    )
 
 
-def encoded(place: Place, said: str) -> None:
+def encoded(place: Place, output: str) -> None:
     units, *lines = (place.folder / "f.csv").read_text().splitlines()
     rows = list(csv.DictReader(lines))
     assert units.startswith("#")
@@ -157,32 +159,32 @@ def encoded(place: Place, said: str) -> None:
     assert np.array_equal(bits, place.model.input.encode(place.table.features))
 
 
-def reported(place: Place, said: str) -> None:
-    assert place.model.shape_text in said
+def reported(place: Place, output: str) -> None:
+    assert place.model.shape_text in output
     page = (place.folder / "r.html").read_text()
     assert place.model.shape_text in page and "ROC" in page
 
 
-def verified(place: Place, said: str) -> None:
-    assert "equal in scores" in said
+def verified(place: Place, output: str) -> None:
+    assert "equal in scores" in output
 
 
-def drift_of_it(place: Place, said: str) -> None:
-    found = json.loads(said)
-    assert found["reference"] == 100 and 0 < found["flows"] <= len(place.table) - 100
+def drift_of_it(place: Place, output: str) -> None:
+    report = json.loads(output)
+    assert report["reference"] == 100 and 0 < report["flows"] <= len(place.table) - 100
 
 
-def staged(place: Place, said: str) -> None:
+def staged(place: Place, output: str) -> None:
     test = split(place.table, "random", SEED).test
-    assert f"{len(test)} test rows" in said and (place.folder / "second.st").exists()
+    assert f"{len(test)} test rows" in output and (place.folder / "second.st").exists()
 
 
-def packed(place: Place, said: str) -> None:
-    assert place.model.digest[:12] in said
+def packed(place: Place, output: str) -> None:
+    assert place.model.digest[:12] in output
 
 
-def equal(place: Place, said: str) -> None:
-    assert all(found["ok"] for found in json.loads(said))
+def equal(place: Place, output: str) -> None:
+    assert all(verification["ok"] for verification in json.loads(output))
 
 
 # --- the matrix ---------------------------------------------------------------------------------
@@ -244,15 +246,15 @@ CASES = (
          "--json", learned, slow=False),
     Case("stream second-stage --model m.n3ic --data flows.parquet --write second.st",
          staged),
-    Case("cluster plan m.n3ic --nodes 2", lambda p, said: None, slow=False),
-    Case("cluster run m.n3ic --nodes 2 --rows 20 --limit 60", lambda p, said: None),
-    Case("card init m.n3ic --target netfpga --out card.toml", lambda p, said: None),
-    Case("card plan nf.toml", lambda p, said: None, before="card init m.n3ic --out nf.toml"),
-    Case("card plan p4.toml", lambda p, said: None,
+    Case("cluster plan m.n3ic --nodes 2", lambda p, output: None, slow=False),
+    Case("cluster run m.n3ic --nodes 2 --rows 20 --limit 60", lambda p, output: None),
+    Case("card init m.n3ic --target netfpga --out card.toml", lambda p, output: None),
+    Case("card plan nf.toml", lambda p, output: None, before="card init m.n3ic --out nf.toml"),
+    Case("card plan p4.toml", lambda p, output: None,
          before="card init m.n3ic --target p4 --out p4.toml"),
     Case("card export host.toml --out card", verified,
          before="card init m.n3ic --target host --out host.toml"),
-    Case("card simulate sim.toml --seconds 0.001", lambda p, said: None,
+    Case("card simulate sim.toml --seconds 0.001", lambda p, output: None,
          before="card init m.n3ic --target host --out sim.toml"),
     Case("xdp pack xdp --out packed", packed,
          before="export --target xdp --model m.n3ic --out xdp --no-verify"),
@@ -285,7 +287,7 @@ class Refusal:
 
     words: str
     of: Callable[[Classifier], bool]
-    said: str
+    message: str
     reason: str
 
 
@@ -361,7 +363,7 @@ def test_a_command_gives_the_familys_own_scores_or_refuses(
             break
     if refused:
         assert code in (1, 2), out.stdout
-        assert any(_matches(r.said, out.stderr) for r in refused), out.stderr
+        assert any(_matches(r.message, out.stderr) for r in refused), out.stderr
         return
     assert code == 0, out.stderr
     case.check(place, out.stdout)
@@ -404,16 +406,16 @@ def test_every_refusal_is_met() -> None:
 
 
 def by_prediction(place: Place, tmp_path: Path) -> None:
-    found = n3ic.predict(place.model, place.table.features)
-    assert np.array_equal(found.scores, place.answers.scores)
+    inference = n3ic.predict(place.model, place.table.features)
+    assert np.array_equal(inference.scores, place.answers.scores)
     assert np.array_equal(place.model.predict(place.table).margins, place.answers.margins)
     assert place.model.shape_text in place.model._repr_html_()
 
 
 def by_evaluation(place: Place, tmp_path: Path) -> None:
     with pytest.warns(N3icWarning, match="was trained on some of these flows"):
-        (found,) = n3ic.evaluate(place.model, place.folder / "flows.parquet").values()
-    assert found.accuracy == pytest.approx(place.accuracy(np.arange(len(place.table))))
+        (evaluation,) = n3ic.evaluate(place.model, place.folder / "flows.parquet").values()
+    assert evaluation.accuracy == pytest.approx(place.accuracy(np.arange(len(place.table))))
 
 
 def by_shunting(place: Place, tmp_path: Path) -> None:
@@ -433,13 +435,13 @@ def by_export(place: Place, tmp_path: Path) -> None:
 
 
 def by_stream(place: Place, tmp_path: Path) -> None:
-    class Kept:
+    class MarginSink:
         margins: list[int] = []  # noqa: RUF012
 
         def write(self, batch: Any) -> None:
             self.margins += batch.margins.tolist()
 
-    sink = Kept()
+    sink = MarginSink()
     n3ic.stream(place.folder / "c.pcap", place.model, sink)
     assert sorted(sink.margins) == sorted(place.answers.margins.tolist())
 
@@ -454,8 +456,8 @@ def by_learning(place: Place, tmp_path: Path) -> None:
 def by_bench(place: Place, tmp_path: Path) -> None:
     if isinstance(place.model, BinaryModel):
         pytest.skip("minutes: tests/exporters/host/test_host_bench.py")
-    found = n3ic.bench("host", place.model)  # it raises if a score differs
-    assert place.model.shape_text in str(found)
+    measurement = n3ic.bench("host", place.model)  # it raises if a score differs
+    assert place.model.shape_text in str(measurement)
 
 
 def by_plan(place: Place, tmp_path: Path) -> None:
@@ -495,7 +497,7 @@ def test_a_verb_gives_the_familys_own_scores_or_refuses(
     place = places(name)
     refused = refusals(SAME_AS.get(verb, verb), place.model)
     if refused:
-        with pytest.raises(N3icError, match=refused[0].said):
+        with pytest.raises(N3icError, match=refused[0].message):
             VERBS[verb][0](place, tmp_path)
         return
     VERBS[verb][0](place, tmp_path)

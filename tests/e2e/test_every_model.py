@@ -118,9 +118,9 @@ def false_alarms(table):
     base = many_classes(table)
     scores = base.scores(pack(base.input.encode(table.features)))
     often = int(np.bincount(scores.argmax(axis=1)).argmax())
-    found = with_false_alarms(base, scores, table.label, often, 0.02)
-    assert not np.array_equal(found.output.bias, base.output.bias)
-    return found
+    shifted_model = with_false_alarms(base, scores, table.label, often, 0.02)
+    assert not np.array_equal(shifted_model.output.bias, base.output.bias)
+    return shifted_model
 
 
 def sum_product(table):
@@ -193,8 +193,8 @@ def brevitas_layers(table, last):
     model = n3ic.from_torch(module, spec, table.classes, name="mine")
     with torch.no_grad():
         classes = module.eval()(signs).argmax(dim=1).numpy()
-    found = n3ic.predict(model, table.features).classes
-    assert [model.classes[i] for i in found] == [table.classes[i] for i in classes]
+    predictions = n3ic.predict(model, table.features).classes
+    assert [model.classes[i] for i in predictions] == [table.classes[i] for i in classes]
     return model
 
 
@@ -271,16 +271,16 @@ def exported(own_table, tmp_path_factory):
     @cache
     def of(name):
         more = (tmp_path_factory,) if name == "imported" else ()
-        found = MODELS[name](own_table, *more)
-        models = found if isinstance(found, dict) else {"": found}
+        value = MODELS[name](own_table, *more)
+        models = value if isinstance(value, dict) else {"": value}
         folder = tmp_path_factory.mktemp(name.replace(" ", "-"))
         (folder / "models").mkdir()
         for task, model in models.items():
             model.save(folder / "models" / f"{task}.n3ic" if task else folder / "model.n3ic")
         source = folder if "" not in models else folder / "model.n3ic"
         words = ("export", "--target", "all", "--model", source, "--no-verify", "--json")
-        told = json.loads(typed(*words, "--out", folder / "exports"))
-        return models, source, folder / "exports", told
+        exports = json.loads(typed(*words, "--out", folder / "exports"))
+        return models, source, folder / "exports", exports
 
     return of
 
@@ -288,9 +288,9 @@ def exported(own_table, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_target_writes_the_model_or_refuses_it(exported, name):
-    models, _, out, told = exported(name)
-    assert [(t["target"], t["task"]) for t in told] == [(t, k) for t in TARGETS for k in models]
-    for each in told:
+    models, _, out, exports = exported(name)
+    assert [(t["target"], t["task"]) for t in exports] == [(t, k) for t in TARGETS for k in models]
+    for each in exports:
         assert ("error" in each) == refused(each["target"], models), each
         assert (out / each["target"] / each["task"]).exists() != ("error" in each)
 
@@ -403,11 +403,11 @@ def test_figures_of_a_brevitas_module_are_those_of_scikit_learn(exported, own_ta
     model = model.with_input(model.input, table=own_table.rules)
     (figures,) = n3ic.evaluate(model, own_file).values()
     rows = pa_csv.read_csv(own_file)
-    true, said = [*map(str, rows["app"].to_pylist())], model.predict(rows)["class"].to_pylist()
-    assert figures.accuracy == pytest.approx(accuracy_score(true, said))
-    assert figures.macro_f1 == pytest.approx(f1_score(true, said, average="macro"))
+    true, predicted = [*map(str, rows["app"].to_pylist())], model.predict(rows)["class"].to_pylist()
+    assert figures.accuracy == pytest.approx(accuracy_score(true, predicted))
+    assert figures.macro_f1 == pytest.approx(f1_score(true, predicted, average="macro"))
     recall = [of["recall"] for of in figures.of_classes(model.classes).values()]
-    assert recall == pytest.approx(list(recall_score(true, said, average=None)))
+    assert recall == pytest.approx(list(recall_score(true, predicted, average=None)))
 
 
 @pytest.mark.slow
@@ -416,11 +416,11 @@ def test_a_run_of_ones_own_parquet_is_evaluated_and_reported(own_file, wider_fil
     n3ic(
         f"train --data {wider_file} --label app --encoding quantile --hidden 6 --epochs 2 --out run"
     )
-    told = [
+    evaluations = [
         json.loads(n3ic(f"evaluate {path} --model run --json").stdout)
         for path in (own_file, wider_file)
     ]
-    assert told[0] == told[1]
+    assert evaluations[0] == evaluations[1]
     n3ic(f"report run --html page.html --data {wider_file}")
     assert "test rows of flows" in (tmp_path / "page.html").read_text()  # told by its digest
 
@@ -447,8 +447,8 @@ def test_what_is_no_table_of_flows_is_one_line(name, content, why, tmp_path, n3i
     else:
         path.write_bytes(content)
     line = f"train --data {name} --label label --out run"
-    *_, said = n3ic(line, expect=1).stderr.splitlines()
-    assert said.startswith(f"n3ic: error: {name}: ") and why in said
+    *_, error = n3ic(line, expect=1).stderr.splitlines()
+    assert error.startswith(f"n3ic: error: {name}: ") and why in error
     assert not (tmp_path / "run").exists()
 
 

@@ -66,12 +66,12 @@ def rows(text):
 
 def test_each_value_of_a_recipe_is_shown(n3ic):
     anomaly, paper = use_case("anomaly"), use_case("anomaly").recipes["paper"]
-    found = rows(n3ic("recipes", "show", "paper", "anomaly").stdout)
-    assert found["--ste"] == paper.training.ste and found["--batch-norm"] == "False"
-    assert found["--hidden"] == ",".join(map(str, paper.training.hidden))
-    assert "--leaf-cuts" not in found
-    told = json.loads(n3ic("recipes", "show", "published", "--json").stdout)
-    assert told["bits"] == anomaly.recipes["published"].bits
+    values = rows(n3ic("recipes", "show", "paper", "anomaly").stdout)
+    assert values["--ste"] == paper.training.ste and values["--batch-norm"] == "False"
+    assert values["--hidden"] == ",".join(map(str, paper.training.hidden))
+    assert "--leaf-cuts" not in values
+    recipe = json.loads(n3ic("recipes", "show", "published", "--json").stdout)
+    assert recipe["bits"] == anomaly.recipes["published"].bits
     listed = n3ic("recipes", "list").stdout.splitlines()
     assert len(listed) == sum(
         len(use_case(name).recipes) for name in plugins.names("n3ic.usecases")
@@ -79,11 +79,11 @@ def test_each_value_of_a_recipe_is_shown(n3ic):
 
 
 def test_the_values_that_a_training_would_have_are_shown(n3ic, tmp_path):
-    found = rows(n3ic("train", "--help-recipe", "--epochs", 3, "--hidden", "8,4").stdout)
-    assert (found["--epochs"], found["--hidden"]) == ("3", "8,4")
-    assert found["--bits"] == str(use_case(OWN).recipes["default"].bits)
-    found = rows(n3ic("train", "anomaly", "--help-recipe", "--family", "spn").stdout)
-    assert "--leaf-cuts" in found and "--epochs" not in found
+    values = rows(n3ic("train", "--help-recipe", "--epochs", 3, "--hidden", "8,4").stdout)
+    assert (values["--epochs"], values["--hidden"]) == ("3", "8,4")
+    assert values["--bits"] == str(use_case(OWN).recipes["default"].bits)
+    values = rows(n3ic("train", "anomaly", "--help-recipe", "--family", "spn").stdout)
+    assert "--leaf-cuts" in values and "--epochs" not in values
     assert list(tmp_path.iterdir()) == []
 
 

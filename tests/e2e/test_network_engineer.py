@@ -135,20 +135,20 @@ def test_the_page_leads_to_verified_exports_and_a_report(collected, repository, 
     for line in LINES:
         n3ic(line.format(target=wanted, out=out))
     folder = path.parent
-    true, said = (
+    true, predicted = (
         [row[column] for row in csv.DictReader((folder / file).read_text().splitlines())]
         for file, column in (("flows.csv", "app"), ("verdicts.csv", "class"))
     )
-    assert len(said) == ROWS
+    assert len(predicted) == ROWS
     figures = json.loads(n3ic("evaluate flows.csv --model run --json").stdout)["networks"][""]
-    assert figures["accuracy"] == pytest.approx(accuracy_score(true, said))
-    assert figures["macro_f1"] == pytest.approx(f1_score(true, said, average="macro"))
+    assert figures["accuracy"] == pytest.approx(accuracy_score(true, predicted))
+    assert figures["macro_f1"] == pytest.approx(f1_score(true, predicted, average="macro"))
     metrics = json.loads((folder / "run" / "metrics.json").read_text())
     assert metrics["test"]["accuracy"] > metrics["baselines"]["majority"]["accuracy"]
     targets = plugins.names("n3ic.exporters") if wanted == "all" else [wanted]
     assert sorted(p.name for p in (folder / "exports").iterdir()) == sorted(targets)
     for target in targets:
-        (found,) = json.loads(n3ic(f"verify exports/{target} --json").stdout)
-        assert found["ok"] or found["missing"], found
+        (verification,) = json.loads(n3ic(f"verify exports/{target} --json").stdout)
+        assert verification["ok"] or verification["missing"], verification
     text = (folder / "page.html").read_text()
     assert all(f">{target}</" in text for target in targets)

@@ -28,8 +28,8 @@ def test_inspect_tells_what_makes_no_difference(path):
         "passes: layer 0: 1 constant neuron removed"
         in n3ic("inspect", path, cwd=path.parent).stdout
     )
-    (found,) = json.loads(n3ic("inspect", path, "--json", cwd=path.parent).stdout).values()
-    assert found["passes"]["neurons"] == [
+    (inspection,) = json.loads(n3ic("inspect", path, "--json", cwd=path.parent).stdout).values()
+    assert inspection["passes"]["neurons"] == [
         {"layer": 0, "neuron": 3, "cause": "constant", "other": 1}
     ]
 

@@ -23,14 +23,14 @@ def same_in_the_end(words, cwd, parts):
     err = interrupted(*words.split(), cwd=cwd, once=".run.n3ic-parts/*.part")
     assert "kept in .run.n3ic-parts; the same command resumes from there" in err
     assert not (cwd / "run").exists()
-    kept = sorted(p.name for p in (cwd / ".run.n3ic-parts").iterdir())
-    assert 1 <= len(kept) < parts
-    assert f"{len(kept)} of {parts} parts were trained before" in typed(words, cwd).stderr
-    found = content(cwd / "run")
+    parts_before = sorted(p.name for p in (cwd / ".run.n3ic-parts").iterdir())
+    assert 1 <= len(parts_before) < parts
+    assert f"{len(parts_before)} of {parts} parts were trained before" in typed(words, cwd).stderr
+    run_files = content(cwd / "run")
     assert not (cwd / ".run.n3ic-parts").exists()
     shutil.rmtree(cwd / "run")
     typed(words, cwd)
-    assert content(cwd / "run") == found
+    assert content(cwd / "run") == run_files
 
 
 @pytest.mark.exhaustive

@@ -28,17 +28,17 @@ def commands():
     """Every command by its words."""
     groups = ("n3ic.commands", "n3ic.studies")
     called = [["evaluate"], *([name] for group in groups for name in plugins.names(group))]
-    found = {}
+    by_name = {}
 
     def walk(command, words):
         for name, below in getattr(command, "commands", {}).items():
             walk(below, [*words, name])
         if not hasattr(command, "commands"):
-            found.setdefault(" ".join(words), command)
+            by_name.setdefault(" ".join(words), command)
 
     for words in [["no-such-command"], *called]:
         walk(typer.main.get_command(command_line(words)), [])
-    return found
+    return by_name
 
 
 def test_every_command_with_rows_takes_them_in_both_forms():
@@ -93,8 +93,8 @@ def test_lists_and_features_are_json_as_well(n3ic, tmp_path):
     recipes = json.loads(n3ic("recipes list --json").stdout)
     assert {*recipes} == {*plugins.names("n3ic.usecases")} and "default" in recipes["flows"]
     assert {*json.loads(n3ic("data list --json").stdout)} == {*plugins.names("n3ic.datasets")}
-    told = json.loads(n3ic("features t.csv --model m.n3ic --json").stdout)
-    assert told == {
+    document = json.loads(n3ic("features t.csv --model m.n3ic --json").stdout)
+    assert document == {
         "rows": 3,
         "columns": {"a": {"least": 1, "most": 9}, "b": {"least": 0, "most": 4}},
         "path": None,
@@ -149,8 +149,8 @@ def test_predict_takes_the_sequences_that_train_and_evaluate_take(n3ic, tmp_path
     want = model.predict(table.features)
     names = ("s.json", "s.csv", "s.parquet", "unlabelled.json", "unlabelled.csv", "folder")
     for name in names:
-        told = n3ic(f"predict {name} --model m.n3ic").stdout.splitlines()
-        cells = [line.split(",") for line in told[1:]]
+        lines = n3ic(f"predict {name} --model m.n3ic").stdout.splitlines()
+        cells = [line.split(",") for line in lines[1:]]
         assert [int(c[1]) - 3 for c in cells] == want.classes.tolist(), name
         assert [int(c[2]) for c in cells] == want.margins.tolist(), name
     figures = [json.loads(n3ic(f"evaluate {n} --model m.n3ic --json").stdout) for n in names[:3]]

@@ -48,14 +48,14 @@ def test_from_the_curve_to_a_verified_export(place):
         "--csv points.csv --json",
         place,
     )
-    found = json.loads(done.stdout)[""]
+    curve = json.loads(done.stdout)[""]
     model = BinaryModel.load(place / "sure.n3ic")
-    assert model.shunt == found["threshold"] > 0
-    assert model.digest == found["model"]["sha256"]
+    assert model.shunt == curve["threshold"] > 0
+    assert model.digest == curve["model"]["sha256"]
     assert f"wrote sure.n3ic: margins below {model.shunt} are shunted" in done.stderr
     with (place / "points.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    assert len(rows) == len(found["validation"]) + len(found["test"])
+    assert len(rows) == len(curve["validation"]) + len(curve["test"])
     assert f"margins below {model.shunt} " in n3ic("inspect sure.n3ic", place).stdout
     assert json.loads(n3ic("inspect sure.n3ic --json", place).stdout)[""]["shunt"] == model.shunt
     counts = json.loads(n3ic("predict flows.csv --model sure.n3ic --json", place).stdout)
@@ -65,8 +65,10 @@ def test_from_the_curve_to_a_verified_export(place):
     shunted = [row for row in rows if row["class"] == "shunt"]
     assert len(shunted) == counts["classes"]["shunt"] > 0
     assert all((int(row["margin"]) < model.shunt) == (row["class"] == "shunt") for row in rows)
-    told = n3ic("evaluate flows.csv --model sure.n3ic", place)
-    assert "the model shunts flows: these figures count its class for every flow" in told.stderr
+    completed = n3ic("evaluate flows.csv --model sure.n3ic", place)
+    assert (
+        "the model shunts flows: these figures count its class for every flow" in completed.stderr
+    )
     n3ic("export --model sure.n3ic --target onnx --out out", place)
     text = n3ic("verify out --vectors 300", place).stdout
     assert "equal scores and verdicts" in text

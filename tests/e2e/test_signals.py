@@ -38,22 +38,22 @@ def start(words, folder):
 
 def processes():
     """Parent of every process that is not dead."""
-    found = {}
+    parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, parent = stat.read_text().rpartition(")")[2].split()[:2]
         except OSError:
             continue  # it ended meanwhile
         if state != "Z":
-            found[int(stat.parent.name)] = int(parent)
-    return found
+            parents[int(stat.parent.name)] = int(parent)
+    return parents
 
 
 def descendants(root):
-    parents, found = processes(), {root}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+    parents, pids = processes(), {root}
+    while more := {pid for pid, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    return pids
 
 
 def ended(pids):
@@ -136,8 +136,8 @@ def test_a_training_that_is_stopped_leaves_nothing(
     process = start([*words, *(["--data", few_rows] if words is ANOMALY else [])], tmp_path)
     try:
         assert process.stderr is not None
-        for told in process.stderr:
-            if line in told:
+        for text in process.stderr:
+            if line in text:
                 break
         time.sleep(seconds)
         stop(process, number, before, group=group)

@@ -20,13 +20,13 @@ def run(tmp_path_factory):
     typed("data generate unsw-nb15-synthetic --rows 300 --out flows.csv", folder)
     typed("data generate unsw-nb15-synthetic --rows 6000 --out train.csv", folder)
     small = "--family spn --data train.csv --min-rows 200 --leaf-cuts 5"
-    said = typed(f"train anomaly {small} --out run", folder).stdout
-    return folder / "run", said
+    output = typed(f"train anomaly {small} --out run", folder).stdout
+    return folder / "run", output
 
 
 def test_a_run_says_what_it_is_and_what_it_is_compared_with(run):
-    folder, said = run
-    assert "sum-product network" in said and "isolation forest" in said
+    folder, output = run
+    assert "sum-product network" in output and "isolation forest" in output
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["model"]["family"] == "sum-product-network"
     assert {"isolation_forest", "one_class_svm", "autoencoder"} <= set(metrics["baselines"])
@@ -68,8 +68,8 @@ def test_commands_take_it(run, words):
 def test_the_other_task_learns_each_class(tmp_path):
     typed("data generate unsw-nb15-synthetic --rows 6000 --out train.csv", tmp_path)
     small = "--family spn --data train.csv --spn-task classes --min-rows 300"
-    found = json.loads(typed(f"train anomaly {small} --json --out run", tmp_path).stdout)
+    metrics = json.loads(typed(f"train anomaly {small} --json --out run", tmp_path).stdout)
     model = n3ic.load(tmp_path / "run")
     assert isinstance(model, SpnModel)
     assert -1 not in model.roots and len(set(model.roots)) == 2
-    assert found["test"]["accuracy"] > 0.8
+    assert metrics["test"]["accuracy"] > 0.8

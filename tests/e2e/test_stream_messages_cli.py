@@ -28,19 +28,19 @@ def test_what_is_sent_is_received_and_ctrl_c_ends_it(tmp_path):
         port = re.search(r"listening on 127.0.0.1:(\d+)", process.stderr.readline())[1]
         sent = n3ic(f"stream send short.bin flows.bin --to 127.0.0.1:{port} --part 256", tmp_path)
         assert "2 messages in 9 packets" in sent.stdout
-        found = json.loads(process.stdout.readline())
-        assert len(found["classes"]) == 64
-        assert found["sender"].startswith("127.0.0.1:")
+        address = json.loads(process.stdout.readline())
+        assert len(address["classes"]) == 64
+        assert address["sender"].startswith("127.0.0.1:")
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Traceback" not in said
-    assert "1 messages computed, 9 packets received" in said
-    assert "lost packets: of a message whose size the receiver does not take: 1" in said
+    assert "Traceback" not in errors
+    assert "1 messages computed, 9 packets received" in errors
+    assert "lost packets: of a message whose size the receiver does not take: 1" in errors
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("send nothing.bin --to 127.0.0.1:9", "nothing.bin: No such file or directory"),
         ("send there.bin --to 127.0.0.1", "--to: expected HOST:PORT, got '127.0.0.1'"),
@@ -57,10 +57,10 @@ def test_what_is_sent_is_received_and_ctrl_c_ends_it(tmp_path):
         ("receive --model resnet", "or a model file or run, got 'resnet'"),
     ],
 )
-def test_a_mistake_is_told(words, said, tmp_path):
+def test_a_mistake_is_told(words, message, tmp_path):
     (tmp_path / "there.bin").write_bytes(b"abc")
     done = n3ic(f"stream {words}", tmp_path, expect=2)
-    assert said in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
 
 
 def test_a_device_that_is_too_small_is_told(tmp_path):

@@ -37,22 +37,22 @@ def test_a_sweep_is_interrupted_goes_on_and_its_commands_train_its_networks(tmp_
     folder = tmp_path / "new" / "sweep"
     err = interrupted(*words, cwd=tmp_path, once="new/sweep/point-*")
     assert "kept in new/sweep; the same command resumes from there" in err
-    kept = {p.name: p.stat().st_mtime_ns for p in folder.glob("point-*")}
-    assert 1 <= len(kept) < 4
-    assert {p.name for p in folder.iterdir()} == {*kept, "sweep.json"}
+    times = {p.name: p.stat().st_mtime_ns for p in folder.glob("point-*")}
+    assert 1 <= len(times) < 4
+    assert {p.name for p in folder.iterdir()} == {*times, "sweep.json"}
     done = n3ic(*words, cwd=tmp_path)
-    assert f"{len(kept)} of 4 networks were trained before; going on" in done.stderr
-    assert {n: (folder / n).stat().st_mtime_ns for n in kept} == kept
+    assert f"{len(times)} of 4 networks were trained before; going on" in done.stderr
+    assert {n: (folder / n).stat().st_mtime_ns for n in times} == times
     assert (folder / "front.png").read_bytes().startswith(b"\x89PNG")
-    found = json.loads(n3ic(*words, "--json", cwd=tmp_path).stdout)
-    assert [p["shapes"] for p in found["points"]] == [["8-4-2"], ["8-8-4-2"]]
-    command = found["points"][0]["command"]
+    sweep = json.loads(n3ic(*words, "--json", cwd=tmp_path).stdout)
+    assert [p["shapes"] for p in sweep["points"]] == [["8-4-2"], ["8-8-4-2"]]
+    command = sweep["points"][0]["command"]
     assert " ".join(command[:3]) == "n3ic train flows"
     n3ic(*command[1:], "--seeds", "1", "--out", "run", cwd=tmp_path)
     model = (tmp_path / "run" / "model.n3ic").read_bytes()
-    assert hashlib.sha256(model).hexdigest() == found["points"][0]["models"][""][0]
+    assert hashlib.sha256(model).hexdigest() == sweep["points"][0]["models"][""][0]
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert metrics["validation"]["accuracy"] == found["points"][0]["validation"]["values"][0]
+    assert metrics["validation"]["accuracy"] == sweep["points"][0]["validation"]["values"][0]
     done = n3ic(*words, "--density", "0.5", cwd=tmp_path, expect=2)
     assert "new/sweep holds another sweep (swept {" in done.stderr
 
@@ -77,7 +77,9 @@ def test_a_dask_scheduler_that_is_killed_is_one_line_and_the_sweep_goes_on(tmp_p
             **quiet,
         )
         address = next(
-            found[0] for line in scheduler.stderr if (found := re.findall(r"tcp://[\d.:]+", line))
+            addresses[0]
+            for line in scheduler.stderr
+            if (addresses := re.findall(r"tcp://[\d.:]+", line))
         )
         started(
             *(*tool, "distributed.cli.dask_worker", address, "--no-dashboard"),
@@ -94,8 +96,8 @@ def test_a_dask_scheduler_that_is_killed_is_one_line_and_the_sweep_goes_on(tmp_p
         _, err = sweep.communicate(timeout=600)
     assert sweep.returncode == 1, err
     assert "Traceback" not in err
-    *_, kept, error = err.splitlines()
-    assert "kept in sweep; the same command resumes from there" in kept
+    *_, note, error = err.splitlines()
+    assert "kept in sweep; the same command resumes from there" in note
     assert error == (
         f"n3ic: error: the Dask scheduler at {address} was lost; start one again, then the same "
         "command"

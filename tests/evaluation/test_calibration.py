@@ -15,10 +15,10 @@ def test_every_row_is_in_one_group_and_rows_of_a_margin_stay_together(groups):
     rng = np.random.default_rng(0)
     margins = rng.geometric(0.2, 5000).astype(np.int32) * 2
     right = rng.random(5000) < 0.5 + margins / 100
-    found = calibration(right, margins, groups)
-    assert len(found) <= groups and sum(g.rows for g in found) == 5000
-    assert all(a.most < b.least for a, b in pairwise(found))
-    for g in found:
+    margin_groups = calibration(right, margins, groups)
+    assert len(margin_groups) <= groups and sum(g.rows for g in margin_groups) == 5000
+    assert all(a.most < b.least for a, b in pairwise(margin_groups))
+    for g in margin_groups:
         mine = (margins >= g.least) & (margins <= g.most)
         assert (g.rows, g.right) == (mine.sum(), right[mine].sum())
         assert g.accuracy == right[mine].mean()
@@ -41,8 +41,8 @@ def test_groups_that_were_counted_by_hand():
     """Middles of the margins' rows at 1, 3, 4.5, 6.5 of 8: three groups end at 8/3 and 16/3."""
     margins = np.array([1, 1, 2, 2, 4, 7, 7, 7], dtype=np.int32)
     right = np.array([0, 1, 1, 0, 1, 1, 1, 0], dtype=bool)
-    found = calibration(right, margins, 3)
-    assert [(g.name, g.least, g.most, g.rows, g.right) for g in found] == [
+    groups = calibration(right, margins, 3)
+    assert [(g.name, g.least, g.most, g.rows, g.right) for g in groups] == [
         ("1", 1, 1, 2, 1),
         ("2-4", 2, 4, 3, 2),
         ("7", 7, 7, 3, 2),

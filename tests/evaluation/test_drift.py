@@ -40,10 +40,10 @@ def test_rates_that_cannot_be_are_refused(rates):
 
 def test_the_index_is_that_of_its_definition():
     spec = InputSpec((Field("a", "thermometer", 1, 5, (5,), rates=(RATE_UNIT // 2,)),))
-    (found,) = drift(spec, [75_000], 100_000)
+    (feature_drift,) = drift(spec, [75_000], 100_000)
     expected = 0.25 * np.log(0.75 / 0.5) - 0.25 * np.log(0.25 / 0.5)
-    assert found.psi == pytest.approx(expected, rel=1e-3)
-    assert (found.trained, found.live, found.level) == (0.5, 0.75, "large")
+    assert feature_drift.psi == pytest.approx(expected, rel=1e-3)
+    assert (feature_drift.trained, feature_drift.live, feature_drift.level) == (0.5, 0.75, "large")
 
 
 def test_equal_traffic_does_not_drift_and_other_traffic_does():
@@ -93,8 +93,8 @@ def test_cells_are_those_between_cuts_with_a_half_added_to_each():
             Field("unknown", "binary", 1, 1),
         )
     )
-    found = {d.feature: d for d in drift(spec, [80, 20, 50, 60, 1], 100)}
-    assert set(found) == {"a", "b"}
+    by_feature = {d.feature: d for d in drift(spec, [80, 20, 50, 60, 1], 100)}
+    assert set(by_feature) == {"a", "b"}
 
     def smoothed(shares, of):
         return (np.array(shares) * of + 0.5) / (of + 0.5 * len(shares))
@@ -103,13 +103,13 @@ def test_cells_are_those_between_cuts_with_a_half_added_to_each():
         p, q = smoothed(trained, RATE_UNIT), smoothed(live, 100)
         return float(((q - p) * np.log(q / p)).sum())
 
-    assert found["a"].psi == pytest.approx(index([0.5, 0.25, 0.25], [0.2, 0.6, 0.2]))
+    assert by_feature["a"].psi == pytest.approx(index([0.5, 0.25, 0.25], [0.2, 0.6, 0.2]))
     bits = index([0.5, 0.5], [0.5, 0.5]) + index([0.75, 0.25], [0.4, 0.6])
-    assert found["b"].psi == pytest.approx(bits)
-    assert (found["a"].bit, found["a"].trained, found["a"].live) == (0, 0.5, 0.8)
-    assert (found["b"].bit, found["b"].trained, found["b"].live) == (3, 0.25, 0.6)
+    assert by_feature["b"].psi == pytest.approx(bits)
+    assert (by_feature["a"].bit, by_feature["a"].trained, by_feature["a"].live) == (0, 0.5, 0.8)
+    assert (by_feature["b"].bit, by_feature["b"].trained, by_feature["b"].live) == (3, 0.25, 0.6)
     # chi-squared of two degrees stays below 9.21 in 99 % of the cases
-    assert [found[f].bound for f in "ab"] == pytest.approx([0.0921] * 2, rel=0.005)
+    assert [by_feature[f].bound for f in "ab"] == pytest.approx([0.0921] * 2, rel=0.005)
 
 
 def test_cuts_of_several_fields_of_a_feature_are_ordered():

@@ -11,42 +11,42 @@ from n3ic.evaluation.early_exit import EVALUATION, EarlyExit, early_exits
 from n3ic.evaluation.plugin import tables_of
 
 
-def held_of(rows):
+def holdout_of(rows):
     """Held-out rows of (flow, packet, margin, right); packet 0 is the end."""
     flow, point, margin, right = (np.array(c) for c in zip(*rows, strict=True))
     table = SimpleNamespace(flow=flow, point=point)
-    found = SimpleNamespace(margins=margin.astype(np.uint32))
+    inference = SimpleNamespace(margins=margin.astype(np.uint32))
     return SimpleNamespace(
-        table=table, rows=np.arange(len(flow)), inference=found, right=right.astype(bool)
+        table=table, rows=np.arange(len(flow)), inference=inference, right=right.astype(bool)
     )
 
 
 def test_a_flow_is_decided_where_its_margin_first_suffices():
-    held = held_of(
+    holdout = holdout_of(
         [
             (7, 0, 9, True), (7, 4, 1, False), (7, 8, 5, True),
             (2, 4, 6, False), (2, 0, 0, True),
             (5, 0, 0, True),  # ended before packet 4
         ]
     )  # fmt: skip
-    found = {one.margin: one for one in early_exits(held)}
-    assert found[0] == EarlyExit(0, 3, pytest.approx(1 / 3), pytest.approx(2 / 3), 4)
-    assert found[5] == EarlyExit(5, 3, pytest.approx(2 / 3), pytest.approx(2 / 3), 6)
-    assert found[7].accuracy == 1.0
-    assert (found[7].early, found[7].packets) == (0.0, 0)
+    exits = {one.margin: one for one in early_exits(holdout)}
+    assert exits[0] == EarlyExit(0, 3, pytest.approx(1 / 3), pytest.approx(2 / 3), 4)
+    assert exits[5] == EarlyExit(5, 3, pytest.approx(2 / 3), pytest.approx(2 / 3), 6)
+    assert exits[7].accuracy == 1.0
+    assert (exits[7].early, exits[7].packets) == (0.0, 0)
 
 
 def test_flows_that_are_decided_once_have_none():
-    held = SimpleNamespace(table=SimpleNamespace(flow=None, point=None), rows=np.arange(3))
-    assert early_exits(held) == []
-    assert EVALUATION.tables(EVALUATION.figures(held, 0)) == []
+    holdout = SimpleNamespace(table=SimpleNamespace(flow=None, point=None), rows=np.arange(3))
+    assert early_exits(holdout) == []
+    assert EVALUATION.tables(EVALUATION.figures(holdout, 0)) == []
     with pytest.raises(ValueError, match="expected an integer"):
         EVALUATION.tables({"exits": [{"margin": "x"}]})
 
 
 def test_figures_become_a_table_of_the_report():
-    held = held_of([(0, 4, 3, True), (0, 0, 5, True), (1, 4, 0, False), (1, 0, 4, True)])
-    (table,) = tables_of({"early_exit": EVALUATION.figures(held, 0)})
+    holdout = holdout_of([(0, 4, 3, True), (0, 0, 5, True), (1, 4, 0, False), (1, 0, 4, True)])
+    (table,) = tables_of({"early_exit": EVALUATION.figures(holdout, 0)})
     assert table.rows[0] == ("0", "50.0 %", "100.0 %", "4")
 
 

@@ -50,13 +50,13 @@ def test_the_rates_of_rows_and_of_flows_are_told() -> None:
     label = np.array([0] * 10 + [1] * 4)
     model = small_model("look-up-tables")
 
-    def told(flow: np.ndarray | None = None) -> str:
+    def rates(flow: np.ndarray | None = None) -> str:
         return _step(model.classes[:2], scores, label, 1, 0.1, flow)[1].replace(" %", "%")
 
     name = model.classes[1]
-    assert told() == f"10.0% at most of 10 validation rows: 10.0%, with 75.0% of {name} found"
+    assert rates() == f"10.0% at most of 10 validation rows: 10.0%, with 75.0% of {name} found"
     pairs = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6])
-    assert told(pairs).endswith(f"of 5 validation flows: 0.0%, with 50.0% of {name} found")
+    assert rates(pairs).endswith(f"of 5 validation flows: 0.0%, with 50.0% of {name} found")
     honest = _step(model.classes[:2], scores[:10], label[:10], 1, 0.1, None)[1]
     assert honest.endswith(f"with 0.0 % of {name} found")
 

@@ -31,32 +31,32 @@ def made(rows=300, classes=("a", "b")):
 
 def test_of_the_data_of_its_training_the_test_rows():
     model, table = made()
-    held = held_out(model, table)
+    holdout = held_out(model, table)
     parts = split(table, "random", 3)
-    assert held.rows.tolist() == parts.test.tolist()
-    assert not set(held.rows) & {*parts.train, *parts.validation}
-    assert held.origin == "the 30 test rows of flows"
-    found = model.infer(model.encode({"x": table.features["x"][parts.test]}))
-    assert np.array_equal(held.inference.scores, found.scores)
-    assert np.array_equal(held.label, table.label[parts.test])
-    assert sum(g.rows for g in held.calibration()) == len(held.right) == 30
+    assert holdout.rows.tolist() == parts.test.tolist()
+    assert not set(holdout.rows) & {*parts.train, *parts.validation}
+    assert holdout.origin == "the 30 test rows of flows"
+    inference = model.infer(model.encode({"x": table.features["x"][parts.test]}))
+    assert np.array_equal(holdout.inference.scores, inference.scores)
+    assert np.array_equal(holdout.label, table.label[parts.test])
+    assert sum(g.rows for g in holdout.calibration()) == len(holdout.right) == 30
 
 
 def test_labels_of_training_rows_change_nothing():
     model, table = made()
-    held = held_out(model, table)
+    holdout = held_out(model, table)
     values = table.features["x"].copy()
-    others = np.setdiff1d(np.arange(300), held.rows)
+    others = np.setdiff1d(np.arange(300), holdout.rows)
     values[others] = 29
     again = held_out(model, replace(table, features={"x": values}))
-    assert again.importance() == held.importance()
-    assert again.calibration() == held.calibration() and again.roc.area == held.roc.area
+    assert again.importance() == holdout.importance()
+    assert again.calibration() == holdout.calibration() and again.roc.area == holdout.roc.area
 
 
 def test_of_other_flows_all_rows():
     model, table = made()
-    held = held_out(model, replace(table, sha256="other"))
-    assert len(held.rows) == 300 and held.origin == "300 rows of other flows of flows"
+    holdout = held_out(model, replace(table, sha256="other"))
+    assert len(holdout.rows) == 300 and holdout.origin == "300 rows of other flows of flows"
     other = replace(table, sha256="other")
     assert known_split(model, other) == ("random", 0, False)
     by_time = {"data_sha256": "sha", "protocol": "time", "seed": "3"}
@@ -69,12 +69,12 @@ def test_figures_of_each_packet_of_a_schedule():
     model, table = made(classes=("a", "b", "c"))
     assert held_out(model, replace(table, sha256="other")).by_packet() == []
     point = np.arange(300) % 3 * 5  # of packets 5 and 10, and of the end
-    held = held_out(model, replace(table, sha256="other", point=point))
-    found = held.by_packet()
-    assert [(of["packet"], of["flows"]) for of in found] == [(5, 100), (10, 100), (0, 100)]
-    for of in found:
+    holdout = held_out(model, replace(table, sha256="other", point=point))
+    figures = holdout.by_packet()
+    assert [(of["packet"], of["flows"]) for of in figures] == [(5, 100), (10, 100), (0, 100)]
+    for of in figures:
         rows = point == of["packet"]
-        label, predicted = held.label[rows], held.inference.classes[rows]
+        label, predicted = holdout.label[rows], holdout.inference.classes[rows]
         assert of["accuracy"] == (label == predicted).mean()
         assert of["macro_f1"] == pytest.approx(f1_score(label, predicted, average="macro"))
 
@@ -101,10 +101,10 @@ def test_classes_are_told_by_name():
     (("a", "b", "c"), 2, True),
 ])  # fmt: skip
 def test_a_roc_where_a_class_is_to_be_found(classes, positive, there):
-    held = held_out(*made(classes=classes), positive=positive)
-    assert (held.roc is not None) == there
+    holdout = held_out(*made(classes=classes), positive=positive)
+    assert (holdout.roc is not None) == there
     if there:
-        assert held.roc.positives == (held.label == held.positive).sum()
+        assert holdout.roc.positives == (holdout.label == holdout.positive).sum()
 
 
 def test_features_are_permuted_by_seed_0_if_nothing_else_is_said():
@@ -112,44 +112,44 @@ def test_features_are_permuted_by_seed_0_if_nothing_else_is_said():
     graded = random_model((20, 8, 2), np.random.default_rng(3), extremes=False)
     graded = graded.changed(input=model.input, classes=model.classes)
     assert len(np.unique(graded.infer(graded.encode(table.features)).classes)) == 2
-    held = held_out(graded, table)
-    assert held.importance(1) == held.importance(1, 0) != held.importance(1, 1)
+    holdout = held_out(graded, table)
+    assert holdout.importance(1) == holdout.importance(1, 0) != holdout.importance(1, 1)
 
 
 def test_rows_of_one_kind_have_no_roc():
     model, table = made()
     other = replace(table, sha256="other", label=np.ones(300, np.int64))
-    held = held_out(model, other)
-    assert held.positive == 1 and held.roc is None
+    holdout = held_out(model, other)
+    assert holdout.positive == 1 and holdout.roc is None
 
 
 def test_a_row_is_right_where_the_found_class_is_its_label():
     model, table = made()
-    found = model.infer(model.encode(table.features)).classes
-    held = held_out(model, replace(table, sha256="other", label=found.astype(np.int64)))
-    assert held.right.all()
-    turned = np.where(np.arange(300) < 7, 1 - found, found).astype(np.int64)
-    held = held_out(model, replace(table, sha256="other", label=turned))
-    assert held.right.tolist() == [False] * 7 + [True] * 293
+    classes = model.infer(model.encode(table.features)).classes
+    holdout = held_out(model, replace(table, sha256="other", label=classes.astype(np.int64)))
+    assert holdout.right.all()
+    turned = np.where(np.arange(300) < 7, 1 - classes, classes).astype(np.int64)
+    holdout = held_out(model, replace(table, sha256="other", label=turned))
+    assert holdout.right.tolist() == [False] * 7 + [True] * 293
 
 
 def test_held_out_rows_display_as_a_line_a_table_and_html():
-    held = held_out(*made())
-    said = f"{100 * held.right.mean():.1f} % right"
-    assert repr(held) == f"<HeldOut random on the 30 test rows of flows: {said}>"
-    (table,) = held.view().tables
-    assert sum(int(row[1]) for row in table.rows) == 30 and "<table" in held._repr_html_()
-    assert len(repr(held.roc)) < 100
+    holdout = held_out(*made())
+    accuracy = f"{100 * holdout.right.mean():.1f} % right"
+    assert repr(holdout) == f"<HeldOut random on the 30 test rows of flows: {accuracy}>"
+    (table,) = holdout.view().tables
+    assert sum(int(row[1]) for row in table.rows) == 30 and "<table" in holdout._repr_html_()
+    assert len(repr(holdout.roc)) < 100
 
 
 def test_margins_are_grouped_in_ten_if_nothing_else_is_said():
     model, table = made(3000)
-    held = held_out(model, table)
-    margins = np.arange(len(held.rows), dtype=np.int32)
-    spread = replace(held, inference=replace(held.inference, margins=margins))
+    holdout = held_out(model, table)
+    margins = np.arange(len(holdout.rows), dtype=np.int32)
+    spread = replace(holdout, inference=replace(holdout.inference, margins=margins))
     assert [g.rows for g in spread.calibration()] == [30] * 10
-    assert spread.calibration(7) == calibration(held.right, margins, 7)
-    columns = {"x": table.features["x"][held.rows]}
-    assert held.importance(2, 1) == permutation_importance(
-        model, columns, held.label, repeats=2, seed=1
+    assert spread.calibration(7) == calibration(holdout.right, margins, 7)
+    columns = {"x": table.features["x"][holdout.rows]}
+    assert holdout.importance(2, 1) == permutation_importance(
+        model, columns, holdout.label, repeats=2, seed=1
     )

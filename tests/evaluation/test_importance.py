@@ -39,9 +39,9 @@ def label_of(of, values):
 def test_a_column_that_the_network_does_not_count_is_worth_exactly_nothing():
     of, values = model(), columns()
     label = label_of(of, values)
-    found = {f.feature: f for f in permutation_importance(of, values, label)}
-    assert set(found) == set(NAMES) and found["rate"].accuracy > 0.05
-    idle = found["idle"]
+    by_feature = {f.feature: f for f in permutation_importance(of, values, label)}
+    assert set(by_feature) == set(NAMES) and by_feature["rate"].accuracy > 0.05
+    idle = by_feature["idle"]
     assert (idle.accuracy, idle.accuracy_std, idle.macro_f1, idle.macro_f1_std) == (0, 0, 0, 0)
     assert idle.bits == 7 and 14 <= idle.bit < 21
 
@@ -102,29 +102,32 @@ def test_chi2_is_that_of_the_table_of_counts(classes):
     label = rng.integers(0, classes, 500)
     bits = rng.random((500, 6)) < 0.2 + 0.1 * label[:, None]
     bits[:, 5] = True
-    found = bits_chi2(bits, label)
+    chi2 = bits_chi2(bits, label)
     for i in range(5):
         table = contingency.crosstab(bits[:, i], label).count
-        assert found[i] == pytest.approx(chi2_contingency(table, correction=False)[0])
-    assert found[5] == 0
-    assert np.allclose(found, bits_chi2(~bits, label))
-    told = bits_chi2((label == 1)[:, None], label)[0]
-    assert told <= 500 * (1 + 1e-12) and (classes > 2 or told == pytest.approx(500))
+        assert chi2[i] == pytest.approx(chi2_contingency(table, correction=False)[0])
+    assert chi2[5] == 0
+    assert np.allclose(chi2, bits_chi2(~bits, label))
+    largest_chi2 = bits_chi2((label == 1)[:, None], label)[0]
+    assert largest_chi2 <= 500 * (1 + 1e-12) and (classes > 2 or largest_chi2 == pytest.approx(500))
 
 
 def test_bits_of_a_feature_are_permuted_together_and_the_best_bit_is_named():
     of, values = model(), columns()
     label = (values["rate"] >= 20).astype(np.int64)
-    found = {f.feature: f for f in permutation_importance(of, values, label)}
-    best = found["rate"]
+    by_feature = {f.feature: f for f in permutation_importance(of, values, label)}
+    best = by_feature["rate"]
     assert (best.bit, best.bits, best.phi2) == (3, 7, 1.0)  # the cut at 20
     assert best.chi2 == ROWS
-    assert all(f.phi2 == f.chi2 / ROWS for f in found.values())
+    assert all(f.phi2 == f.chi2 / ROWS for f in by_feature.values())
     bits = of.input.encode(values)
     chi2 = bits_chi2(bits, label)
     for number, name in enumerate(NAMES):
         own = chi2[7 * number : 7 * number + 7]
-        assert (found[name].chi2, found[name].bit) == (own.max(), 7 * number + own.argmax())
+        assert (by_feature[name].chi2, by_feature[name].bit) == (
+            own.max(),
+            7 * number + own.argmax(),
+        )
 
 
 def test_a_class_that_no_row_has_changes_nothing():
@@ -145,11 +148,11 @@ def test_figures_of_a_confusion_are_shares():
     assert _figures(np.array([[1, 0], [0, 0]])) == (1.0, 1.0)
     assert _figures(np.array([[0, 1], [0, 0]])) == (0.0, 0.0)
     # F1 of 2 * 3 / (5 + 4) and 2 * 2 / (3 + 3); nobody is of the third class
-    found = _figures(np.array([[3, 1, 1], [1, 2, 0], [0, 0, 0]]))
-    assert found == (5 / 8, pytest.approx((6 / 9 + 4 / 6) / 2))
+    figures = _figures(np.array([[3, 1, 1], [1, 2, 0], [0, 0, 0]]))
+    assert figures == (5 / 8, pytest.approx((6 / 9 + 4 / 6) / 2))
 
 
 def test_no_rows_give_no_figures():
     empty = {n: np.zeros(0, dtype=np.int64) for n in NAMES}
-    found = permutation_importance(model(), empty, np.zeros(0, dtype=np.int64))
-    assert [f.accuracy for f in found] == [f.chi2 for f in found] == [0, 0, 0]
+    importance = permutation_importance(model(), empty, np.zeros(0, dtype=np.int64))
+    assert [f.accuracy for f in importance] == [f.chi2 for f in importance] == [0, 0, 0]

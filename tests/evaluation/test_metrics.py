@@ -89,14 +89,14 @@ def test_precision_and_recall_of_rare_classes_are_those_of_scikit_learn():
     rng = np.random.default_rng(3)
     label = (rng.random(3000) < 0.01).astype(np.int64)
     predicted = np.where(rng.random(3000) < 0.02, 1 - label, label)
-    found = evaluate(label, predicted, None, 3).of_classes(("benign", "attack", "absent"))
-    ours = [[of["precision"], of["recall"], of["rows"]] for of in found.values()]
+    figures = evaluate(label, predicted, None, 3).of_classes(("benign", "attack", "absent"))
+    ours = [[of["precision"], of["recall"], of["rows"]] for of in figures.values()]
     precision, recall, _, rows = precision_recall_fscore_support(
         label, predicted, labels=[0, 1], zero_division=0.0
     )
     assert np.array(ours[:2], float) == pytest.approx(np.stack([precision, recall, rows], 1))
     assert ours[2] == [None, None, 0]  # nobody is absent, and nobody is called so
-    assert list(found) == ["benign", "attack", "absent"]
+    assert list(figures) == ["benign", "attack", "absent"]
 
 
 def test_a_score_that_tells_nothing_has_the_share_of_the_class():

@@ -58,11 +58,11 @@ def picked(table, rng, rows, share):
 def test_like_the_training_it_alarms_once_in_a_hundred_at_most(model, share, rows):
     fresh, rng = flows(20_000, seed=9), np.random.default_rng(4)
     samples = 60
-    found = [look(model, picked(fresh, rng, rows, share)) for _ in range(samples)]
-    alarms = sum(d.traffic == "another" for d in found)
+    reports = [look(model, picked(fresh, rng, rows, share)) for _ in range(samples)]
+    alarms = sum(d.traffic == "another" for d in reports)
     assert binom.sf(alarms - 1, samples, FALSE_ALARMS) > 0.001
-    assert {d.traffic for d in found} - {"another"} == {"same" if rows >= FEWEST else "unknown"}
-    lines = [line for d in found if d.traffic != "another" for line in d.lines()]
+    assert {d.traffic for d in reports} - {"another"} == {"same" if rows >= FEWEST else "unknown"}
+    lines = [line for d in reports if d.traffic != "another" for line in d.lines()]
     assert not any("warning" in line for line in lines)
     assert len(lines) == (0 if rows >= FEWEST else samples - alarms)  # too few is said
 
@@ -70,11 +70,11 @@ def test_like_the_training_it_alarms_once_in_a_hundred_at_most(model, share, row
 @pytest.mark.parametrize("slower", [0.2, 5.0])
 @pytest.mark.parametrize("rows", [FEWEST, 2000])
 def test_another_site_is_told(model, slower, rows):
-    found = look(model, flows(rows, seed=3, slower=slower))
-    assert found.traffic == "another"
-    (line,) = found.lines()
+    report = look(model, flows(rows, seed=3, slower=slower))
+    assert report.traffic == "another"
+    (line,) = report.lines()
     assert "not the traffic of the training" in line and "rtt" in line
-    assert json.loads(json.dumps(found.to_dict()))["traffic"] == "another"
+    assert json.loads(json.dumps(report.to_dict()))["traffic"] == "another"
 
 
 def test_the_mixture_is_that_of_the_classes(model):
@@ -134,9 +134,9 @@ def test_few_flows_of_another_site_are_told(model):
     )
     watch = EVALUATION.watch(model)
     watch.add({n: v[:15] for n, v in far.features.items()})
-    found = watch.report()
-    assert found.traffic == "another" and found.rows == 15 < FEWEST and "rtt" in found.unlike
-    assert any("unlike those of any class" in line for line in found.lines())
+    report = watch.report()
+    assert report.traffic == "another" and report.rows == 15 < FEWEST and "rtt" in report.unlike
+    assert any("unlike those of any class" in line for line in report.lines())
 
 
 def test_facts_of_the_training_survive_file_and_passes(model, tmp_path):
@@ -167,9 +167,9 @@ def test_predict_tells_it_beside_the_verdicts(model, tmp_path, slower):
     text = "\n".join(["# n3ic-units: nic", *lines, ""])
     (tmp_path / "flows.csv").write_text(text, encoding="utf-8")
     done = run("predict", "flows.csv", "--model", "m.n3ic", "--json", cwd=tmp_path)
-    said = json.loads(done.stdout)
-    assert said["rows"] == said["domain"]["rows"] == 1000
-    assert said["domain"]["traffic"] == ("same" if slower == 1 else "another")
+    report = json.loads(done.stdout)
+    assert report["rows"] == report["domain"]["rows"] == 1000
+    assert report["domain"]["traffic"] == ("same" if slower == 1 else "another")
     assert ("not the traffic of the training" in done.stderr) == (slower != 1)
 
 
@@ -188,10 +188,10 @@ def test_the_status_of_a_program_tells_it(model, monkeypatch, slower):
     """By the rates of bits alone: the program counts no ranges."""
     table = flows(3000, seed=12, share=0.01, slower=slower)
     bits = model.input.encode(table.features)
-    said = model.infer(model.encode(table.features)).classes
+    classes = model.infer(model.encode(table.features)).classes
     monkeypatch.setattr(status, "bit_counts", lambda structure, model, row: row)
     tally = {
-        "class": np.bincount(said, minlength=2), "shunted": np.int64(0),
+        "class": np.bincount(classes, minlength=2), "shunted": np.int64(0),
         "row": bits.sum(axis=0), "margin": np.zeros(3, int),
     }  # fmt: skip
     slot = status._slot(None, model, tally)

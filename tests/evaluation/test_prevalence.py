@@ -25,46 +25,50 @@ from n3ic.options import parse_options
 from tests.support.small_flows import flows, trained
 
 
-def ask(held, data=None, **typed):
+def ask(holdout, data=None, **typed):
     given = {name.replace("_", "-"): value for name, value in typed.items()}
     return EVALUATION.requested_figures(
-        held, parse_options(EVALUATION.options, given, "test"), data, data
+        holdout, parse_options(EVALUATION.options, given, "test"), data, data
     )
 
 
 def test_at_the_rows_own_share_it_is_the_precision_of_scikit_learn(model, table):
-    held = held_out(model, table)
-    share = float(held.label.mean())
-    (found,) = ask(held, prevalence=share)["rates"]
-    want = precision_score(held.label, held.inference.classes)
-    assert found["precision"] == pytest.approx(want)
-    (rare,) = ask(held, prevalence=0.001)["rates"]
-    assert rare["precision"] == pytest.approx(_weighted(held, 0.001))
+    holdout = held_out(model, table)
+    share = float(holdout.label.mean())
+    (own_rate,) = ask(holdout, prevalence=share)["rates"]
+    want = precision_score(holdout.label, holdout.inference.classes)
+    assert own_rate["precision"] == pytest.approx(want)
+    (rare,) = ask(holdout, prevalence=0.001)["rates"]
+    assert rare["precision"] == pytest.approx(_weighted(holdout, 0.001))
     assert rare["precision"] < want / 2
-    assert [rate["prevalence"] for rate in ask(held)["rates"]] == [0.1, 0.01, 0.001]  # by default
+    assert [rate["prevalence"] for rate in ask(holdout)["rates"]] == [
+        0.1,
+        0.01,
+        0.001,
+    ]  # by default
 
 
-def _weighted(held, share):
+def _weighted(holdout, share):
     """scikit-learn's precision of rows that are weighted to a share of attacks."""
-    attacks = held.label.mean()
-    weight = np.where(held.label == 1, share / attacks, (1 - share) / (1 - attacks))
-    return precision_score(held.label, held.inference.classes, sample_weight=weight)
+    attacks = holdout.label.mean()
+    weight = np.where(holdout.label == 1, share / attacks, (1 - share) / (1 - attacks))
+    return precision_score(holdout.label, holdout.inference.classes, sample_weight=weight)
 
 
 def test_the_band_is_of_exact_intervals():
-    found = base_rate((90, 100, 30, 1000), 0.01, 1e6)
+    rate = base_rate((90, 100, 30, 1000), 0.01, 1e6)
     tail = (1 - np.sqrt(0.95)) / 2
     tpr = beta.ppf(tail, 90, 11), beta.ppf(1 - tail, 91, 10)
     fpr = beta.ppf(tail, 30, 971), beta.ppf(1 - tail, 31, 970)
     for got, t, f in (
-        (found.precision_low, tpr[0], fpr[1]),
-        (found.precision, 0.9, 0.03),
-        (found.precision_high, tpr[1], fpr[0]),
+        (rate.precision_low, tpr[0], fpr[1]),
+        (rate.precision, 0.9, 0.03),
+        (rate.precision_high, tpr[1], fpr[0]),
     ):
         assert got == pytest.approx(0.01 * t / (0.01 * t + 0.99 * f))
-    assert found.false_alarms == pytest.approx(0.03 * 0.99e6)
-    assert found.false_alarms_low == pytest.approx(beta.ppf(0.025, 30, 971) * 0.99e6)
-    assert found.false_alarms_high == pytest.approx(beta.ppf(0.975, 31, 970) * 0.99e6)
+    assert rate.false_alarms == pytest.approx(0.03 * 0.99e6)
+    assert rate.false_alarms_low == pytest.approx(beta.ppf(0.025, 30, 971) * 0.99e6)
+    assert rate.false_alarms_high == pytest.approx(beta.ppf(0.975, 31, 970) * 0.99e6)
 
 
 @pytest.mark.parametrize(("tpr", "fpr"), [(0.9, 0.05), (0.99, 0.001), (0.3, 0.0)])
@@ -74,25 +78,25 @@ def test_the_band_holds_the_precision_as_often_as_it_says(tpr, fpr):
     covered = 0.0
     for hits in range(positives + 1):
         for alarms in range(13):
-            found = base_rate((hits, positives, alarms, negatives), share)
-            if found.precision_low <= want * (1 + 1e-12) and want <= found.precision_high:
+            rate = base_rate((hits, positives, alarms, negatives), share)
+            if rate.precision_low <= want * (1 + 1e-12) and want <= rate.precision_high:
                 chance = binom.pmf(hits, positives, tpr) * binom.pmf(alarms, negatives, fpr)
                 covered += float(chance)
     assert covered >= 0.95
 
 
 def test_no_alarms_say_little():
-    found = base_rate((0, 50, 0, 50), 0.001)
-    assert (found.precision, found.precision_low, found.precision_high) == (None, 0.0, 1.0)
-    assert found.false_alarms is None
+    rate = base_rate((0, 50, 0, 50), 0.001)
+    assert (rate.precision, rate.precision_low, rate.precision_high) == (None, 0.0, 1.0)
+    assert rate.false_alarms is None
 
 
 def test_a_run_says_it_at_several_shares(model, table):
-    held = held_out(model, table)
-    found = EVALUATION.figures(held, 0)
-    assert [r["prevalence"] for r in found["rates"]] == [*SHARES]
-    assert {r["threshold"] for r in found["rates"]} == {OWN}
-    (shown,) = EVALUATION.tables(found)
+    holdout = held_out(model, table)
+    figures = EVALUATION.figures(holdout, 0)
+    assert [r["prevalence"] for r in figures["rates"]] == [*SHARES]
+    assert {r["threshold"] for r in figures["rates"]} == {OWN}
+    (shown,) = EVALUATION.tables(figures)
     assert [row[1] for row in shown.rows] == [f"{100 * share:g} %" for share in SHARES]
     assert "a day" not in shown.head[-1]
     with pytest.raises(ValueError, match="expected"):
@@ -100,21 +104,21 @@ def test_a_run_says_it_at_several_shares(model, table):
 
 
 def test_the_wanted_rate_is_a_bias_chosen_on_validation_rows(model, table, tmp_path):
-    held = held_out(model, table)
-    changed = at_false_alarms(held, 0.02)
+    holdout = held_out(model, table)
+    changed = at_false_alarms(holdout, 0.02)
     assert isinstance(changed, BinaryModel)
     assert not np.array_equal(changed.output.bias, model.output.bias)
     rows = split(table, "random", 0).validation
     words = pack(model.input.encode({n: v[rows] for n, v in table.features.items()}))
     others = table.label[rows] == 0
-    said = changed.scores(words).argmax(axis=1)
-    assert said[others].mean() <= 0.02 < model.scores(words).argmax(axis=1)[others].mean()
+    classes = changed.scores(words).argmax(axis=1)
+    assert classes[others].mean() <= 0.02 < model.scores(words).argmax(axis=1)[others].mean()
     out = tmp_path / "m.n3ic"
-    own, wanted = ask(held, prevalence=0.001, false_alarms=0.02, write_model=str(out))["rates"]
+    own, wanted = ask(holdout, prevalence=0.001, false_alarms=0.02, write_model=str(out))["rates"]
     assert n3ic.load(out).digest == changed.digest
     assert wanted["threshold"] == "2.00 % false alarms" and own["threshold"] == OWN
-    tested = changed.infer(changed.encode({n: v[held.rows] for n, v in table.features.items()}))
-    counts = confusion_counts(held.label, tested.classes, 1)
+    tested = changed.infer(changed.encode({n: v[holdout.rows] for n, v in table.features.items()}))
+    counts = confusion_counts(holdout.label, tested.classes, 1)
     assert wanted["false_alarm_rate"] == counts[2] / counts[3] < own["false_alarm_rate"]
 
 
@@ -123,17 +127,17 @@ def test_the_bias_reaches_an_exported_program(model, table, tmp_path):
     """Other targets: tests/e2e/test_every_model.py has such a network for each."""
     changed = at_false_alarms(held_out(model, table), 0.02)
     assert "false_alarms" in changed.provenance and isinstance(changed, BinaryModel)
-    kept = n3ic.export(changed, "host", tmp_path / "host", verify=False)
-    assert n3ic.verify(kept.path, vectors=40, record=False).ok
-    assert np.array_equal(kept.network.model.output.bias, changed.output.bias)
+    exported = n3ic.export(changed, "host", tmp_path / "host", verify=False)
+    assert n3ic.verify(exported.path, vectors=40, record=False).ok
+    assert np.array_equal(exported.network.model.output.bias, changed.output.bias)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_build", "compiler")
 def test_look_up_tables_have_the_wanted_rate_in_their_bias(table, tmp_path):
     own = trained(table, family="tables", tables=6, table_bits=3)
-    held = held_out(own, table)
-    changed = at_false_alarms(held, 0.02)
+    holdout = held_out(own, table)
+    changed = at_false_alarms(holdout, 0.02)
     rows = split(table, "random", 0).validation
     words = own.encode({n: v[rows] for n, v in table.features.items()})
     others = table.label[rows] == 0
@@ -143,8 +147,8 @@ def test_look_up_tables_have_the_wanted_rate_in_their_bias(table, tmp_path):
     assert more.infer(words).classes[others].mean() > 0.02
     changed.save(tmp_path / "m.n3ic")
     assert n3ic.load(tmp_path / "m.n3ic").digest == changed.digest
-    kept = n3ic.export(changed, "host", tmp_path / "host", verify=False)
-    assert n3ic.verify(kept.path, vectors=40, record=False).ok
+    exported = n3ic.export(changed, "host", tmp_path / "host", verify=False)
+    assert n3ic.verify(exported.path, vectors=40, record=False).ok
 
 
 def test_look_up_tables_favour_a_class_by_as_much_as_is_said():
@@ -161,11 +165,11 @@ def test_look_up_tables_favour_a_class_by_as_much_as_is_said():
 
 
 def test_arguments_of_prevalence_that_contradict_are_refused(model, table):
-    held = held_out(model, flows(seed=5))
+    holdout = held_out(model, flows(seed=5))
     with pytest.raises(UsageError, match="validation rows choose the threshold"):
-        ask(held, false_alarms=0.01)
+        ask(holdout, false_alarms=0.01)
     with pytest.raises(UsageError, match="beside --false-alarms"):
-        ask(held, write_model="m.n3ic")
+        ask(holdout, write_model="m.n3ic")
     benign = flows(seed=6, share=0.0)
     with pytest.raises(UsageError, match="rows of it and of others"):
         ask(held_out(model, benign), prevalence=0.1)

@@ -19,31 +19,31 @@ def test_every_effect_is_that_of_the_network(shape, density):
     rng = np.random.default_rng(sum(shape))
     model = random_model(shape, rng, density=density)
     for bits in rng.random((5, shape[0])) < 0.5:
-        found = flips(model, pack(bits[None, :])[0])
+        effects = flips(model, pack(bits[None, :])[0])
         scores = model.scores(pack(bits[None, :]))[0].tolist()
         winner = scores.index(max(scores))
-        assert found.winner == winner and found.scores.tolist() == scores
+        assert effects.winner == winner and effects.scores.tolist() == scores
         margin = scores[winner] - max(s for i, s in enumerate(scores) if i != winner)
-        assert found.margin == margin
+        assert effects.margin == margin
         first = model.layers[0]
         for i in range(shape[0]):
             other = bits.copy()
             other[i] = not other[i]
             changed = model.scores(pack(other[None, :]))[0].tolist()
             lead = changed[winner] - max(s for j, s in enumerate(changed) if j != winner)
-            assert found.support[i] == margin - lead
-            assert found.classes[i] == changed.index(max(changed))
+            assert effects.support[i] == margin - lead
+            assert effects.classes[i] == changed.index(max(changed))
             connected = first.mask[:, i] if first.mask is not None else np.ones(shape[1], bool)
-            assert found.counted[i] == ((first.weights[:, i] == bits[i]) & connected).sum()
+            assert effects.counted[i] == ((first.weights[:, i] == bits[i]) & connected).sum()
 
 
 def test_the_strongest_are_in_order_and_have_an_effect():
     model = random_model((64, 2), np.random.default_rng(0), extremes=False)
-    found = flips(model, pack(np.zeros((1, 64), dtype=np.bool_))[0])
-    order = found.strongest(10)
-    sizes = np.abs(found.support[order])
+    effects = flips(model, pack(np.zeros((1, 64), dtype=np.bool_))[0])
+    order = effects.strongest(10)
+    sizes = np.abs(effects.support[order])
     assert len(order) == 10 and (sizes > 0).all() and (np.diff(sizes) <= 0).all()
-    assert len(found.strongest(64)) == (found.support != 0).sum()
+    assert len(effects.strongest(64)) == (effects.support != 0).sum()
 
 
 def test_the_nearest_value_that_changes_the_class_is_named():
@@ -84,7 +84,7 @@ def test_a_sum_product_network_has_features_and_no_neurons():
     spec = InputSpec((Field.thermometer("a", [2, 4, 8]),))
     leaf = Leaf(0, [0, -1, -2, -3])
     model = SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [0, -2], ("n", "a"))
-    found = flips(model, model.encode({"a": [5]})[0])
-    assert found.counted is None and found.support.tolist() == [-1, -1, 1]
+    effects = flips(model, model.encode({"a": [5]})[0])
+    assert effects.counted is None and effects.support.tolist() == [-1, -1, 1]
     (change,) = feature_changes(model, {"a": 5})
     assert (change.least, change.nearest, change.called) == (-1, 8, 1)

@@ -49,31 +49,31 @@ class Drawn(Counts):
 
 
 def test_a_result_is_printed_as_tables_or_as_one_json_document(capsys):
-    found = Counts(3, "a|b")
-    show_result(found, json=False)
+    counts = Counts(3, "a|b")
+    show_result(counts, json=False)
     shown = capsys.readouterr().out
     assert "by name" in shown and shown.index("a|b") < shown.index("few flows")
     assert "all: n3ic train 'a|b'" in shown
-    show_result(found, json=True, beside={"path": "runs/x"})
+    show_result(counts, json=True, beside={"path": "runs/x"})
     assert json.loads(capsys.readouterr().out) == {"flows": 3, "name": "a|b", "path": "runs/x"}
-    assert repr(found) == "<Counts flows of <a|b>>" and "&lt;a|b&gt;" in found._repr_html_()
+    assert repr(counts) == "<Counts flows of <a|b>>" and "&lt;a|b&gt;" in counts._repr_html_()
 
 
 def test_a_result_is_written_in_the_format_of_the_suffix(tmp_path):
-    found = Counts(3, "a|b")
+    counts = Counts(3, "a|b")
     page, table, data = (tmp_path / f"x{suffix}" for suffix in (".md", ".csv", ".json"))
     picture = tmp_path / "x.png"
-    assert write_result(found, page, picture) == (page,)  # nothing is drawn
+    assert write_result(counts, page, picture) == (page,)  # nothing is drawn
     assert page.read_text() == (
         "# flows of &lt;a\\|b>\n\n- few flows\n\n## By name\n\n"
         "| name | flows |\n|---|---:|\n| a\\|b | 3 |\n\n```sh\nn3ic train 'a|b'  # all\n```\n"
     )
-    write_result(found, table)
+    write_result(counts, table)
     (row,) = csv.DictReader(table.open())
     assert row == {"name": "'=1|,", "flows": "3", "share": "", "few": "True"}
-    write_result(found, tmp_path / "x.txt", kind=".csv")
+    write_result(counts, tmp_path / "x.txt", kind=".csv")
     assert (tmp_path / "x.txt").read_bytes() == table.read_bytes()
-    write_result(found, data)
+    write_result(counts, data)
     assert json.loads(data.read_text()) == {"flows": 3, "name": "a|b"}
     pytest.importorskip("matplotlib")
     assert write_result(Drawn(3, "a"), page, picture) == (page, picture)

@@ -29,7 +29,7 @@ def trained(kind="thermometer"):
     return InputSpec((Field(**{**vars(field), "rates": rates, "span": tuple(ends)}),))
 
 
-def told(values, kind="thermometer"):
+def changes(values, kind="thermometer"):
     histogram = ScaleHistogram(trained(kind))
     for part in np.array_split(values, 3):
         histogram.add({"dur": np.minimum(part, 2**32 - 1)})
@@ -42,34 +42,34 @@ def told(values, kind="thermometer"):
     [(1e-3, "1,000 times smaller"), (1e3, "1,000 times larger")],
 )
 def test_another_unit_is_told_by_its_factor(rows, factor, size):
-    lines = told(np.rint(drawn(rows, 2) * factor).astype(np.int64))
+    lines = changes(np.rint(drawn(rows, 2) * factor).astype(np.int64))
     assert lines == [f"dur: {size} than in training: another unit?"]
 
 
 @pytest.mark.parametrize("shift", [0.4, 0.6, 1.7, 2.5])
 def test_another_unit_is_told_of_other_traffic_too(shift):
     """Flows of another site are longer or shorter, beside the unit."""
-    lines = told(np.rint(drawn(20_000, 2) * shift * 1e-3).astype(np.int64))
+    lines = changes(np.rint(drawn(20_000, 2) * shift * 1e-3).astype(np.int64))
     assert lines == ["dur: 1,000 times smaller than in training: another unit?"]
 
 
 def test_flows_of_one_unit_count_and_those_of_none_do_not():
-    lines = told(np.ones(500, dtype=np.int64))
-    assert lines and lines == told(np.append(np.ones(500, dtype=np.int64), np.zeros(500)))
+    lines = changes(np.ones(500, dtype=np.int64))
+    assert lines and lines == changes(np.append(np.ones(500, dtype=np.int64), np.zeros(500)))
 
 
 def test_the_upper_bits_of_a_binary_field_tell_it_too():
-    lines = told(drawn(20_000, 2) // 1000, "binary")
+    lines = changes(drawn(20_000, 2) // 1000, "binary")
     assert lines == ["dur: 1,000 times smaller than in training: another unit?"]
 
 
 def test_a_million_times_smaller_is_told_from_what_rounding_leaves():
-    lines = told(drawn(20_000, 2) // 1_000_000)
+    lines = changes(drawn(20_000, 2) // 1_000_000)
     assert lines == ["dur: 1,000,000 times smaller than in training: another unit?"]
 
 
 def test_values_that_saturate_give_a_lower_bound():
-    lines = told(drawn(500, 2, middle=20.0) * 1_000_000)
+    lines = changes(drawn(500, 2, middle=20.0) * 1_000_000)
     assert lines == ["dur: at least 3,480 times larger than in training: another unit?"]
 
 
@@ -77,11 +77,11 @@ def test_values_that_saturate_give_a_lower_bound():
 @pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 30), marks=pytest.mark.slow)])
 def test_the_same_unit_is_never_told(rows, seeds):
     for seed in seeds:
-        assert not told(drawn(rows, seed))
-        assert not told(drawn(rows, seed, middle=10.0))  # twenty times shorter
-        assert not told(drawn(rows, seed, middle=6.0, spread=0.2))  # a scan: all alike
-    assert not told(np.zeros(rows, dtype=np.int64))
-    assert not told(np.zeros(0, dtype=np.int64))
+        assert not changes(drawn(rows, seed))
+        assert not changes(drawn(rows, seed, middle=10.0))  # twenty times shorter
+        assert not changes(drawn(rows, seed, middle=6.0, spread=0.2))  # a scan: all alike
+    assert not changes(np.zeros(rows, dtype=np.int64))
+    assert not changes(np.zeros(0, dtype=np.int64))
 
 
 def test_a_prediction_warns_before_all_else():

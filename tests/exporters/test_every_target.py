@@ -135,13 +135,13 @@ def test_a_threshold_gives_class_or_shunt_or_is_refused(target, shunt, tmp_path)
             export(model, target, tmp_path / "out", force=True)
         return
     done = export(model, target, tmp_path / "out", verify=False, force=True, simplify=False)
-    found = verify_directory(done.path, vectors=200)
-    if found.missing:
-        pytest.skip(found.missing)
-    assert found.ok, str(found)
-    assert found.shunt == model.shunt
+    verification = verify_directory(done.path, vectors=200)
+    if verification.missing:
+        pytest.skip(verification.missing)
+    assert verification.ok, str(verification)
+    assert verification.shunt == model.shunt
     if shunt == 4:
-        assert found.at_shunt >= 8 and found.below_shunt >= 8
+        assert verification.at_shunt >= 8 and verification.below_shunt >= 8
     # The artefacts of one threshold are not those of another: vectors, and what is read back.
     given = json.loads((done.path / "manifest.json").read_text())["options"]
     options = tool.parse_options(given, verify=True)

@@ -48,10 +48,10 @@ def check(tool, directory, options, scratch):
 @pytest.mark.parametrize("name", ["host", "dpdk", "xdp"])
 def test_a_capture_gives_what_the_reference_meter_gives(name, exported, tmp_path):
     tool, directory, options = exported(name)
-    found = check(tool, directory, options, tmp_path)
-    if found.missing:
-        pytest.skip(found.missing)
-    assert found.failures == () and found.flows > 1500
+    verification = check(tool, directory, options, tmp_path)
+    if verification.missing:
+        pytest.skip(verification.missing)
+    assert verification.failures == () and verification.flows > 1500
     wanted = reference_flows(unchanged(MODEL), LINK_ETHERNET, FRAMES)
     assert wanted.counters["forgotten"] > 100
 

@@ -99,14 +99,14 @@ KINDS = [
 
 
 @pytest.mark.first_case
-@pytest.mark.parametrize(("damage", "said"), KINDS)
-def test_no_file_of_any_target_is_opened_that_is_none(exported, tmp_path, damage, said):
+@pytest.mark.parametrize(("damage", "message"), KINDS)
+def test_no_file_of_any_target_is_opened_that_is_none(exported, tmp_path, damage, message):
     path = shutil.copytree(exported, tmp_path / "copy")
     for name in artefacts(path):
         damage(path / name)
-    found = verify_directory(path, record=False)
-    assert {f"{name} {said}" for name in artefacts(path)} <= {*found.failures}
-    assert not found.executor
+    verification = verify_directory(path, record=False)
+    assert {f"{name} {message}" for name in artefacts(path)} <= {*verification.failures}
+    assert not verification.executor
     with pytest.warns(N3icWarning, match="your rights"):
         assert not verify_directory(path, vectors=10, record=False, run_changed=True).ok
 
@@ -121,22 +121,22 @@ def test_no_endless_file_of_any_target_is_read(exported, tmp_path):
 
 @pytest.mark.parametrize("name", ["manifest.json", "model.n3ic"])
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [(pipe, "a pipe"), (zero, "a symbolic link"), (sparse, "1,099,511"), (folder, "a folder")],
 )
-def test_what_says_what_a_directory_is_must_be_a_file(path, name, damage, said):
+def test_what_says_what_a_directory_is_must_be_a_file(path, name, damage, message):
     damage(path / name)
     for read in (verify_directory, read_export):
-        with pytest.raises(N3icError, match=said):
+        with pytest.raises(N3icError, match=message):
             read(path)
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"), [(pipe, "a pipe"), (zero, "symbolic"), (sparse, "1,099,511")]
+    ("damage", "message"), [(pipe, "a pipe"), (zero, "symbolic"), (sparse, "1,099,511")]
 )
-def test_a_report_is_not_taken_from_what_is_no_file(path, damage, said):
+def test_a_report_is_not_taken_from_what_is_no_file(path, damage, message):
     damage(path / "report.json")
-    with pytest.raises(ExportError, match=said):
+    with pytest.raises(ExportError, match=message):
         read_export(path)
 
 
@@ -206,9 +206,9 @@ def test_folders_in_folders_are_no_recursion(path):
 def test_a_few_hundred_added_files_are_one_line(path):
     for i in range(300):
         (path / f"x{i:03}").touch()
-    said = str(verify_directory(path, vectors=10, record=False))
-    assert "x009 is no part of the export; nor are 290 more files" in said
-    assert "x010" not in said
+    message = str(verify_directory(path, vectors=10, record=False))
+    assert "x009 is no part of the export; nor are 290 more files" in message
+    assert "x010" not in message
 
 
 def test_a_file_that_may_not_be_read_is_named(path, monkeypatch):
@@ -240,21 +240,21 @@ def test_a_file_that_may_not_be_read_is_named(path, monkeypatch):
 def test_a_hostile_manifest_is_one_line(path, text):
     (path / "manifest.json").write_text(text)
     for read in (verify_directory, read_export):
-        with pytest.raises(ExportError, match=r"manifest\.json") as found:
+        with pytest.raises(ExportError, match=r"manifest\.json") as error:
             read(path)
-        assert len(str(found.value)) < 400
+        assert len(str(error.value)) < 400
 
 
 @pytest.mark.first_case
 @pytest.mark.parametrize(
-    ("damage", "said"), [*KINDS[:2], (folder, "missing from"), (sparse, "not what n3ic writes")]
+    ("damage", "message"), [*KINDS[:2], (folder, "missing from"), (sparse, "not what n3ic writes")]
 )
-def test_no_file_of_a_card_is_opened_that_is_none(card, damage, said):
+def test_no_file_of_a_card_is_opened_that_is_none(card, damage, message):
     plan, path = card
     names = artefacts(path)
     for name in names:
         damage(path / name)
-    with pytest.raises(VerifyError, match=said.removeprefix("is ")):
+    with pytest.raises(VerifyError, match=message.removeprefix("is ")):
         verify_card(plan, path, 1)
 
 
@@ -271,9 +271,9 @@ def test_the_command_line_ends_with_one_line(path, tmp_path):
     pipe(path / "bnn.c")
     (path / b"\xff\n\x1b[31m".decode(errors="surrogateescape")).touch()
     done = n3ic("verify", path, cwd=tmp_path, expect=3)
-    (said,) = done.stdout.splitlines()
-    assert "bnn.c is not to be read: it is a pipe, no regular file" in said
-    assert said.isprintable()
+    (line,) = done.stdout.splitlines()
+    assert "bnn.c is not to be read: it is a pipe, no regular file" in line
+    assert line.isprintable()
     sparse(path / "weights.bin")
     done = n3ic("verify", path, cwd=tmp_path, expect=1)
     assert "weights.bin cannot be read: it has 1,099,511,627,776 bytes" in done.stderr

@@ -227,9 +227,11 @@ def test_single_calls_and_calls_from_features(
         c.bnn_classify_batch(net.pointer, *at)
         assert np.array_equal(classes, verdicts), kernel
         assert np.array_equal(margins, want.margins), kernel
-        found = net.classify(words)
-        assert first_difference(model, found, words) is None, kernel
-        c.bnn_infer_batch(net.pointer, words, len(words), classes.ctypes.data, None, found.scores)
+        inference = net.classify(words)
+        assert first_difference(model, inference, words) is None, kernel
+        c.bnn_infer_batch(
+            net.pointer, words, len(words), classes.ctypes.data, None, inference.scores
+        )
         assert np.array_equal(classes, verdicts), kernel
 
 
@@ -304,6 +306,6 @@ def test_the_digest_of_a_networks_memory_changes_with_a_bit(library: KernelLibra
 def test_hidden_bits_are_those_of_the_trace(library: KernelLibrary):
     model = random_model((300, 65, 40, 3), np.random.default_rng(0))
     words = verification_vectors(model, 50)
-    found = library.load(blob.dump(model)).hidden(words)
+    hidden_words = library.load(blob.dump(model)).hidden(words)
     first, second = model.infer(words).hidden
-    assert np.array_equal(found, np.hstack([pack(first), pack(second)]))
+    assert np.array_equal(hidden_words, np.hstack([pack(first), pack(second)]))

@@ -55,8 +55,23 @@ def test_a_decision_holds_from_its_packet_on_until_the_next_or_the_flows_end():
     frames = [(frame, len(frame), 1_000_000 * time) for time, frame in talk.all]
     frames.insert(8, (b"", 0, 8_000_000))
     for size in (1, 2, 5, MOST):
-        _, _, found = in_bursts(spec, frames, repeat(size), verdicts_of)
+        _, _, verdicts = in_bursts(spec, frames, repeat(size), verdicts_of)
         third, sixth, end = (verdict_of({"number": 0, "packets": n}) for n in (3, 6, 8))
-        assert found == [0, 0, third, third, third, sixth, sixth, end, "aside", 0, 0, 0], size
-        _, _, kept = in_bursts(spec, frames, repeat(size), verdicts_of, lambda old, new: old or new)
-        assert kept == [0, 0, third, third, third, third, third, third, "aside", 0, 0, 0], size
+        assert verdicts == [0, 0, third, third, third, sixth, sixth, end, "aside", 0, 0, 0], size
+        _, _, lasting_verdicts = in_bursts(
+            spec, frames, repeat(size), verdicts_of, lambda old, new: old or new
+        )
+        assert lasting_verdicts == [
+            0,
+            0,
+            third,
+            third,
+            third,
+            third,
+            third,
+            third,
+            "aside",
+            0,
+            0,
+            0,
+        ], size

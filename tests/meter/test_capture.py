@@ -100,7 +100,7 @@ def test_every_wrapping_gives_the_same_packets(tmp_path, form, pack):
 
 def test_a_table_of_flows_with_their_keys(tmp_path):
     (tmp_path / "c.pcap").write_bytes(pcap(PACKETS))
-    found = extract([tmp_path / "c.pcap"], tmp_path / "f.parquet", SPEC)
+    extraction = extract([tmp_path / "c.pcap"], tmp_path / "f.parquet", SPEC)
     table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
     assert table.column_names == [*KEY_COLUMNS, "n"]
     assert table.schema.metadata[b"n3ic-units"] == b"nic"
@@ -112,7 +112,7 @@ def test_a_table_of_flows_with_their_keys(tmp_path):
     ]
     assert rows[0]["first_us"] == START * 10**6
     assert rows[0]["last_us"] == START * 10**6 + 500_000
-    assert (found.flows, found.packets, found.aside) == (3, 4, {})
+    assert (extraction.flows, extraction.packets, extraction.aside) == (3, 4, {})
     extract([tmp_path / "c.pcap"] * 2, tmp_path / "f.csv", SPEC)
     text = (tmp_path / "f.csv").read_text()
     assert text.startswith("# n3ic-units: nic\n")
@@ -133,16 +133,16 @@ def test_a_capture_that_is_not_read_to_its_end_holds_nothing_up(tmp_path):
 def test_what_is_left_out_is_counted(tmp_path):
     arp = bytes(12) + b"\x08\x06" + bytes(28)
     (tmp_path / "c.pcap").write_bytes(pcap([(0, arp), *PACKETS, (300, PACKETS[0][1][:20])]))
-    found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
-    assert found.aside == {"not IP": 1, "IP header cut short": 1}
-    assert found.packets == 6
+    extraction = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+    assert extraction.aside == {"not IP": 1, "IP header cut short": 1}
+    assert extraction.packets == 6
 
 
 def test_a_capture_that_is_cut_short_counts_up_to_there(tmp_path):
     (tmp_path / "c.pcap").write_bytes(pcap(PACKETS)[:-7])
     with pytest.warns(N3icWarning, match="the capture ends early"):
-        found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
-    assert (found.flows, found.packets) == (2, 3)
+        extraction = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+    assert (extraction.flows, extraction.packets) == (2, 3)
 
 
 def noise(packets):
@@ -160,18 +160,18 @@ def test_a_packed_capture_that_is_cut_gives_what_it_holds(tmp_path, pack):
     left = len(unpacked(data, pack)) - 24
     assert left > 500 * len(packets[0][1])
     (tmp_path / "c.pcap").write_bytes(data)
-    with pytest.warns(N3icWarning, match="the packed file is cut or damaged") as said:
-        found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
-    assert found.packets == left // (16 + len(packets[0][1]))
-    assert len(said) == 1
+    with pytest.warns(N3icWarning, match="the packed file is cut or damaged") as recorder:
+        extraction = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+    assert extraction.packets == left // (16 + len(packets[0][1]))
+    assert len(recorder) == 1
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
 def test_a_cut_that_the_packing_alone_shows_is_told(tmp_path, pack):
     (tmp_path / "c.pcap").write_bytes(pack(pcap(PACKETS))[:-1])
     with pytest.warns(N3icWarning, match="ends early: the packed file is cut or damaged"):
-        found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
-    assert found.packets == len(PACKETS)
+        extraction = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+    assert extraction.packets == len(PACKETS)
 
 
 class Failing(io.RawIOBase):
@@ -193,13 +193,13 @@ class Failing(io.RawIOBase):
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd])
 def test_a_device_that_fails_ends_a_capture(pack):
-    packets, told = noise(600), []
+    packets, notes = noise(600), []
     data = pack(pcap(packets))
     given = io.BufferedReader(Failing(data[: len(data) - 100]))
-    with Capture("-", told.append, given) as capture:
+    with Capture("-", notes.append, given) as capture:
         read = [frame for frame, _, _ in capture.packets()]
     assert read == [frame for _, frame in packets][: len(read)] != []
-    (line,) = told
+    (line,) = notes
     early = "standard input: the capture ends early: it cannot be read further"
     assert line.startswith(f"{early} (Input/output error); ")
     assert line.endswith("; what came before it counts")
@@ -256,10 +256,10 @@ def test_time_stamps_that_go_back_or_jump_are_counted_and_warned_of(tmp_path, ca
     paths = [tmp_path / f"{i}.pcap" for i in range(captures)]
     for path in paths:
         path.write_bytes(pcap(bad))
-    with pytest.warns(N3icWarning) as said:
-        found = extract(paths, tmp_path / "f.csv", SPEC)
-    assert (found.back, found.ahead, found.steps) == (captures, captures, 0)
-    assert [str(w.message) for w in said] == [
+    with pytest.warns(N3icWarning) as recorder:
+        extraction = extract(paths, tmp_path / "f.csv", SPEC)
+    assert (extraction.back, extraction.ahead, extraction.steps) == (captures, captures, 0)
+    assert [str(w.message) for w in recorder] == [
         f"{p.name}: time stamps: 1 packets earlier than one before them, 1 more than an hour "
         "ahead, 0 times the clock was set back"
         for p in paths
@@ -355,10 +355,10 @@ def test_labels_join_by_key_and_time_and_are_never_guessed(tmp_path, form, text,
     (tmp_path / "c.pcap").write_bytes(pcap(PACKETS))
     (tmp_path / "l").write_bytes(gzip.compress(text.encode()))
     read = read_labels(tmp_path / "l", form)
-    found = extract([tmp_path / "c.pcap"], tmp_path / "f.parquet", SPEC, labels=read)
+    extraction = extract([tmp_path / "c.pcap"], tmp_path / "f.parquet", SPEC, labels=read)
     table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
     assert table["label"].to_pylist() == labels
-    assert found.labels == counts
+    assert extraction.labels == counts
 
 
 def test_a_flow_without_an_address_comes_from_no_network(tmp_path):
@@ -413,8 +413,8 @@ def test_tables_that_hold_no_labels_are_named(tmp_path, form, text, message):
 def test_a_line_that_cannot_be_read_is_left_out_with_a_word(tmp_path, form, text, line):
     (tmp_path / "l").write_text(text)
     number = text.count("\n") - line + 1
-    said = rf"{number} lines were left out, the first is .*, line {line}: "
-    with pytest.warns(N3icWarning, match=said):
+    message = rf"{number} lines were left out, the first is .*, line {line}: "
+    with pytest.warns(N3icWarning, match=message):
         read_labels(tmp_path / "l", form)
 
 
@@ -518,12 +518,12 @@ def test_real_captures_meter_alike_and_match_ndpi(real_data, tmp_path, equal):
     with pytest.warns(N3icWarning, match="lines were left out"):
         labels = read_labels(folder / "flows_expected.csv", "ndpi")
     with pytest.warns(N3icWarning) as warned:
-        found = extract(captures, tmp_path / "f.parquet", standard_spec(), labels=labels)
+        extraction = extract(captures, tmp_path / "f.parquet", standard_spec(), labels=labels)
     closed = {str(w.message).split(":")[0] for w in warned if "leaves closed" in str(w.message)}
     assert closed >= {"gre.pcapng", "vxlan.pcap"}
     assert any("time stamps" in str(w.message) for w in warned)
-    assert found.packets == 26_991
-    assert found.labels["matched"] > 0.95 * found.flows
+    assert extraction.packets == 26_991
+    assert extraction.labels["matched"] > 0.95 * extraction.flows
 
 
 def test_batches_do_not_change_the_flows(tmp_path, monkeypatch):

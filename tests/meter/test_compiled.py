@@ -113,17 +113,17 @@ def test_each_field_of_the_packets_of_both_directions(equal):
     decision = Decision(1, repeat=True)
     spec = MeterSpec(tuple(registers), features, ends=(), decision=decision, tick_ns=10**9)
     rows = equal(spec, 1, [(frame, len(frame), int(time)) for time, frame in talk.all])
-    found = {
+    columns = {
         field: [row[10][i] for row in rows if row[9] == "packets"] for i, field in enumerate(FIELDS)
     }
     assert rows[-1][10][-3:] == (0, 1, 0)  # the first packet has no gap
-    tcp = slice(len(found["gap"]) - 2)
-    assert found["tcp_repeated"][tcp] == [0, 0, 0, 0, 100, 50, 0, 0, 3, 0, 0, 0, 41, 0, 0, 0]
-    assert found["tcp_skipped"][tcp] == [0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 92, 0, 0, 0, 0, 0]
-    assert {1, 2041, 2048, 2058, 2148} <= {*found["directed_payload_length"]}
+    tcp = slice(len(columns["gap"]) - 2)
+    assert columns["tcp_repeated"][tcp] == [0, 0, 0, 0, 100, 50, 0, 0, 3, 0, 0, 0, 41, 0, 0, 0]
+    assert columns["tcp_skipped"][tcp] == [0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 92, 0, 0, 0, 0, 0]
+    assert {1, 2041, 2048, 2058, 2148} <= {*columns["directed_payload_length"]}
     tagged = [(f[:12] + b"\x81\0\0\2" + f[12:], len(f) + 4, int(time)) for time, f in talk.all]
     again = [row[10] for row in equal(spec, 1, tagged) if row[9] == "packets"]
-    assert [row[FIELDS.index("tcp_repeated")] for row in again] == found["tcp_repeated"]
+    assert [row[FIELDS.index("tcp_repeated")] for row in again] == columns["tcp_repeated"]
 
 
 def test_a_flow_starts_from_zeros_whatever_its_memory_holds(tmp_path):
@@ -210,10 +210,10 @@ def test_link_headers_cut_at_each_byte(equal):
         0: [bytes(4) + v4, bytes(4) + v6],
     }
     frames = [
-        (link.to_bytes(4, "big") + frame[:held], len(frame) + 4, 0)
+        (link.to_bytes(4, "big") + frame[:captured], len(frame) + 4, 0)
         for link, some in by_link.items()
         for frame in some
-        for held in [*range(len(frame) - len(v4) + 2), len(frame)]
+        for captured in [*range(len(frame) - len(v4) + 2), len(frame)]
     ]
     # An impossible length on the wire counts from 0.
     frames += [((101).to_bytes(4, "big") + v4, length, 0) for length in range(9)]
@@ -408,8 +408,8 @@ def test_packets_without_a_whole_tcp_header_have_no_flags_and_no_window(equal):
     ends = b"\0\0" + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + b"\0\1\0\2"
     header = bytes(8) + b"\x50\x12\x03\x04"  # of TCP, behind its ports
     frames = []
-    for number, (protocol, held) in enumerate([(6, 12), (6, 11), (17, 12), (1, 12)]):
-        frame = bytes(12) + b"\x08\0" + ip + bytes([protocol]) + ends + header[:held]
+    for number, (protocol, captured) in enumerate([(6, 12), (6, 11), (17, 12), (1, 12)]):
+        frame = bytes(12) + b"\x08\0" + ip + bytes([protocol]) + ends + header[:captured]
         frames.append((frame, 54, number))
     registers = Register("flags", "or", "tcp_flags", width=8), Register("win", "max", "tcp_window")
     features = MeteredFeature("flags", "flags"), MeteredFeature("win", "win")

@@ -83,8 +83,8 @@ def test_interrupted_or_not_and_whatever_jobs_the_bytes_are_the_same(
         extract([folder], three, standard_spec())
     assert [p.name for p in three.parent.iterdir()] == [f"{name}.parts"]
     assert len(list((three.parent / f"{name}.parts").iterdir())) == 4
-    found = extract([folder], three, standard_spec(), labels=labels)
-    assert (found.kept, found.flows, found.labels) == (2, first.flows, first.labels)
+    extraction = extract([folder], three, standard_spec(), labels=labels)
+    assert (extraction.kept, extraction.flows, extraction.labels) == (2, first.flows, first.labels)
     assert len(metered) == 3 + 3
     for out in (one, two, three):
         assert out.read_bytes() == one.read_bytes()
@@ -92,14 +92,14 @@ def test_interrupted_or_not_and_whatever_jobs_the_bytes_are_the_same(
 
 
 def test_damaged_captures_are_named_and_counted_and_the_others_are_there(folder, tmp_path):
-    with pytest.warns(N3icWarning) as said:
-        found = extract([folder], tmp_path / "f.parquet", SPEC)
-    assert [str(w.message) for w in said] == list(found.damaged)
-    cut, none = found.damaged
+    with pytest.warns(N3icWarning) as recorder:
+        extraction = extract([folder], tmp_path / "f.parquet", SPEC)
+    assert [str(w.message) for w in recorder] == list(extraction.damaged)
+    cut, none = extraction.damaged
     assert cut.startswith(f"{folder}/cut.pcap: the capture ends early")
     assert none.startswith(f"{folder}/none.pcap.gz: not a capture that libpcap reads")
     assert none.endswith("it is left out")
-    assert found.captures == 5
+    assert extraction.captures == 5
     captures = dict.fromkeys(row["capture"] for row in rows(tmp_path / "f.parquet"))
     assert [*captures] == ["a.pcap", "b/a.pcap", "b/no-suffix", "cut.pcap"]
     assert [r["n"] for r in rows(tmp_path / "f.parquet") if r["capture"] == "cut.pcap"] == [2]
@@ -108,8 +108,11 @@ def test_damaged_captures_are_named_and_counted_and_the_others_are_there(folder,
 def test_captures_are_named_as_they_were_given(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.warns(N3icWarning):
-        found = extract(["day/cut.pcap", "day/none.pcap.gz", "day/a.pcap"], "f.parquet", SPEC)
-    assert [line.split(":")[0] for line in found.damaged] == ["day/cut.pcap", "day/none.pcap.gz"]
+        extraction = extract(["day/cut.pcap", "day/none.pcap.gz", "day/a.pcap"], "f.parquet", SPEC)
+    assert [line.split(":")[0] for line in extraction.damaged] == [
+        "day/cut.pcap",
+        "day/none.pcap.gz",
+    ]
 
 
 def test_damage_that_was_found_before_an_interruption_is_told_after_it(
@@ -119,47 +122,53 @@ def test_damage_that_was_found_before_an_interruption_is_told_after_it(
     with pytest.raises(KeyboardInterrupt):
         extract([folder], tmp_path / "f.parquet", SPEC)
     monkeypatch.undo()
-    with pytest.warns(N3icWarning) as said:
-        found = extract([folder], tmp_path / "f.parquet", SPEC)
-    assert [str(w.message) for w in said] == list(found.damaged)
-    assert (found.kept, len(found.damaged)) == (4, 2)
+    with pytest.warns(N3icWarning) as recorder:
+        extraction = extract([folder], tmp_path / "f.parquet", SPEC)
+    assert [str(w.message) for w in recorder] == list(extraction.damaged)
+    assert (extraction.kept, len(extraction.damaged)) == (4, 2)
 
 
 def test_labels_of_one_capture_are_not_those_of_another(tmp_path):
     for name in ("a.pcap", "b.pcap"):
         (tmp_path / name).write_bytes(questions(0))
     flow = "UDP,10.0.0.1,1000,10.0.0.2,53"
-    said = f"pcap,l4,src,sport,dst,dport,ndpi_proto\na.pcap,{flow},DNS\nc.pcap,{flow},NTP\n"
-    (tmp_path / "l.csv").write_text(said)
+    table = f"pcap,l4,src,sport,dst,dport,ndpi_proto\na.pcap,{flow},DNS\nc.pcap,{flow},NTP\n"
+    (tmp_path / "l.csv").write_text(table)
     labels = read_labels(tmp_path / "l.csv", "ndpi")
     captures = [tmp_path / "a.pcap", tmp_path / "b.pcap"]
     for more in ({}, {"one_stream": True}):
-        found = extract(captures, tmp_path / "f.parquet", SPEC, labels=labels, **more)
-        told = {row["capture"]: row["label"] for row in rows(tmp_path / "f.parquet")}
-        assert told == ({"a.pcap": "DNS", "b.pcap": ""} if not more else {"b.pcap": ""})
-        assert found.labels == ({"matched": 1, "unmatched": 1} if not more else {"unmatched": 1})
+        extraction = extract(captures, tmp_path / "f.parquet", SPEC, labels=labels, **more)
+        labels_read = {row["capture"]: row["label"] for row in rows(tmp_path / "f.parquet")}
+        assert labels_read == ({"a.pcap": "DNS", "b.pcap": ""} if not more else {"b.pcap": ""})
+        assert extraction.labels == (
+            {"matched": 1, "unmatched": 1} if not more else {"unmatched": 1}
+        )
 
 
 @pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
 def test_progress_counts_captures_bytes_packets_and_flows(folder, tmp_path):
-    told = []
-    found = extract([folder], tmp_path / "f.parquet", SPEC, progress=told.append)
-    assert [t.captures for t in told] == [0, 1, 2, 3, 4, 5]
-    assert {t.of for t in told} == {5}
-    assert (told[0].share, told[0].packets, told[0].flows) == (0, 0, 0)
-    assert all(a.share < b.share and a.flows <= b.flows for a, b in itertools.pairwise(told))
-    assert (told[-1].share, told[-1].packets, told[-1].flows) == (1, found.packets, found.flows)
-    assert found.packets > found.flows > 0
+    steps = []
+    extraction = extract([folder], tmp_path / "f.parquet", SPEC, progress=steps.append)
+    assert [t.captures for t in steps] == [0, 1, 2, 3, 4, 5]
+    assert {t.of for t in steps} == {5}
+    assert (steps[0].share, steps[0].packets, steps[0].flows) == (0, 0, 0)
+    assert all(a.share < b.share and a.flows <= b.flows for a, b in itertools.pairwise(steps))
+    assert (steps[-1].share, steps[-1].packets, steps[-1].flows) == (
+        1,
+        extraction.packets,
+        extraction.flows,
+    )
+    assert extraction.packets > extraction.flows > 0
 
 
 def test_progress_of_one_stream_counts_its_captures(tmp_path):
     pieces = [tmp_path / name for name in ("a.pcap", "b.pcap")]
     pieces[0].write_bytes(questions(0, 1))
     pieces[1].write_bytes(questions(2, port=9))
-    told = []
-    extract(pieces, tmp_path / "f.parquet", SPEC, one_stream=True, progress=told.append)
-    assert all((t.of, t.share) == (2, 0) and t.captures <= 2 for t in told)
-    assert (told[-1].packets, told[-1].flows) == (3, 2)
+    steps = []
+    extract(pieces, tmp_path / "f.parquet", SPEC, one_stream=True, progress=steps.append)
+    assert all((t.of, t.share) == (2, 0) and t.captures <= 2 for t in steps)
+    assert (steps[-1].packets, steps[-1].flows) == (3, 2)
 
 
 def interrupt(*_):
@@ -176,8 +185,8 @@ def test_a_capture_that_changed_is_metered_anew(tmp_path, monkeypatch):
             extract(files, tmp_path / "f.parquet", spec)
     monkeypatch.undo()
     files[1].write_bytes(questions(0, 1))
-    found = extract(files, tmp_path / "f.parquet", SPEC)
-    assert (found.kept, found.packets) == (1, 3)
+    extraction = extract(files, tmp_path / "f.parquet", SPEC)
+    assert (extraction.kept, extraction.packets) == (1, 3)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pcap", "b.pcap", "f.parquet"]
 
 
@@ -192,14 +201,14 @@ def test_a_part_has_another_name_when_anything_of_it_changes(tmp_path):
         assert part.parent == tmp_path and module.STEP_FILE.fullmatch(part.name)
         return part
 
-    found = [name(), name(other), name(called="b"), name(spec=standard_spec())]
-    assert name() == found[0]
+    names = [name(), name(other), name(called="b"), name(spec=standard_spec())]
+    assert name() == names[0]
     os.utime(capture, (1, 2))
-    found.append(name())
+    names.append(name())
     capture.write_bytes(questions(0, 1))
     os.utime(capture, (1, 2))
-    found.append(name())
-    assert len({*found}) == 6
+    names.append(name())
+    assert len({*names}) == 6
 
 
 def test_when_no_capture_can_be_read_nothing_is_left(tmp_path):
@@ -226,8 +235,8 @@ def test_pieces_of_one_capture_go_on_and_others_end_with_their_file(tmp_path):
     header = bytearray(questions())
     header[20] = 101
     pieces[1].write_bytes(header)
-    said = r"link type is 101 \(RAW\), the first capture has 1 \(EN10MB\)"
-    with pytest.raises(DataError, match=said):
+    message = r"link type is 101 \(RAW\), the first capture has 1 \(EN10MB\)"
+    with pytest.raises(DataError, match=message):
         extract(pieces, tmp_path / "f.parquet", SPEC, one_stream=True)
 
 
@@ -254,9 +263,9 @@ def test_captures_of_a_folder_are_files_that_are_not_hidden(tmp_path):
     for name in ("b.pcap", ".a.pcap", "sub.pcap/.c.pcap", "sub.pcap/d.pcap.gz", "c/e", "f.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(questions(0) if name == "c/e" else b"")
-    found = find_captures([tmp_path, tmp_path / "f.txt"])
-    assert [source.name for source in found] == ["b.pcap", "c/e", "sub.pcap/d.pcap.gz", "f.txt"]
-    assert [source.path for source in found[:2]] == [f"{tmp_path}/b.pcap", f"{tmp_path}/c/e"]
+    sources = find_captures([tmp_path, tmp_path / "f.txt"])
+    assert [source.name for source in sources] == ["b.pcap", "c/e", "sub.pcap/d.pcap.gz", "f.txt"]
+    assert [source.path for source in sources[:2]] == [f"{tmp_path}/b.pcap", f"{tmp_path}/c/e"]
 
 
 def test_an_empty_piece_of_one_capture_comes_last(tmp_path):
@@ -272,12 +281,12 @@ def test_an_empty_piece_of_one_capture_comes_last(tmp_path):
 
 
 def test_captures_of_no_bytes_are_no_share_of_the_work(tmp_path):
-    told = []
+    steps = []
     for name in ("a.pcap", "b.pcap"):
         (tmp_path / name).write_bytes(b"")
     with pytest.raises(DataError, match="none of the captures can be read"):
-        extract([tmp_path], tmp_path / "f.csv", SPEC, progress=told.append)
-    assert [(t.captures, t.share) for t in told] == [(0, 0), (1, 0), (2, 0)]
+        extract([tmp_path], tmp_path / "f.csv", SPEC, progress=steps.append)
+    assert [(t.captures, t.share) for t in steps] == [(0, 0), (1, 0), (2, 0)]
 
 
 def test_standard_input_goes_alone_and_a_missing_file_is_found_first(tmp_path):
@@ -363,14 +372,14 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     while running.poll() is None and not [*parts.glob("*.counted")]:
         time.sleep(0.01)
     os.killpg(running.pid, signal.SIGINT)
-    _, said = running.communicate(timeout=600)
-    assert running.returncode == 130, said
-    assert "the same command resumes from there" in said
-    kept = len([*parts.glob("*.counted")])
-    assert 0 < kept < 12
+    _, errors = running.communicate(timeout=600)
+    assert running.returncode == 130, errors
+    assert "the same command resumes from there" in errors
+    captures_done = len([*parts.glob("*.counted")])
+    assert 0 < captures_done < 12
     assert not [*parts.glob(".*")]
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert f"metered before: {kept} of 12 captures" in again.stdout
+    assert f"metered before: {captures_done} of 12 captures" in again.stdout
     extract([tmp_path / n for n in names], tmp_path / "one.parquet", standard_spec())
     assert (tmp_path / "flows.parquet").read_bytes() == (tmp_path / "one.parquet").read_bytes()
     assert not parts.exists()
@@ -379,7 +388,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
 def test_what_is_left_out_is_told_line_by_line():
     counts = {"not IP": 1234, "flow cache full": 2000, "tunnelled": 3000, "late": 4000}
     counts |= {"evicted": 5000, "back": 6000, "ahead": 7000, "steps": 8000}
-    told = [
+    lines = [
         "put aside: 1,234 packets (not IP)",
         "put aside: 2,000 packets (flow cache full)",
         "in tunnels that the meter leaves closed: 3,000 packets",
@@ -388,9 +397,9 @@ def test_what_is_left_out_is_told_line_by_line():
         "time stamps: 6,000 packets earlier than one before them, 7,000 more than an hour ahead, "
         "8,000 times the clock was set back",
     ]
-    assert [*left_out(counts)] == told
+    assert [*left_out(counts)] == lines
     for i, name in enumerate([*counts][:5]):
-        assert [*left_out({name: counts[name]})] == [told[i]]
+        assert [*left_out({name: counts[name]})] == [lines[i]]
     for name in ("back", "ahead", "steps"):
         (line,) = left_out({name: 1})
         assert line.count("0 ") == 2 and line.count("1 ") == 1
@@ -411,12 +420,25 @@ def test_each_counter_is_told_by_its_name():
     )
     counters = {name: 10 + i for i, name in enumerate(names)} | {"not IP": 0}
     with pytest.warns(N3icWarning) as warned:
-        found = module._extracted(9, counters, {"matched": 4}, 3, ["a.pcap ends early"], reused=2)
-    assert (found.flows, found.packets, found.late, found.evicted) == (9, 10, 11, 12)
-    assert (found.back, found.ahead, found.steps, found.captures, found.kept) == (13, 14, 15, 3, 2)
-    assert (found.tunnelled, found.forgotten) == (16, 17)
-    assert found.aside == {name: counters[name] for name in module.ASIDE if name != "not IP"}
-    assert (found.labels, found.damaged) == ({"matched": 4}, ("a.pcap ends early",))
+        extraction = module._extracted(
+            9, counters, {"matched": 4}, 3, ["a.pcap ends early"], reused=2
+        )
+    assert (extraction.flows, extraction.packets, extraction.late, extraction.evicted) == (
+        9,
+        10,
+        11,
+        12,
+    )
+    assert (
+        extraction.back,
+        extraction.ahead,
+        extraction.steps,
+        extraction.captures,
+        extraction.kept,
+    ) == (13, 14, 15, 3, 2)
+    assert (extraction.tunnelled, extraction.forgotten) == (16, 17)
+    assert extraction.aside == {name: counters[name] for name in module.ASIDE if name != "not IP"}
+    assert (extraction.labels, extraction.damaged) == ({"matched": 4}, ("a.pcap ends early",))
     assert [str(w.message) for w in warned] == ["a.pcap ends early"]
 
 

@@ -50,8 +50,8 @@ def test_the_plain_one_gives_pythons_hash_of_bytes():
     asks = f"print(*(hash(bytes(range(n))) for n in {sizes}))"
     environment = os.environ | {"PYTHONHASHSEED": "0"}
     done = subprocess.run([sys.executable, "-c", asks], capture_output=True, env=environment)
-    told = [int(word) % 2**64 for word in done.stdout.split()]
-    assert told == [siphash(bytes(16), bytes(range(n))) for n in sizes]
+    hashes = [int(word) % 2**64 for word in done.stdout.split()]
+    assert hashes == [siphash(bytes(16), bytes(range(n))) for n in sizes]
 
 
 @pytest.fixture(scope="module")

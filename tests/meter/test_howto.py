@@ -34,7 +34,7 @@ pytestmark = [
 ]  # fmt: skip
 
 
-def said_by(line, folder):
+def output_of(line, folder):
     """What a line of a shell says; ``n3ic`` alone runs in this process."""
     if line.startswith("n3ic ") and not set(line) & set("|><&"):
         return command_line.n3ic(*shlex.split(line, comments=True)[1:], cwd=folder).stdout
@@ -62,19 +62,19 @@ def test_from_a_capture_to_verdicts_as_written(repository, tmp_path):
     (tmp_path / "live.pcap").write_bytes(live)
     page = (repository / "docs" / "how-to" / "captures.md").read_text()
     lines = re.search(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[1].splitlines()
-    said = {line.split()[1]: said_by(line, tmp_path) for line in lines}
+    outputs = {line.split()[1]: output_of(line, tmp_path) for line in lines}
     program = ["-C", "live.pcap", "verdicts.csv"]  # make, flow-exec, cmp
     steps = ["data", "train", "inspect", "predict", "export", "verify"]
-    assert list(said) == [*steps, *program]
-    assert "flows that it metered from" in said["verify"]
-    assert "meter: flows by five-tuple" in said["inspect"]
+    assert list(outputs) == [*steps, *program]
+    assert "flows that it metered from" in outputs["verify"]
+    assert "meter: flows by five-tuple" in outputs["inspect"]
     model = BinaryModel.load(tmp_path / "run" / "model.n3ic")
     assert model.meter == load_flows(tmp_path / "flows.parquet").meter
     assert BinaryModel.load(tmp_path / "host" / "model.n3ic") == model
 
     verdicts = rows_of((tmp_path / "verdicts.csv").read_text())
-    said_by("n3ic data extract live.pcap --packets 8 --out live.csv", tmp_path)
-    classes = rows_of(said_by("n3ic predict live.csv --model run", tmp_path))
+    output_of("n3ic data extract live.pcap --packets 8 --out live.csv", tmp_path)
+    classes = rows_of(output_of("n3ic predict live.csv --model run", tmp_path))
     assert [{k: row[k] for k in classes[0]} for row in verdicts] == classes
     key = ("source", "source_port", "destination", "destination_port", "protocol")
     label = {tuple(row[k] for k in key): row["label"] for row in rows_of(truth.decode())}

@@ -69,8 +69,8 @@ def test_a_damaged_line_is_refused_with_a_reason(line, reason):
     ],
 )
 def test_times_are_from_2000_until_2100(start, end, reason):
-    found = parse_info(changed(start=start, end=end))
-    assert found.startswith(reason) if reason else found.start == int(start)
+    entry = parse_info(changed(start=start, end=end))
+    assert entry.startswith(reason) if reason else entry.start == int(start)
 
 
 def test_a_line_may_have_64_kib():
@@ -121,9 +121,9 @@ def test_damaged_lines_are_counted_and_the_others_read(tmp_path):
 def test_of_many_flows_with_one_key_those_of_the_time_are_found():
     key = flow_key("10.0.0.1", "123", "10.0.0.2", "123", "17")
     second = 10**6
-    said = [Labelled("long", 0, 5000 * second)]
-    said += [Labelled(str(i), 10 * i * second, (10 * i + 1) * second) for i in range(1000)]
-    labels = Labels.of_entries((key, entry) for entry in said)
+    entries = [Labelled("long", 0, 5000 * second)]
+    entries += [Labelled(str(i), 10 * i * second, (10 * i + 1) * second) for i in range(1000)]
+    labels = Labels.of_entries((key, entry) for entry in entries)
     ends, protocol = key
 
     def of(first, last):
@@ -138,12 +138,12 @@ def test_of_many_flows_with_one_key_those_of_the_time_are_found():
 
 def test_any_field_of_a_line_may_be_its_label(tmp_path):
     (tmp_path / "x.info").write_text(GOOD + "\n")
-    for number, said in ((8, "os"), (10, "http://a/"), (11, "frag")):
+    for number, label in ((8, "os"), (10, "http://a/"), (11, "frag")):
         ((entry,),) = (
             line.entries
             for line in read_labels(tmp_path / "x.info", "upc-aau", str(number)).by_key.values()
         )
-        assert entry.label == said
+        assert entry.label == label
     with pytest.raises(DataError, match="no labelled flow in it"):  # the last is empty
         read_labels(tmp_path / "x.info", "upc-aau", "12")
     for number in (13, 14):
@@ -166,8 +166,10 @@ def test_a_label_without_a_protocol_holds_for_any():
 
     ends = (bytes([10, 0, 0, 2]), 2), (bytes([10, 0, 0, 1]), 1)
     for protocol, known in (("?", range(256)), ("1", [1]), ("17", [17])):
-        found = [n for n in range(256) if labels_of(protocol).of(*ends, n, 5, 5)[1] == "matched"]
-        assert found == [*known]
+        protocols = [
+            n for n in range(256) if labels_of(protocol).of(*ends, n, 5, 5)[1] == "matched"
+        ]
+        assert protocols == [*known]
 
 
 def test_one_flow_that_a_generator_made_marks_all():

@@ -65,16 +65,16 @@ def opened(frame, link):
 def test_what_lies_in_front_of_ip_is_skipped_and_a_check_sequence_does_not_count(
     link, frame, beside
 ):
-    found, at = locate(link, frame, len(frame), 77)
-    assert found == replace(UDP4, wire_length=beside + len(IP))
+    outcome, at = locate(link, frame, len(frame), 77)
+    assert outcome == replace(UDP4, wire_length=beside + len(IP))
     assert at == opened(frame, link) + 20
     for captured in range(len(frame)):
-        said = read(frame, link=link, captured=captured, length=len(frame))
+        reason = read(frame, link=link, captured=captured, length=len(frame))
         if captured < opened(frame, link):
             # all of it but the version of IP, where a number before it does not say which it is
-            assert said in ("link header cut short", "IP header cut short", "not IP")
+            assert reason in ("link header cut short", "IP header cut short", "not IP")
         else:
-            assert said != "link header cut short" or captured < opened(frame, link) + 4
+            assert reason != "link header cut short" or captured < opened(frame, link) + 4
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_ipv6_behind_them(link, head, beside):
 
 
 @pytest.mark.parametrize(
-    ("frame", "said"),
+    ("frame", "reason"),
     [
         (wifi(bytes(8) + snap(IP), flags=0x41), CLOSED),  # protected
         (wifi(snap(IP), quality=0x80), CLOSED),  # several packets
@@ -109,9 +109,9 @@ def test_ipv6_behind_them(link, head, beside):
         (wifi(snap(IP, b"\x88\x8e")), "not IP"),
     ],
 )
-def test_wifi_that_holds_no_packet_that_can_be_read(frame, said):
-    assert read(frame, link=LINK_WIFI) == said
-    assert read(radiotap(frame + CHECK, 0x10), link=LINK_RADIOTAP) == said
+def test_wifi_that_holds_no_packet_that_can_be_read(frame, reason):
+    assert read(frame, link=LINK_WIFI) == reason
+    assert read(radiotap(frame + CHECK, 0x10), link=LINK_RADIOTAP) == reason
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_a_check_sequence_is_taken_off_by_the_link_types_upper_bits():
     short = ethernet(ipv4(b""))  # the check sequence is not taken for ports
     assert read(short + CHECK, link=LINK_ETHERNET | 4 << CHECK_SHIFT) == "ports cut short"
     # a header says 0 where the card was to cut a segment: then all that is there counts
-    found = read(ethernet(ipv4(udp(), total=0)) + CHECK, link=LINK_ETHERNET | 4 << CHECK_SHIFT)
-    assert (found.ip_length, found.payload_length) == (31, 3)
+    outcome = read(ethernet(ipv4(udp(), total=0)) + CHECK, link=LINK_ETHERNET | 4 << CHECK_SHIFT)
+    assert (outcome.ip_length, outcome.payload_length) == (31, 3)
 
 
 def test_links_are_those_that_are_read():
@@ -199,13 +199,13 @@ def test_tshark_finds_the_same_packets(link, tmp_path):
              *(word for field in fields for word in ("-e", field))]  # fmt: skip
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     with Capture(tmp_path / "c.pcap") as capture:
-        found = [parse(capture.link, *frame) for frame in capture.packets()]
+        packets = [parse(capture.link, *frame) for frame in capture.packets()]
     assert [
         "\t".join(
             map(str, (".".join(map(str, p.source)), ".".join(map(str, p.destination)),
                       p.source_port, p.destination_port, p.ip_length, p.ttl))
         )
-        for p in found
+        for p in packets
     ] == done.stdout.splitlines()  # fmt: skip
 
 
@@ -222,8 +222,8 @@ def packets_of(path):
 def test_a_check_sequence_that_a_pcap_header_names_does_not_count(order, check, tmp_path):
     frame = ethernet(IP) + CHECK[:check]
     (tmp_path / "c.pcap").write_bytes(with_check([(frame, len(frame), 77)], order, check))
-    found = packets_of(tmp_path / "c.pcap")
-    assert [replace(p, time=77) for p in found] == [UDP4]
+    packets = packets_of(tmp_path / "c.pcap")
+    assert [replace(p, time=77) for p in packets] == [UDP4]
 
 
 def test_a_check_sequence_of_more_bytes_than_a_link_has_is_none(tmp_path):
@@ -248,8 +248,8 @@ def test_interfaces_with_and_without_a_check_sequence(tmp_path):
     interfaces = [(LINK_ETHERNET, b""), (LINK_ETHERNET, check_option(4)), (LINK_RAW, b"")]
     frames = [(0, ethernet(IP)), (1, ethernet(IP) + CHECK), (2, IP)]
     (tmp_path / "c.pcapng").write_bytes(pcapng_of(frames, interfaces))
-    found = packets_of(tmp_path / "c.pcapng")
-    assert [p.wire_length for p in found] == [45, 45, 31]
+    packets = packets_of(tmp_path / "c.pcapng")
+    assert [p.wire_length for p in packets] == [45, 45, 31]
 
 
 @pytest.mark.parametrize("form", ["pcap", "pcapng", "pcapng.gz"])
@@ -263,8 +263,8 @@ def test_a_capture_of_a_link_that_is_not_read_is_named(form, tmp_path):
     with pytest.warns(N3icWarning, match=r"3 of 3 packets are of link type 147 \(USER0\)"):
         frame = n3ic.extract(path)
     assert frame.num_rows == 0 if hasattr(frame, "num_rows") else len(frame) == 0
-    said = run("data", "extract", path, "--out", out, cwd=tmp_path, expect=1).stderr
-    assert "147 (USER0)" in said and "1 (EN10MB)" in said and "127 (IEEE802_11_RADIO)" in said
+    errors = run("data", "extract", path, "--out", out, cwd=tmp_path, expect=1).stderr
+    assert "147 (USER0)" in errors and "1 (EN10MB)" in errors and "127 (IEEE802_11_RADIO)" in errors
     assert not out.exists()
     with pytest.warns(N3icWarning, match=r"147 \(USER0\)"):
         two = extract([path, path], tmp_path / "two.csv", standard_spec())
@@ -279,7 +279,10 @@ def test_what_is_skipped_of_mixed_interfaces_is_counted_by_link_type(tmp_path):
     frames = [(1, b"x" * 60), (0, ethernet(IP)), (2, b"y" * 60), (1, b"z" * 60)]
     path = tmp_path / "c.pcapng"
     path.write_bytes(pcapng_of(frames, interfaces))
-    with pytest.warns(N3icWarning) as said:
-        found = extract([path], tmp_path / "out.csv", standard_spec(), must_read=True)
-    assert found.flows == 1 and found.links == {"147 (USER0)": 2, "65000 (no name is known)": 1}
-    assert len(said) == 2
+    with pytest.warns(N3icWarning) as recorder:
+        extraction = extract([path], tmp_path / "out.csv", standard_spec(), must_read=True)
+    assert extraction.flows == 1 and extraction.links == {
+        "147 (USER0)": 2,
+        "65000 (no name is known)": 1,
+    }
+    assert len(recorder) == 2

@@ -75,23 +75,23 @@ def test_each_field_is_read_from_its_place():
 )
 def test_a_link_header_is_skipped_and_what_no_wire_has_is_not_counted(link, header, on_the_wire):
     inner = ipv4(udp())
-    found = read(header + inner, link=link)
-    assert found == replace(UDP4, wire_length=on_the_wire + len(inner))
+    outcome = read(header + inner, link=link)
+    assert outcome == replace(UDP4, wire_length=on_the_wire + len(inner))
     for captured in range(len(header) + 24):
-        said = read(header + inner, link=link, captured=captured, length=99)
+        reason = read(header + inner, link=link, captured=captured, length=99)
         if captured >= len(header) + 20:
-            assert said == "ports cut short"
+            assert reason == "ports cut short"
         elif link == LINK_RAW:
-            assert said == ("IP header cut short" if captured else "not IP")
+            assert reason == ("IP header cut short" if captured else "not IP")
         elif header[-4:] == b"\0\0\1\x40" and captured == len(header):
-            assert said == "not IP"  # the version would tell
+            assert reason == "not IP"  # the version would tell
         else:
             session = header.find(b"\x88\x64")
             ppp = {LINK_PPP: 0, LINK_HDLC: 0, LINK_PPPOE: 6}.get(link, session + 8)
             least = 5 if link == LINK_NULL else len(header)
             if link in (LINK_PPP, LINK_HDLC, LINK_PPPOE) or session >= 0:
                 least = max(least, ppp + 4)  # as many as the longest header of PPP has
-            assert said == f"{'link' if captured < least else 'IP'} header cut short"
+            assert reason == f"{'link' if captured < least else 'IP'} header cut short"
 
 
 @pytest.mark.parametrize(("link", "start"), [(LINK_RAW, b""), (LINK_NULL, b"\2\0\0\0")])
@@ -114,8 +114,8 @@ def test_of_ppp_and_mpls_only_ip_is_opened():
         assert read(bytes(12) + header + ip) == "not IP"
     assert read(bytes(12) + b"\x88\x47\0\0\1\x40" + bytes(60)) == "not IP"  # a pseudowire
     for captured in range(9):
-        said = read(b"\x11\xa7" + bytes(9), link=LINK_PPPOE, captured=captured)
-        assert said == ("link header cut short" if captured < 6 else "not IP")
+        reason = read(b"\x11\xa7" + bytes(9), link=LINK_PPPOE, captured=captured)
+        assert reason == ("link header cut short" if captured < 6 else "not IP")
     assert read(bytes(12) + b"\x88\x47\0\0\1\x40" + ipv6(tcp(), TCP)) == replace(
         TCP6, wire_length=87
     )
@@ -125,17 +125,17 @@ def test_of_ppp_and_mpls_only_ip_is_opened():
 def test_of_all_ethertypes_those_of_ip_and_of_what_may_hold_it_are_opened():
     """Behind each of them stands what would be IP behind PPP, with and without its address."""
     ip = ipv4(udp())
-    held = {
+    payloads = {
         IPV4: ip, IPV6: ipv6(udp()), 0x8847: b"\0\0\1\x40" + ip, 0x8848: b"\0\0\1\x40" + ip,
         0x8864: b"\x11\0\0\1\0\x21\x21" + ip,
     }  # fmt: skip
-    for kind, data in held.items():
+    for kind, data in payloads.items():
         assert isinstance(read(ethernet(data, kind)), Packet), hex(kind)
     tags = (0x8100, 0x88A8, 0x9100)
     for kind in tags:
         assert isinstance(read(ethernet(b"\0\7\x08\0" + ip, kind)), Packet)
     frames = bytearray(ethernet(b"\x21" + ip)), bytearray(ethernet(ip))
-    for kind in {*range(1 << 16)} - {*held, *tags}:
+    for kind in {*range(1 << 16)} - {*payloads, *tags}:
         for frame in frames:
             frame[12:14] = kind.to_bytes(2, "big")
             assert parse(LINK_ETHERNET, frame, len(frame), 77) == "not IP"
@@ -143,11 +143,11 @@ def test_of_all_ethertypes_those_of_ip_and_of_what_may_hold_it_are_opened():
 
 def test_of_all_numbers_of_ppp_those_of_ip_and_of_mpls_are_opened():
     ip, six, label = ipv4(udp()), ipv6(udp()), b"\0\0\1\x40"
-    held = {0x21: ip, 0x57: six, 0x281: label + ip, 0x283: label + six}
+    payloads = {0x21: ip, 0x57: six, 0x281: label + ip, 0x283: label + six}
     for kind in range(1 << 16):
         if not kind & 0x100:  # else its first byte is the whole number
-            found = read(kind.to_bytes(2, "big") + held.get(kind, ip), link=LINK_PPP)
-            assert (found == "not IP") == (kind not in held), hex(kind)
+            outcome = read(kind.to_bytes(2, "big") + payloads.get(kind, ip), link=LINK_PPP)
+            assert (outcome == "not IP") == (kind not in payloads), hex(kind)
 
 
 def test_what_is_no_ip_is_put_aside():
@@ -187,11 +187,11 @@ def test_the_edges_of_an_ipv4_header():
     ],
 )
 def test_fragments_of_ipv4(field, identification, later):
-    found = read(ethernet(ipv4(udp(), fragment=field)))
-    assert (found.identification, found.later) == (identification, later)
+    outcome = read(ethernet(ipv4(udp(), fragment=field)))
+    assert (outcome.identification, outcome.later) == (identification, later)
     ports = (0, 0) if later else (0x1234, 0x5678)
-    assert (found.source_port, found.destination_port) == ports
-    assert found.payload_length == (11 if later else 3)
+    assert (outcome.source_port, outcome.destination_port) == ports
+    assert outcome.payload_length == (11 if later else 3)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +206,11 @@ def test_fragments_of_ipv4(field, identification, later):
 )
 def test_fragments_of_ipv6(field, identification, later):
     extension = bytes([UDP, 99]) + struct.pack(">HI", field, 0x01020304)
-    found = read(ethernet(ipv6(extension + udp(), FRAGMENT), IPV6))
-    assert (found.identification, found.later) == (identification, later)
-    assert found.protocol == UDP
-    assert found.payload_length == (11 if later else 3)
-    assert found.source_port == (0 if later else 0x1234)
+    outcome = read(ethernet(ipv6(extension + udp(), FRAGMENT), IPV6))
+    assert (outcome.identification, outcome.later) == (identification, later)
+    assert outcome.protocol == UDP
+    assert outcome.payload_length == (11 if later else 3)
+    assert outcome.source_port == (0 if later else 0x1234)
 
 
 def extensions(*kinds_and_sizes, last=UDP):
@@ -225,14 +225,14 @@ def extensions(*kinds_and_sizes, last=UDP):
 def test_extension_headers_of_ipv6_are_skipped_by_their_size():
     chain = ((0, 1), (43, 2), (60, 3))
     frame = ethernet(ipv6(extensions(*chain) + udp(), 0), IPV6)
-    found = read(frame)
-    assert (found.protocol, found.source_port, found.payload_length) == (UDP, 0x1234, 3)
-    assert found.ip_length == 40 + 48 + 11
+    outcome = read(frame)
+    assert (outcome.protocol, outcome.source_port, outcome.payload_length) == (UDP, 0x1234, 3)
+    assert outcome.ip_length == 40 + 48 + 11
     for captured in range(54, 54 + 48 + 4):  # the last of them begins at byte 78
         expected = "IP header cut short" if captured < 78 + 8 else "ports cut short"
         assert read(frame, captured=captured) == expected
-    eight = ((60, 1),) * 8
-    assert read(ethernet(ipv6(extensions(*eight) + udp(), 60), IPV6)).source_port == 0x1234
+    headers = ((60, 1),) * 8
+    assert read(ethernet(ipv6(extensions(*headers) + udp(), 60), IPV6)).source_port == 0x1234
     nine = ((60, 1),) * 9
     unopened = read(ethernet(ipv6(extensions(*nine) + udp(), 60), IPV6))
     assert (unopened.protocol, unopened.source_port) == (60, 0)
@@ -247,8 +247,8 @@ def test_an_ipv6_header_has_forty_bytes():
 
 
 def test_an_ipv6_header_that_says_0():
-    assert read(ethernet(ipv6(udp(), said=0), IPV6)).ip_length == 40
-    jumbo = ethernet(ipv6(extensions((0, 1)) + udp(), 0, said=0), IPV6)
+    assert read(ethernet(ipv6(udp(), length=0), IPV6)).ip_length == 40
+    jumbo = ethernet(ipv6(extensions((0, 1)) + udp(), 0, length=0), IPV6)
     assert read(jumbo).ip_length == 59
     assert read(jumbo).payload_length == 3
 
@@ -257,13 +257,13 @@ def test_tcp_is_read_from_sixteen_bytes_on():
     frame = ethernet(ipv4(tcp(), TCP))
     at = 14 + 20
     for captured in range(at, len(frame) + 1):
-        found = read(frame, captured=captured, length=len(frame))
+        outcome = read(frame, captured=captured, length=len(frame))
         if captured < at + 4:
-            assert found == "ports cut short"
+            assert outcome == "ports cut short"
             continue
         whole = captured >= at + 16
-        assert (found.tcp_flags, found.tcp_window) == ((0x1B, 0x0203) if whole else (0, 0))
-        assert found.payload_length == (5 if whole else 9)
+        assert (outcome.tcp_flags, outcome.tcp_window) == ((0x1B, 0x0203) if whole else (0, 0))
+        assert outcome.payload_length == (5 if whole else 9)
     assert read(ethernet(ipv4(tcp(words=5), TCP))).payload_length == 5
     short = bytearray(ethernet(ipv4(tcp(words=5), TCP)))
     short[at + 12] = 4 << 4  # a header cannot be shorter than 20 bytes
@@ -271,8 +271,8 @@ def test_tcp_is_read_from_sixteen_bytes_on():
 
 
 def test_other_protocols_have_no_ports():
-    found = read(ethernet(ipv4(b"\1\2\3\4\5", 1)))
-    assert found == replace(
+    outcome = read(ethernet(ipv4(b"\1\2\3\4\5", 1)))
+    assert outcome == replace(
         UDP4, protocol=1, source_port=0, destination_port=0, wire_length=39, ip_length=25,
         payload_length=5,
     )  # fmt: skip
@@ -280,9 +280,9 @@ def test_other_protocols_have_no_ports():
 
 def test_lengths_are_not_negative():
     for kind, ip, header in ((IPV4, ipv4(udp()), 20), (IPV6, ipv6(udp()), 40)):
-        found = read(bytes(14) + struct.pack(">H", kind) + ip, link=LINK_COOKED, length=3)
-        assert found.wire_length == 0
-        assert (found.ip_length, found.payload_length) == (header, 0)
+        outcome = read(bytes(14) + struct.pack(">H", kind) + ip, link=LINK_COOKED, length=3)
+        assert outcome.wire_length == 0
+        assert (outcome.ip_length, outcome.payload_length) == (header, 0)
 
 
 def test_the_transport_header_is_found_in_the_frame():

@@ -51,15 +51,15 @@ def simple(frame=FRAME, order="<", length=None):
     return block(3, struct.pack(order + "I", length) + frame, order)
 
 
-def said_of(path):
+def contents_of(path):
     """Its packets, without the link before each; whether it ends early, or is refused."""
-    early, found = [], []
+    early, packets = [], []
     try:
         with Capture(path, early.append) as capture:
             for data, length, time in capture.packets():
                 each = 4 if capture.link == LINK_EACH else 0
-                found.append((data[each:], length - each, time))
-            return capture.link, found, bool(early)
+                packets.append((data[each:], length - each, time))
+            return capture.link, packets, bool(early)
     except DataError:
         return None, [], True
 
@@ -74,9 +74,9 @@ def alike(tmp_path):
         plain.write_bytes(section(order) + first + b"".join(blocks))
         other = section(order) + interface(order=order, link=101, snapshot=9)
         several.write_bytes(other + section(order) + first + b"".join(blocks))
-        link, want, early = said_of(plain)
+        link, want, early = contents_of(plain)
         assert link in (None, LINK_ETHERNET)
-        assert said_of(several) == (LINK_EACH, want, early)
+        assert contents_of(several) == (LINK_EACH, want, early)
         return want, early
 
     return check
@@ -90,11 +90,11 @@ def test_packets_of_every_kind_of_block(alike, order):
         packet(order=order, length=2**32 - 5), block(0xBAD, b"12345678", order),
         packet(b"", order, units=0), block(0xBAD, b"", order), packet(bytes(2**18 - 4), order),
     )  # fmt: skip
-    found, early = alike(*blocks, order=order)
+    packets, early = alike(*blocks, order=order)
     assert not early
     assert alike(packet(bytes(2**18 + 1), order), order=order) == ([], True)
-    assert [len(data) for data, _, _ in found] == [60, 60, 60, 7, 0, 60, 0, 2**18 - 4]
-    assert found[5][1] == 2**32 - 5
+    assert [len(data) for data, _, _ in packets] == [60, 60, 60, 7, 0, 60, 0, 2**18 - 4]
+    assert packets[5][1] == 2**32 - 5
 
 
 # Units of a second: powers of ten, and of two from 0x80 on.
@@ -102,30 +102,30 @@ def test_packets_of_every_kind_of_block(alike, order):
 def test_time_stamps_of_every_resolution(alike, resolution):
     first = interface(option(9, bytes([resolution])))
     stamps = (0, 1, 999, NOW, 3 * NOW + 1, 2**60 + 12_345, 2**63 - 1, 2**63 + 5, 2**64 - 1)
-    found, early = alike(*(packet(units=units) for units in stamps), first=first)
-    assert len(found) == len(stamps) and not early
+    packets, early = alike(*(packet(units=units) for units in stamps), first=first)
+    assert len(packets) == len(stamps) and not early
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("offset", [0, 1, 3600, -1, -3600, 2**62])
 def test_an_offset_of_seconds_is_added(alike, order, offset):
     first = interface(option(14, struct.pack(order + "q", offset), order), order)
-    found, _ = alike(packet(units=1500 * 10**6 + 7, order=order), order=order, first=first)
+    packets, _ = alike(packet(units=1500 * 10**6 + 7, order=order), order=order, first=first)
     seconds = max(0, min(1500 + offset, 2**63 // 10**9 + 1))
-    assert found[0][2] == (min(seconds * 10**9 + 7000, 2**63 - 1) if 1500 + offset >= 0 else 0)
+    assert packets[0][2] == (min(seconds * 10**9 + 7000, 2**63 - 1) if 1500 + offset >= 0 else 0)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("size", range(10))
 def test_other_options_are_skipped_with_their_padding(alike, size, order):
     nanoseconds = option(9, b"\x09", order)
-    said = option(1, b"x" * size, order), option(2, b"y" * size, order), nanoseconds
-    found, _ = alike(packet(order=order), order=order, first=interface(b"".join(said), order))
-    assert found[0][2] == NOW
+    options = option(1, b"x" * size, order), option(2, b"y" * size, order), nanoseconds
+    packets, _ = alike(packet(order=order), order=order, first=interface(b"".join(options), order))
+    assert packets[0][2] == NOW
     behind = option(0, b"", order) + option(9, b"\0", order) + b"\xff" * 8
     ended = interface(nanoseconds + behind, order)
-    found, early = alike(packet(order=order), order=order, first=ended)
-    assert found[0][2] == NOW and not early
+    packets, early = alike(packet(order=order), order=order, first=ended)
+    assert packets[0][2] == NOW and not early
 
 
 @pytest.mark.parametrize("snapshot", [0, 1, 2, 59, 60, 61, 2**31 - 1, 2**31, 2**32 - 1])
@@ -133,8 +133,8 @@ def test_a_snapshot_length_bounds_what_a_packet_holds(alike, snapshot):
     first = interface(snapshot=snapshot)
     _, refused = alike(packet(), first=first)
     assert refused == (0 < snapshot < 60)
-    found, _ = alike(simple(), first=first)  # its part that is held follows from the bound
-    assert len(found[0][0]) == (min(60, snapshot) if 0 < snapshot < 2**31 else 60)
+    packets, _ = alike(simple(), first=first)  # its part that is held follows from the bound
+    assert len(packets[0][0]) == (min(60, snapshot) if 0 < snapshot < 2**31 else 60)
 
 
 GOOD = packet(FRAME[:20])
@@ -159,8 +159,8 @@ DAMAGED = {
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damage_ends_a_capture_where_libpcap_ends_it(alike, name):
-    found, early = alike(*DAMAGED[name])
-    assert len(found) == 1 and early
+    packets, early = alike(*DAMAGED[name])
+    assert len(packets) == 1 and early
 
 
 @pytest.mark.parametrize(
@@ -180,8 +180,8 @@ def test_options_that_are_damaged_end_it(alike, options):
     ("exponent", "fits"), [(18, True), (19, True), (20, False), (0xBF, True), (0xC0, False)]
 )
 def test_the_finest_resolutions(alike, exponent, fits):
-    found, early = alike(packet(), first=interface(option(9, bytes([exponent]))))
-    assert (len(found), early) == (int(fits), not fits)
+    packets, early = alike(packet(), first=interface(option(9, bytes([exponent]))))
+    assert (len(packets), early) == (int(fits), not fits)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -193,14 +193,14 @@ def test_two_interfaces_of_one_section_have_each_its_link(tmp_path, order):
         path.write_bytes(first + interface(order=order, link=link, snapshot=snapshot) + frames)
         with Capture(path) as capture:
             assert capture.link == LINK_EACH
-            found = [(data[:4], data[4:], length) for data, length, _ in capture.packets()]
-        assert found == [
+            packets = [(data[:4], data[4:], length) for data, length, _ in capture.packets()]
+        assert packets == [
             (struct.pack(">I", LINK_ETHERNET), FRAME[:30], 34),
             (struct.pack(">I", link), FRAME, 64),
         ]
     path.write_bytes(first + interface(order=order) + frames)  # libpcap reads two that are alike
-    link, found, early = said_of(path)
-    assert (link, len(found), early) == (LINK_ETHERNET, 2, False)
+    link, packets, early = contents_of(path)
+    assert (link, len(packets), early) == (LINK_ETHERNET, 2, False)
     path.write_bytes(first + frames)
     assert needs_links(path) is False  # and no thread copies it
 
@@ -224,8 +224,8 @@ def test_captures_of_one_interface_are_not_read_block_by_block(tmp_path, monkeyp
 def test_numbers_of_blocks_tell_one_from_another(alike):
     """That of a section, and none near those that are read, is no other block."""
     given = [block(kind, bytes(28)) for kind in (0, 4, 5, 7, 8, 10, 11, 0x0A0D0D0B)]
-    found, early = alike(*given, GOOD)
-    assert len(found) == 1 and not early
+    packets, early = alike(*given, GOOD)
+    assert len(packets) == 1 and not early
 
 
 def test_a_length_on_the_wire_is_at_most_32_bits(tmp_path):
@@ -233,8 +233,8 @@ def test_a_length_on_the_wire_is_at_most_32_bits(tmp_path):
     frames = [packet(length=length) for length in (2**32 - 6, 2**32 - 5, 2**32 - 4, 2**32 - 1)]
     path.write_bytes(section() + interface() + interface(link=101) + b"".join(frames))
     with Capture(path) as capture:
-        found = [length for _, length, _ in capture.packets()]
-    assert found == [2**32 - 2, *[2**32 - 1] * 3]  # with the 4 bytes of the link
+        lengths = [length for _, length, _ in capture.packets()]
+    assert lengths == [2**32 - 2, *[2**32 - 1] * 3]  # with the 4 bytes of the link
 
 
 @pytest.mark.parametrize(("major", "minor", "fits"), [(1, 0, 1), (1, 2, 1), (1, 1, 0), (2, 0, 0)])
@@ -242,16 +242,16 @@ def test_versions_of_the_first_section(tmp_path, major, minor, fits):
     path = tmp_path / "c.pcapng"
     for more in (b"", interface(link=101)):
         path.write_bytes(section(major=major, minor=minor) + interface() + more + GOOD)
-        _, found, early = said_of(path)
-        assert (len(found), early) == (fits, not fits)
+        _, packets, early = contents_of(path)
+        assert (len(packets), early) == (fits, not fits)
 
 
 def test_a_section_has_at_most_65_536_interfaces():
     blocks = section() + interface() * (1 << 16), packet(number=(1 << 16) - 1), interface()
-    found = []
+    linked_blocks = []
     with pytest.raises(BlockError, match="too many interfaces"):
-        found.extend(with_links(iter(blocks)))
-    assert len(found) == 3  # its section, its interface and the packet
+        linked_blocks.extend(with_links(iter(blocks)))
+    assert len(linked_blocks) == 3  # its section, its interface and the packet
 
 
 def test_the_stream_that_libpcap_gets():

@@ -330,7 +330,7 @@ def test_frames_with_and_without_tags():
 
 
 @pytest.mark.parametrize(
-    ("said", "on_the_wire", "ip_length"),
+    ("length", "on_the_wire", "ip_length"),
     [
         (33, 60, 33),  # padding does not count
         (0, 3014, 3000),  # to be cut by the sender's card
@@ -338,16 +338,16 @@ def test_frames_with_and_without_tags():
         (33, 20, 20),  # nor a capture's length a header shorter
     ],
 )
-def test_ip_length_of_ipv4(said, on_the_wire, ip_length):
+def test_ip_length_of_ipv4(length, on_the_wire, ip_length):
     data = bytearray(frame(ipv4(udp())))
-    data[16:18] = said.to_bytes(2, "big")
-    found = parse(LINK_ETHERNET, bytes(data), on_the_wire, 0)
-    assert isinstance(found, Packet)
-    assert (found.ip_length, found.payload_length) == (ip_length, max(0, ip_length - 28))
+    data[16:18] = length.to_bytes(2, "big")
+    outcome = parse(LINK_ETHERNET, bytes(data), on_the_wire, 0)
+    assert isinstance(outcome, Packet)
+    assert (outcome.ip_length, outcome.payload_length) == (ip_length, max(0, ip_length - 28))
 
 
 @pytest.mark.parametrize(
-    ("said", "following", "on_the_wire", "ip_length"),
+    ("length", "following", "on_the_wire", "ip_length"),
     [
         (13, 17, 99, 53),
         (0, 17, 99, 40),
@@ -356,20 +356,25 @@ def test_ip_length_of_ipv4(said, on_the_wire, ip_length):
         (13, 17, 20, 40),
     ],
 )
-def test_ip_length_of_ipv6(said, following, on_the_wire, ip_length):
+def test_ip_length_of_ipv6(length, following, on_the_wire, ip_length):
     options = b"\x11\0" + bytes(6) if following == 0 else b""
-    header = struct.pack(">IHBB", 6 << 28, said, following, 9) + bytes(15) + b"\1" + bytes(16)
-    found = parse(LINK_ETHERNET, frame(header + options + udp(), 0x86DD), on_the_wire, 0)
-    assert isinstance(found, Packet)
-    assert found.ip_length == ip_length
-    assert found.payload_length == max(0, ip_length - 48 - len(options))
+    header = struct.pack(">IHBB", 6 << 28, length, following, 9) + bytes(15) + b"\1" + bytes(16)
+    outcome = parse(LINK_ETHERNET, frame(header + options + udp(), 0x86DD), on_the_wire, 0)
+    assert isinstance(outcome, Packet)
+    assert outcome.ip_length == ip_length
+    assert outcome.payload_length == max(0, ip_length - 48 - len(options))
 
 
 def test_ipv6_with_extension_headers_and_fragments():
     header = struct.pack(">IHBB", 6 << 28, 8 + 13, 0, 9) + bytes(15) + b"\1" + bytes(15) + b"\2"
-    found = parse(LINK_ETHERNET, frame(header + b"\x11\0" + bytes(6) + udp(), 0x86DD), 99, 0)
-    assert isinstance(found, Packet)
-    assert (found.protocol, found.source_port, found.payload_length, found.ttl) == (17, 53, 5, 9)
+    outcome = parse(LINK_ETHERNET, frame(header + b"\x11\0" + bytes(6) + udp(), 0x86DD), 99, 0)
+    assert isinstance(outcome, Packet)
+    assert (outcome.protocol, outcome.source_port, outcome.payload_length, outcome.ttl) == (
+        17,
+        53,
+        5,
+        9,
+    )
     header = header[:6] + bytes([44]) + header[7:]
     later = parse(LINK_ETHERNET, frame(header + b"\x11\0\0\x08" + bytes(4) + udp(), 0x86DD), 99, 0)
     assert isinstance(later, Packet)
@@ -419,7 +424,7 @@ def test_no_prefix_and_no_flipped_byte_of_a_frame_is_fatal():
                 parse(link, data[:end], len(data), 0)
             for at in range(len(data)):
                 for value in (0, 0xFF, data[at] ^ 0x80):
-                    found = parse(link, data[:at] + bytes([value]) + data[at + 1 :], len(data), 0)
-                    if isinstance(found, Packet):
-                        assert found.payload_length >= 0
-                        assert found.wire_length >= 0
+                    outcome = parse(link, data[:at] + bytes([value]) + data[at + 1 :], len(data), 0)
+                    if isinstance(outcome, Packet):
+                        assert outcome.payload_length >= 0
+                        assert outcome.wire_length >= 0

@@ -48,8 +48,8 @@ def folder(tmp_path_factory):
     capture, labels = labelled_capture(FLOWS)
     (there / "c.pcap").write_bytes(capture)
     (there / "labels.csv").write_bytes(labels)
-    said = read_labels(there / "labels.csv", "table")
-    extract([there / "c.pcap"], there / "flows.parquet", SPEC, labels=said)
+    label_table = read_labels(there / "labels.csv", "table")
+    extract([there / "c.pcap"], there / "flows.parquet", SPEC, labels=label_table)
     return there
 
 
@@ -62,12 +62,12 @@ def command(*words):
 def test_the_command_writes_a_row_for_each_decision(folder, tmp_path):
     out = tmp_path / "f.parquet"
     labels = ("--labels", folder / "labels.csv")
-    said = command(
+    output = command(
         "data", "extract", folder / "c.pcap", "--packets", "1,3,8,end", *labels, "--out", out
     )
     assert out.read_bytes() == (folder / "flows.parquet").read_bytes()
     rows = pyarrow.parquet.read_table(out).to_pylist()
-    assert f"{len(rows)} decisions ->" in said
+    assert f"{len(rows)} decisions ->" in output
     of = {}
     for row in rows:
         of.setdefault(row["source"], []).append((row["packets"], row["decided"]))
@@ -127,9 +127,9 @@ def test_a_flow_of_many_packets_has_a_few_rows_of_one_conversation(tmp_path):
     capture = pcap(1, flows_of(packets), 1000, "<")
     (tmp_path / "c.pcap").write_bytes(capture)
     (tmp_path / "labels.csv").write_text("network,label\n10.0.0.0/8,honest\n")
-    said = read_labels(tmp_path / "labels.csv", "hosts")
+    labels = read_labels(tmp_path / "labels.csv", "hosts")
     spec = standard_spec(schedule=points)
-    extract([tmp_path / "c.pcap"], tmp_path / "flows.parquet", spec, labels=said)
+    extract([tmp_path / "c.pcap"], tmp_path / "flows.parquet", spec, labels=labels)
     table = load_flows(tmp_path / "flows.parquet")
     for of in (table.flow, table.conversation):
         assert of is not None
@@ -148,10 +148,10 @@ def test_a_time_counts_as_the_first_point_and_a_repeated_decision_has_none(folde
     assert point is not None
     assert point[timed.index("after")] == 1
     again = replace(SPEC, decision=Decision(1, repeat=True))
-    found = flow_table("t", rows, again, sha256="")
-    assert found.point is None
-    assert found.flow is not None
-    assert len(np.unique(found.flow)) == FLOWS
+    table = flow_table("t", rows, again, sha256="")
+    assert table.point is None
+    assert table.flow is not None
+    assert len(np.unique(table.flow)) == FLOWS
     once = flow_table("t", rows, standard_spec(), sha256="")
     assert once.flow is None
     assert once.point is None
@@ -174,13 +174,13 @@ def test_one_network_is_trained_for_all_points_and_decides_at_them(
     run = train_use_case(request)
     model = BinaryModel.load(tmp_path / "run" / "model.n3ic")
     assert model.meter == SPEC
-    held = held_out(model, load_flows(folder / "flows.parquet"))
+    holdout = held_out(model, load_flows(folder / "flows.parquet"))
     points = json.loads((tmp_path / "run" / "metrics.json").read_bytes())["by_packet"]
     assert [p["packet"] for p in points] == [1, 3, 8, 0]
     assert points[0]["flows"] == points[3]["flows"] > points[1]["flows"] == points[2]["flows"] > 0
     right = sum(p["accuracy"] * p["flows"] for p in points)
-    assert right == pytest.approx(held.right.sum())
-    assert right / len(held.rows) == pytest.approx(run.metrics["test"]["accuracy"])
+    assert right == pytest.approx(holdout.right.sum())
+    assert right / len(holdout.rows) == pytest.approx(run.metrics["test"]["accuracy"])
     page = (tmp_path / "run" / "report.md").read_text()
     assert "| decided at packet | test flows | accuracy | macro F1 |" in page
     assert f"| end | {points[3]['flows']} |" in page

@@ -183,7 +183,7 @@ def repeated_and_skipped(packets):
     """By hand: of numbers without bounds, each packet has the one nearest to what is expected."""
     expected, repeated, skipped = packets[0][0] + packets[0][1], 0, 0
     for sequence, size in packets[1:]:
-        near = [sequence + (turn << 32) for turn in range(-1, expected // 2**32 + 2)]
+        near = [sequence + (wraps << 32) for wraps in range(-1, expected // 2**32 + 2)]
         (begins,) = (n for n in near if -(2**31) <= n - expected < 2**31)
         repeated += min(max(0, expected - begins), size)
         skipped += max(0, begins - expected)
@@ -226,7 +226,7 @@ def test_a_specification_is_read_as_it_was_written():
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"update": "nth", "field": "gap"}, "packet 1 to 32"),
         ({"update": "nth", "field": "gap", "packet": 33}, "packet 1 to 32"),
@@ -240,8 +240,8 @@ def test_a_specification_is_read_as_it_was_written():
         ({"update": "nth", "packet": 1}, "has a field|have one|has one"),
     ],
 )
-def test_registers_that_make_no_sense_are_refused(more, said):
-    with pytest.raises(ModelError, match=said):
+def test_registers_that_make_no_sense_are_refused(more, message):
+    with pytest.raises(ModelError, match=message):
         Register("r", **more)
 
 
@@ -278,16 +278,16 @@ def test_sequences_are_of_1_to_32_packets():
 @pytest.mark.parametrize("length", ["wire_length", "ip_length", "payload_length"])
 @pytest.mark.parametrize("payload", ["any", "some", "none"])
 def test_lengths_have_twelve_bits_and_gaps_eight(length, payload):
-    found = sequence_registers(3, length, payload)
+    registers = sequence_registers(3, length, payload)
     guard = Guard(payload=payload)
-    assert found == (
+    assert registers == (
         *(
             Register(f"len_{k}", "nth", f"directed_{length}", guard, 12, packet=k)
             for k in (1, 2, 3)
         ),
         *(Register(f"gap_{k}", "nth", "gap", guard, 8, packet=k, scale="log") for k in (2, 3)),
     )
-    assert sequence_spec((3,), length, payload).registers == found
+    assert sequence_spec((3,), length, payload).registers == registers
 
 
 @pytest.mark.parametrize("tick_ns", [1, 1000, 10**6])

@@ -68,9 +68,9 @@ def test_ports_and_hosts_are_the_bits_that_they_set():
     ports = [(udp_frame(HOST, SERVER, 9, 1 + i), i) for i in range(200)]
     hosts = [(udp_frame(HOST, bytes([192, 168, 1, i]), 9, 53), i) for i in range(200)]
     for frames, tried, still in ((ports, 2, 3), (hosts, 3, 2)):
-        found = values(frames)
-        assert {v[still] for v in found} == {1}
-        bits = [v[tried] for v in found]
+        features = values(frames)
+        assert {v[still] for v in features} == {1}
+        bits = [v[tried] for v in features]
         assert bits[0] == 1 and bits == sorted(bits) and bits[19] > 14 and 58 < bits[-1] <= 64
 
 
@@ -101,8 +101,8 @@ def test_a_decision_later_than_the_window_counts_what_is_left():
     table = SourceTable(Sources())
     table.begin(HOST, SERVER, 17, 53, 5)
     table.begin(HOST, SERVER, 17, 54, 5 + WINDOW)
-    found = [table.value("ports", HOST, 5 + n * WINDOW) for n in (0, 1, 2, 3)]
-    assert found == [2, 2, 1, 0]
+    counts = [table.value("ports", HOST, 5 + n * WINDOW) for n in (0, 1, 2, 3)]
+    assert counts == [2, 2, 1, 0]
 
 
 @needs_compiler
@@ -143,7 +143,7 @@ def test_both_meters_have_the_same_sketches_under_a_secret():
     wanted = [tuple(r.features.values()) for r in records]
     with CompiledMeter(spec, LINK_ETHERNET) as hidden, CompiledMeter(spec, LINK_ETHERNET) as open_:
         hidden.library.meter_hide_sources(hidden.pointer, SECRET)
-        found = [
+        meter_rows = [
             [
                 tuple(row.tolist())
                 for part in (m.count(frames), m.finish())
@@ -151,7 +151,7 @@ def test_both_meters_have_the_same_sketches_under_a_secret():
             ]
             for m in (hidden, open_)
         ]
-    assert found[0] == wanted != found[1]
+    assert meter_rows[0] == wanted != meter_rows[1]
 
 
 @needs_compiler
@@ -185,8 +185,8 @@ def test_a_table_has_their_columns_and_its_meter_computes_them(tmp_path):
     assert done.exit_code == 0
     with out.open(newline="") as stream:
         rows = list(csv.DictReader(line for line in stream if not line.startswith("#")))
-    found = [tuple(int(row[name]) for name in NAMES.values()) for row in rows]
-    assert found == values([(data, time) for data, _, time in frames])
+    features = [tuple(int(row[name]) for name in NAMES.values()) for row in rows]
+    assert features == values([(data, time) for data, _, time in frames])
     assert meter_of(out) == with_sources(standard_spec(packets=1))
 
 

@@ -62,15 +62,19 @@ def test_a_mean_is_rounded_half_up():
             packet(i, OUT, wire, 0, 0, ttl=1, window=0, protocol=UDP)
             for i, wire in enumerate(wires)
         ]
-        found = features(way)
-        assert (found["smean"], found["dmean"]) == (mean, 0)
+        mean_features = features(way)
+        assert (mean_features["smean"], mean_features["dmean"]) == (mean, 0)
 
 
 def test_a_flow_of_one_packet_has_no_rate():
-    found = features(CONVERSATION[:1])
+    flow_features = features(CONVERSATION[:1])
     none = ("dur", "rate", "sload", "sinpkt", "smaxgap", "dpkts", "dbytes", "synack", "tcprtt")
-    assert {name: found[name] for name in none} == dict.fromkeys(none, 0)
-    assert (found["smingap"], found["dminlen"], found["dmingap"]) == (2**32 - 1, 65535, 2**32 - 1)
+    assert {name: flow_features[name] for name in none} == dict.fromkeys(none, 0)
+    assert (flow_features["smingap"], flow_features["dminlen"], flow_features["dmingap"]) == (
+        2**32 - 1,
+        65535,
+        2**32 - 1,
+    )
 
 
 def test_windows_compare_what_their_names_say():
@@ -84,9 +88,9 @@ def test_windows_compare_what_their_names_say():
         packet(i, way, 60, 0, 0, ttl=1, window=0, protocol=protocol)
         for i, (way, protocol) in enumerate(zip(ways, protocols, strict=True))
     ]
-    found = [r.features for r in ReferenceMeter(standard_spec(packets=1)).run(packets)]
+    flow_features = [r.features for r in ReferenceMeter(standard_spec(packets=1)).run(packets)]
     names = ("ct_src", "ct_dst", "ct_src_dst", "ct_src_service", "ct_dst_service")
-    assert [tuple(f[n] for n in names) for f in found] == [
+    assert [tuple(f[n] for n in names) for f in flow_features] == [
         (1, 1, 1, 1, 1), (2, 2, 2, 2, 2), (3, 3, 3, 1, 1), (4, 1, 1, 3, 1), (1, 4, 1, 1, 3),
         (5, 5, 4, 1, 1),
     ]  # fmt: skip
@@ -96,8 +100,8 @@ def test_windows_forget_after_a_hundred_flows():
     packets = [
         packet(i, (CLIENT, SERVER, i + 1, 80), 60, 0, 0, ttl=1, window=0) for i in range(103)
     ]
-    found = [r.features["ct_src"] for r in ReferenceMeter(standard_spec(packets=1)).run(packets)]
-    assert found == [*range(1, 101), 100, 100, 100]
+    counts = [r.features["ct_src"] for r in ReferenceMeter(standard_spec(packets=1)).run(packets)]
+    assert counts == [*range(1, 101), 100, 100, 100]
 
 
 def test_a_feature_has_the_bits_of_its_largest_value_and_at_least_one():
@@ -107,8 +111,8 @@ def test_a_feature_has_the_bits_of_its_largest_value_and_at_least_one():
         MeteredFeature(f"below {most}", program=(Step("min", "n", amount=most),)) for most in bits
     )
     spec = MeterSpec((Register("n", "count"),), (*features, MeteredFeature("n", "n")))
-    found = catalogue_of(spec)
-    assert [(f.bits, f.scale) for f in found] == [(b, 1) for b in (*bits.values(), 32)]
+    catalogue = catalogue_of(spec)
+    assert [(f.bits, f.scale) for f in catalogue] == [(b, 1) for b in (*bits.values(), 32)]
 
 
 def test_registers_hold_what_traffic_needs():
@@ -126,11 +130,11 @@ def test_registers_hold_what_traffic_needs():
     units = spec.units
     assert units["rate"] == "packet/1000 s"
     for side in "sd":
-        told = {
+        side_units = {
             "pkts": "packet", "bytes": "byte", "minlen": "byte", "mingap": "us", "ttl": "hop",
             "flags": "", "win": "byte", "mean": "byte", "inpkt": "us", "load": "kbit/s",
         }  # fmt: skip
-        assert {name: units[f"{side}{name}"] for name in told} == told
+        assert {name: units[f"{side}{name}"] for name in side_units} == side_units
 
 
 @pytest.mark.parametrize("more", [{}, {"idle_timeout_us": 7, "cache_flows": 3}])

@@ -110,8 +110,8 @@ def test_an_extraction_goes_on_and_never_from_what_is_damaged(tmp_path, monkeypa
         with pytest.raises(DataError, match="remove it, start again"):
             module.extract_stream([capture], tmp_path / "f.parquet", spec, work)
         return
-    found = module.extract_stream([capture], tmp_path / "f.parquet", spec, work)
-    assert found.passed == (0 if damage else 300)
+    extraction = module.extract_stream([capture], tmp_path / "f.parquet", spec, work)
+    assert extraction.passed == (0 if damage else 300)
     assert packets(tmp_path / "f.parquet") == packets(tmp_path / "want.parquet")
     assert not work.exists()
 
@@ -137,8 +137,8 @@ def test_an_extraction_may_be_stopped_more_than_once(tmp_path, monkeypatch):
         left[0] = 8  # the sixth batch begins a second step
         with pytest.raises(KeyboardInterrupt):
             module.extract_stream([capture], tmp_path / "f.parquet", spec, work)
-    found = module.extract_stream([capture], tmp_path / "f.parquet", spec, work)
-    assert found.passed == 200
+    extraction = module.extract_stream([capture], tmp_path / "f.parquet", spec, work)
+    assert extraction.passed == 200
     assert packets(tmp_path / "f.parquet") == packets(tmp_path / "want.parquet")
 
 
@@ -152,9 +152,9 @@ def test_another_capture_begins_anew(tmp_path, monkeypatch):
         module.extract_stream([capture], tmp_path / "f.parquet", standard_spec(), work)
     monkeypatch.undo()
     capture.write_bytes(labelled_capture(60, seed=1)[0])
-    found = module.extract_stream([capture], tmp_path / "f.parquet", standard_spec(), work)
+    extraction = module.extract_stream([capture], tmp_path / "f.parquet", standard_spec(), work)
     extract([capture], tmp_path / "want.parquet", standard_spec())
-    assert found.passed == 0
+    assert extraction.passed == 0
     assert packets(tmp_path / "f.parquet") == packets(tmp_path / "want.parquet")
 
 
@@ -202,12 +202,19 @@ def test_an_extraction_goes_on_in_the_capture_in_which_it_was_stopped(
         stop_after(patch, batches)
         module.extract_stream(pieces, tmp_path / "f.parquet", spec, work)
     if parts:
-        said = json.loads(progress_in(work).read_bytes())
-        assert (said["capture"], said["packets"], said["parts"]) == (capture, packets_of_it, parts)
-    found = module.extract_stream(pieces, tmp_path / "f.parquet", spec, work)
+        state = json.loads(progress_in(work).read_bytes())
+        assert (state["capture"], state["packets"], state["parts"]) == (
+            capture,
+            packets_of_it,
+            parts,
+        )
+    extraction = module.extract_stream(pieces, tmp_path / "f.parquet", spec, work)
     passed = packets_of_it + (0, 150, 390)[capture]
-    assert (found.flows, found.passed, found.damaged) == (want.flows, passed, ())
-    assert (found.counters["packets"], found.counters["late"]) == (want.packets, want.late)
+    assert (extraction.flows, extraction.passed, extraction.damaged) == (want.flows, passed, ())
+    assert (extraction.counters["packets"], extraction.counters["late"]) == (
+        want.packets,
+        want.late,
+    )
     assert packets(tmp_path / "f.parquet") == packets(tmp_path / "want.parquet")
 
 
@@ -227,8 +234,8 @@ def test_a_state_remains_until_the_next_one_is_complete(pieces, tmp_path, monkey
         stop_after(patch, 99)
         patch.setattr(module, "write_atomic", stopped)
         module.extract_stream(pieces, tmp_path / "f.csv", standard_spec(), work)
-    found = module.StreamSteps(sources_of(pieces), standard_spec(), work)
-    assert (found.progress.parts, bool(found.state)) == (steps, steps > 0)
+    stream = module.StreamSteps(sources_of(pieces), standard_spec(), work)
+    assert (stream.progress.parts, bool(stream.state)) == (steps, steps > 0)
 
 
 def test_captures_that_are_no_parts_of_one_are_an_error(pieces, tmp_path, monkeypatch):
@@ -286,11 +293,11 @@ def test_packets_before_a_state_are_read_again_only_where_the_capture_is_packed(
         stop_after(patch, 12)
         extract(pieces, tmp_path / "f.parquet", standard_spec(), one_stream=True)
     monkeypatch.setattr(Capture, "dispatch", dispatch)
-    found = extract(pieces, tmp_path / "f.parquet", standard_spec(), one_stream=True)
+    extraction = extract(pieces, tmp_path / "f.parquet", standard_spec(), one_stream=True)
     # 60 of its 240 packets are behind it: a look more where they are passed over
     assert read == ["b.pcap"] * (3 if packed else 2) + ["c.pcap"] * 2
     assert (tmp_path / "f.parquet").read_bytes() == (tmp_path / "want.parquet").read_bytes()
-    assert (found.captures, [*tmp_path.glob("*.parts")]) == (3, [])
+    assert (extraction.captures, [*tmp_path.glob("*.parts")]) == (3, [])
 
 
 @pytest.mark.first_case
@@ -306,19 +313,23 @@ def test_damage_and_link_types_of_earlier_captures_are_told_after_an_interruptio
         path.write_bytes(content)
     monkeypatch.setattr(extracting, "require_read", lambda *given: None)
 
-    def told(out):
+    def extraction_to(out):
         with pytest.warns(N3icWarning):
             return extract(pieces, tmp_path / out, standard_spec(), one_stream=True)
 
-    want = told("want.csv")
+    want = extraction_to("want.csv")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         stop_after(patch, 22)
         extract(pieces, tmp_path / "f.csv", standard_spec(), one_stream=True)
     assert progress_in(tmp_path / "f.csv.parts")
-    found = told("f.csv")
+    extraction = extraction_to("f.csv")
     assert want.links == ({} if damaged else {"147 (USER0)": want.packets})
-    assert (found.links, found.damaged, found.packets) == (want.links, want.damaged, want.packets)
-    assert len(found.damaged) == damaged
+    assert (extraction.links, extraction.damaged, extraction.packets) == (
+        want.links,
+        want.damaged,
+        want.packets,
+    )
+    assert len(extraction.damaged) == damaged
 
 
 @pytest.mark.slow
@@ -358,10 +369,14 @@ def test_a_worker_that_is_lost_leaves_its_steps_to_another(tmp_path):
 
         killer = threading.Thread(target=kill_once_it_kept_a_step)
         killer.start()
-        found = extract(pieces, out, spec, one_stream=True, dask=cluster.scheduler_address)
+        extraction = extract(pieces, out, spec, one_stream=True, dask=cluster.scheduler_address)
         killer.join()
     assert killed
-    assert (found.flows, found.packets, found.captures) == (want.flows, want.packets, 3)
+    assert (extraction.flows, extraction.packets, extraction.captures) == (
+        want.flows,
+        want.packets,
+        3,
+    )
     assert out.read_bytes() == (tmp_path / "want.parquet").read_bytes()
     assert [*out.parent.iterdir()] == [out]
 

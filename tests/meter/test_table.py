@@ -45,14 +45,14 @@ def table_of(spec=AGAIN, without=(), **changed):
 
 def test_rows_of_one_flow_and_of_one_conversation_are_told():
     """A flow has a direction, a start and a capture; a conversation has two ends and a protocol."""
-    found = table_of()
-    assert found.flow.tolist() == [0, 1, 0, 2, 3, 4]
-    assert found.conversation.tolist() == [0, 0, 0, 1, 0, 0]
-    assert found.point.tolist() == [2, 5, 2, 0, 0, 2]  # a time takes the place of the first
-    assert found.classes == ("a", "b", "c")
-    assert found.label.tolist() == [1, 0, 1, 2, 0, 1]
-    assert found.features["n"].tolist() == COLUMNS["n"]
-    assert (found.meter, found.sha256, found.synthetic) == (AGAIN, "0", False)
+    table = table_of()
+    assert table.flow.tolist() == [0, 1, 0, 2, 3, 4]
+    assert table.conversation.tolist() == [0, 0, 0, 1, 0, 0]
+    assert table.point.tolist() == [2, 5, 2, 0, 0, 2]  # a time takes the place of the first
+    assert table.classes == ("a", "b", "c")
+    assert table.label.tolist() == [1, 0, 1, 2, 0, 1]
+    assert table.features["n"].tolist() == COLUMNS["n"]
+    assert (table.meter, table.sha256, table.synthetic) == (AGAIN, "0", False)
 
 
 def test_only_flows_that_are_decided_again_have_points():
@@ -65,9 +65,9 @@ def test_only_flows_that_are_decided_again_have_points():
 @pytest.mark.parametrize("name", COLUMNS)
 def test_columns_that_a_table_needs(name):
     hint = "; n3ic data extract joins it with --labels" if name == "label" else ""
-    with pytest.raises(DataError) as said:
+    with pytest.raises(DataError) as error:
         table_of(without=(name,))
-    assert str(said.value) == f"f.csv: the column {name!r} is missing{hint}"
+    assert str(error.value) == f"f.csv: the column {name!r} is missing{hint}"
     if name in ("n", "label"):
         with pytest.raises(DataError, match="is missing"):
             table_of(SPEC, without=(name,))
@@ -84,16 +84,16 @@ def test_the_key_alone_tells_conversations():
 
 @pytest.mark.parametrize("labels", [["", "a", None, "c", "", "a"], [None, 1, None, 3, None, 1]])
 def test_flows_without_a_label_are_left_out(labels):
-    found = table_of(label=labels)
-    assert found.features["n"].tolist() == [1, 3, 2**32 - 1]
-    assert found.label.tolist() == [0, 1, 0]
-    assert found.flow.tolist() == [0, 1, 2]
+    table = table_of(label=labels)
+    assert table.features["n"].tolist() == [1, 3, 2**32 - 1]
+    assert table.label.tolist() == [0, 1, 0]
+    assert table.flow.tolist() == [0, 1, 2]
     with pytest.raises(DataError, match=r"^f\.csv: no flow has a label$"):
         table_of(label=[None, "", None, None, "", ""])
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ([0, 1, 2, 3, 4, 2**32], "from 0 to 4,294,967,295"),
         ([-1, 1, 2, 3, 4, 5], "from 0 to 4,294,967,295"),
@@ -102,8 +102,8 @@ def test_flows_without_a_label_are_left_out(labels):
         (["0", "1", "2", "3", "4", "5"], "got string or blanks"),
     ],
 )
-def test_features_are_whole_numbers_of_32_bits(values, said):
-    with pytest.raises(DataError, match=rf"^f\.csv, column 'n': expected integers,? .*{said}$"):
+def test_features_are_whole_numbers_of_32_bits(values, message):
+    with pytest.raises(DataError, match=rf"^f\.csv, column 'n': expected integers,? .*{message}$"):
         table_of(n=values)
 
 
@@ -136,9 +136,9 @@ def test_what_a_feature_is_made_of():
         ),
         windows=(Window("w", 1500, ("source", "destination_port")),),
     )
-    found = catalogue_of(spec)
-    assert [f.name for f in found] == ["h", "n", "s", "x", "y", "w"]
-    assert [f.meaning for f in found] == [
+    catalogue = catalogue_of(spec)
+    assert [f.name for f in catalogue] == ["h", "n", "s", "x", "y", "w"]
+    assert [f.meaning for f in catalogue] == [
         "last of ttl, reverse",
         "count of packets, forward",
         "max of ip length, both",
@@ -146,16 +146,16 @@ def test_what_a_feature_is_made_of():
         "computed from n, size",
         "how many of the last 1,500 flows have the same source and destination port",
     ]
-    assert [(f.leaks, bool(f.leak_reason)) for f in found] == [
+    assert [(f.leaks, bool(f.leak_reason)) for f in catalogue] == [
         (name in "hx", name in "hx") for name in "hnsxyw"
     ]
     assert (
-        [f.unit for f in found]
-        == [f.source_unit for f in found]
+        [f.unit for f in catalogue]
+        == [f.source_unit for f in catalogue]
         == [spec.units[name] for name in "hnsxyw"]
     )
-    assert [f.bits for f in found] == [8, 24, 16, 25, 25, 11]
-    assert all(f.nic and f.scale == 1 for f in found)
+    assert [f.bits for f in catalogue] == [8, 24, 16, 25, 25, 11]
+    assert all(f.nic and f.scale == 1 for f in catalogue)
 
 
 def test_features_are_64_bits_wide_as_all_of_a_table():
@@ -193,6 +193,6 @@ def test_a_flow_has_its_protocol_and_of_few_hosts_its_source_as_category():
         for name, values in COLUMNS.items()
         if name not in ("source", "protocol")
     }
-    told = table_of(source=many, protocol=[1, 6, 253] * 11, **columns).category.tolist()
-    assert told == ["icmp", "tcp", "protocol 253"] * 11
+    categories = table_of(source=many, protocol=[1, 6, 253] * 11, **columns).category.tolist()
+    assert categories == ["icmp", "tcp", "protocol 253"] * 11
     assert table_of(SPEC, without=("protocol",)).category is None

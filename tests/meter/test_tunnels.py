@@ -179,9 +179,9 @@ CLOSED = {
 @pytest.mark.parametrize("name", CLOSED)
 def test_what_cannot_be_opened_is_the_tunnels_own_packet(name):
     frame = ethernet(CLOSED[name])
-    found = read(frame)
-    assert isinstance(found, Packet)
-    assert found == read(frame, ())
+    packet = read(frame)
+    assert isinstance(packet, Packet)
+    assert packet == read(frame, ())
 
 
 def test_an_inner_packet_may_begin_at_byte_1024():
@@ -212,13 +212,13 @@ def test_an_inner_packet_is_no_longer_than_what_holds_it():
     ("inner", "kind", "header", "plain"), [(TCP4, IPV4, 20, PLAIN4), (TCP6, IPV6, 40, PLAIN6)]
 )
 def test_an_inner_header_lies_in_what_holds_it(inner, kind, header, plain):
-    for held in range(len(inner) + 9):
-        frame = ethernet(ipv4(gre(inner, kind), GRE, total=24 + held))
-        found = read(frame)
-        if held < header:
-            assert found == read(frame, ())
+    for length in range(len(inner) + 9):
+        frame = ethernet(ipv4(gre(inner, kind), GRE, total=24 + length))
+        packet = read(frame)
+        if length < header:
+            assert packet == read(frame, ())
         else:
-            assert (found.source, found.ip_length) == (plain.source, min(held, len(inner)))
+            assert (packet.source, packet.ip_length) == (plain.source, min(length, len(inner)))
 
 
 @pytest.mark.parametrize("wrap", ["gre", "gtp"])
@@ -238,13 +238,13 @@ def test_a_cut_tunnel_is_opened_as_far_as_it_was_captured(name):
     frame = ethernet(outer)
     transport = len(frame) - len(tcp())
     for captured in range(len(frame)):
-        found = read(frame, captured=captured, length=len(frame))
-        if captured < 38 and isinstance(found, str):
+        packet = read(frame, captured=captured, length=len(frame))
+        if captured < 38 and isinstance(packet, str):
             continue
-        assert isinstance(found, Packet)
-        assert (found.source == plain.source) == (captured >= transport + 4)
+        assert isinstance(packet, Packet)
+        assert (packet.source == plain.source) == (captured >= transport + 4)
         if captured >= transport + 16:
-            assert found == plain
+            assert packet == plain
 
 
 def packet_fields():
@@ -263,9 +263,9 @@ def test_the_compiled_meter_opens_the_same_frames(equal):
         deep = ipv4(gre(deep), GRE)
     packets += [deep[24:], deep]
     packets += [  # an inner header that does not fit, or just so
-        ipv4(gre(inner, kind), GRE, total=24 + held)
+        ipv4(gre(inner, kind), GRE, total=24 + length)
         for inner, kind, header in ((TCP4, IPV4, 20), (TCP6, IPV6, 40))
-        for held in (header - 1, header)
+        for length in (header - 1, header)
     ]
     frames = [ethernet(packet) for packet in packets]
     rows = equal(packet_fields(), LINK_ETHERNET, [(f, len(f), 0) for f in frames])
@@ -370,25 +370,25 @@ def test_the_command_opens_tunnels_and_tells_of_closed_ones(tmp_path):
     frames = [(f, len(f), i) for i, f in enumerate([*inner * 3, ethernet(TCP4)])]
     (tmp_path / "c.pcap").write_bytes(pcap(LINK_ETHERNET, frames, 1000, "<"))
     capture, out = str(tmp_path / "c.pcap"), str(tmp_path / "f.parquet")
-    found = extract([capture], tmp_path / "g.csv", standard_spec(tunnels=TUNNELS))
-    assert (found.flows, found.tunnelled) == (2, 0)
+    extraction = extract([capture], tmp_path / "g.csv", standard_spec(tunnels=TUNNELS))
+    assert (extraction.flows, extraction.tunnelled) == (2, 0)
     with pytest.warns(N3icWarning, match="tunnels that the meter leaves closed: 6 packets"):
-        found = extract([capture], tmp_path / "h.csv", standard_spec())
-    assert (found.flows, found.tunnelled) == (3, 6)
+        extraction = extract([capture], tmp_path / "h.csv", standard_spec())
+    assert (extraction.flows, extraction.tunnelled) == (3, 6)
     for plain, warned in ((5, 1), (6, 0), (7, 0)):  # half of the packets are no word
         more = [(ethernet(TCP4), 60, 9 + i) for i in range(plain)]
         (tmp_path / "d.pcap").write_bytes(pcap(LINK_ETHERNET, [*frames[:6], *more], 1000, "<"))
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as records:
             warnings.simplefilter("always")
             extract([tmp_path / "d.pcap"], tmp_path / "i.csv", standard_spec())
-        assert len(said) == warned
+        assert len(records) == warned
     words = "data", "extract", capture, "--out", out
-    said = n3ic(*words, "--tunnels", "gtp, gre", "--json", cwd=tmp_path)
-    assert json.loads(said.stdout)["flows"] == 2
-    assert json.loads(said.stdout)["tunnelled"] == 0
+    completed = n3ic(*words, "--tunnels", "gtp, gre", "--json", cwd=tmp_path)
+    assert json.loads(completed.stdout)["flows"] == 2
+    assert json.loads(completed.stdout)["tunnelled"] == 0
     assert meter_of(out).tunnels == ("gre", "gtp")
-    said = n3ic(*words, "--replace", "--tunnels", "gre,teredo", cwd=tmp_path, expect=2)
-    assert "expected some of gre, vxlan, gtp, got 'teredo'" in said.stderr
+    completed = n3ic(*words, "--replace", "--tunnels", "gre,teredo", cwd=tmp_path, expect=2)
+    assert "expected some of gre, vxlan, gtp, got 'teredo'" in completed.stderr
     write_spec(standard_spec(packets=4), tmp_path / "meter.json")
     n3ic(*words, "--replace", "--meter", "meter.json", "--tunnels", "gtp", cwd=tmp_path)
     assert meter_of(out) == standard_spec(packets=4, tunnels=("gtp",))
@@ -413,13 +413,13 @@ def test_inner_packets_of_real_captures_are_scapys(real_data, name):
     opened = 0
     with Capture(real_data / "pcaps" / f"{name}.pcap") as capture:
         for data, length, time in capture.packets():
-            found = parse(capture.link, data, length, time, TUNNELS)
+            packet = parse(capture.link, data, length, time, TUNNELS)
             layer, inner = scapy.Ether(data), None
             while layer:
                 inner = layer if isinstance(layer, scapy.IP | scapy.IPv6) else inner
                 layer = layer.payload
             size = inner.len if inner.version == 4 else inner.plen + 40
-            assert (found.source, found.ip_length) == (ip_address(inner.src).packed, size)
-            assert found.source_port == getattr(inner.payload, "sport", 0)
-            opened += found != parse(capture.link, data, length, time)
+            assert (packet.source, packet.ip_length) == (ip_address(inner.src).packed, size)
+            assert packet.source_port == getattr(inner.payload, "sport", 0)
+            opened += packet != parse(capture.link, data, length, time)
     assert opened >= 4

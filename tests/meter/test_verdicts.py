@@ -74,17 +74,17 @@ def check_every_way(reference):
 
 
 def every_way(reference, model, path, folder):
-    told = []
-    found = predict_capture(
+    batches = []
+    prediction = predict_capture(
         model,
         path,
         folder / "verdicts.csv",
-        progress=lambda rows, columns: told.append((rows, columns)),
+        progress=lambda rows, columns: batches.append((rows, columns)),
     )
     verdicts = rows_of((folder / "verdicts.csv").read_bytes())
-    assert [int(v["row"]) for v in verdicts] == [*range(found.rows)]
-    lengths = [len(next(iter(columns.values()))) for _, columns in told]
-    assert [rows for rows, _ in told] == np.cumsum(lengths).tolist()
+    assert [int(v["row"]) for v in verdicts] == [*range(prediction.rows)]
+    lengths = [len(next(iter(columns.values()))) for _, columns in batches]
+    assert [rows for rows, _ in batches] == np.cumsum(lengths).tolist()
     for table in ("flows.parquet", "flows.csv"):
         extract([path], folder / table, model.meter)
         predict_stream(model, folder / table, folder / "classes.csv")
@@ -97,10 +97,10 @@ def every_way(reference, model, path, folder):
     )
     assert [*verdicts[0]][:12] == [*columns.split(","), "decided", "class", "margin"]
     counted = [int(np.sum(model.verdicts(want.scores) == i)) for i in range(len(model.classes))]
-    assert list(found.classes.items())[: len(counted)] == [
+    assert list(prediction.classes.items())[: len(counted)] == [
         *zip(model.classes, counted, strict=True)
     ]
-    assert sum(found.classes.values()) == found.rows
+    assert sum(prediction.classes.values()) == prediction.rows
     names = [name for name in verdicts[0] if name.startswith("score_")]
     for i, (row, flow) in enumerate(zip(verdicts, flows, strict=True)):
         assert [int(row[name]) for name in names] == want.scores[i].tolist()
@@ -174,12 +174,12 @@ def test_standard_input_that_is_no_capture_stays_a_table(monkeypatch, head):
 def test_a_cut_packed_capture_is_unpacked_up_to_the_cut(tmp_path):
     data = labelled_capture(5)[0]
     (tmp_path / "c.pcap.gz").write_bytes(gzip.compress(data)[:-20])
-    held = plain_capture(tmp_path / "c.pcap.gz", tmp_path).read_bytes()
-    assert len(data) / 2 < len(held) < len(data)
-    assert data.startswith(held)
+    plain = plain_capture(tmp_path / "c.pcap.gz", tmp_path).read_bytes()
+    assert len(data) / 2 < len(plain) < len(data)
+    assert data.startswith(plain)
     with pytest.warns(N3icWarning, match="is cut"):
-        found = predict_capture(metered_network(standard_spec()), tmp_path / "c.pcap.gz", None)
-    assert found.rows > 2
+        prediction = predict_capture(metered_network(standard_spec()), tmp_path / "c.pcap.gz", None)
+    assert prediction.rows > 2
 
 
 def test_a_model_without_a_meter_says_what_to_do(tmp_path):
@@ -196,21 +196,21 @@ def test_the_command_line_says_where_meters_differ(tmp_path, capsys):
     capture.write_bytes(labelled_capture(5)[0])
     model.save(tmp_path / "m.n3ic")
 
-    def said(source):
+    def errors_of(source):
         capsys.readouterr()
         predict(
             source=str(source), model=tmp_path / "m.n3ic", out=str(tmp_path / "v.csv"), replace=True
         )
         return capsys.readouterr().err
 
-    assert said(capture) == f"n3ic: wrote 5 rows to {tmp_path / 'v.csv'}\n"
+    assert errors_of(capture) == f"n3ic: wrote 5 rows to {tmp_path / 'v.csv'}\n"
     arp = bytes(12) + b"\x08\x06" + bytes(28)
     (tmp_path / "arp.pcap").write_bytes(pcap([(0.0, arp)] * 3))
-    assert "put aside: 3 packets (not IP)" in said(tmp_path / "arp.pcap")
+    assert "put aside: 3 packets (not IP)" in errors_of(tmp_path / "arp.pcap")
     for packets, warns in ((0, False), (4, True)):
         for name in (f"{packets}.csv", f"{packets}.parquet"):
             extract([capture], tmp_path / name, standard_spec(packets=packets))
-            assert ("was metered differently" in said(tmp_path / name)) is warns
+            assert ("was metered differently" in errors_of(tmp_path / name)) is warns
     with pytest.raises(UsageError, match="leave out --dataset and --units"):
         predict(
             source=str(capture), model=tmp_path / "m.n3ic", out=str(tmp_path / "x"), units="nic"
@@ -253,9 +253,11 @@ def labelled_table(folder, name, flows=120):
     capture, labels = labelled_capture(flows)
     (folder / "c.pcap").write_bytes(capture)
     (folder / "labels.csv").write_bytes(labels)
-    said = read_labels(folder / "labels.csv", "table")
-    found = extract([folder / "c.pcap"], folder / name, standard_spec(packets=8), labels=said)
-    assert found.labels == {"matched": found.flows}
+    label_table = read_labels(folder / "labels.csv", "table")
+    extraction = extract(
+        [folder / "c.pcap"], folder / name, standard_spec(packets=8), labels=label_table
+    )
+    assert extraction.labels == {"matched": extraction.flows}
     return folder / name
 
 
@@ -266,10 +268,10 @@ def test_evaluation_says_where_meters_differ(tmp_path, packets):
         metered_network(standard_spec(packets=packets)), classes=("bulk", "question", "x")
     )
     model.save(tmp_path / "m.n3ic")
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as records:
         warnings.simplefilter("always", N3icWarning)
         n3ic.evaluate(tmp_path / "m.n3ic", path, dataset="metered")
-    assert ["was metered differently" in str(w.message) for w in said] == [True] * (packets == 3)
+    assert ["was metered differently" in str(w.message) for w in records] == [True] * (packets == 3)
 
 
 @pytest.mark.parametrize("name", ["flows.csv", "flows.parquet"])
@@ -306,10 +308,10 @@ def test_from_labelled_captures_to_an_export(tmp_path, quick_build, check_every_
     model = train(Experiment(table, RECIPE, with_baselines=False)).model
     assert model.meter == table.meter
     check_every_way(model, tmp_path / "c.pcap", tmp_path)
-    found = n3ic.predict(model, tmp_path / "c.pcap")
+    inference = n3ic.predict(model, tmp_path / "c.pcap")
     truth = read_features(tmp_path / "flows.parquet", model)
-    assert np.array_equal(found.scores, model.scores(model.encode(truth)))
-    assert (found.classes == table.label).mean() > 0.95
+    assert np.array_equal(inference.scores, model.scores(model.encode(truth)))
+    assert (inference.classes == table.label).mean() > 0.95
     n3ic.export(model, "host", tmp_path / "host")
     manifest, report = (
         json.loads((tmp_path / "host" / f"{file}.json").read_text())

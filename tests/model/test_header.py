@@ -38,8 +38,8 @@ def binary():
     )
     spec = InputSpec(fields).with_rates(np.eye(8, dtype=bool))
     model = random_model((spec.n_bits, 3, 2), np.random.default_rng(0), extremes=False)
-    told = {"name": "m", "provenance": {"seed": "1"}}
-    return replace(model, input=spec, meter=METER, table=TABLE, **told).with_shunt(1)
+    header = {"name": "m", "provenance": {"seed": "1"}}
+    return replace(model, input=spec, meter=METER, table=TABLE, **header).with_shunt(1)
 
 
 def sum_product():
@@ -91,7 +91,7 @@ LONG = "x" * 10_000_000
 
 @pytest.mark.first_case
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         (("name",), 5, "name: expected text, got 5"),
         (("name",), SURROGATE, r"name: expected 0 to 256 printable characters, got '\\ud800'"),
@@ -129,15 +129,15 @@ LONG = "x" * 10_000_000
     ],
 )
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_the_key_is_named_and_what_was_expected(model, path, value, said):
+def test_the_key_is_named_and_what_was_expected(model, path, value, message):
     data = changed(model, path, put(value))
-    with pytest.raises(ModelError, match=said) as error:
+    with pytest.raises(ModelError, match=message) as error:
         parse_model(data, "m")
     one_line(error)
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "value", "said"),
+    ("name", "path", "value", "message"),
     [
         ("binary", ("shape",), "8-3-2", "shape: expected a list of two positive integers"),
         ("binary", ("shape", 0), 1 << 400, "bits, but|expected|shape"),
@@ -174,8 +174,8 @@ def test_the_key_is_named_and_what_was_expected(model, path, value, said):
         ("sum-product", ("shape",), [1, 2], "shape: unknown key"),
     ],
 )
-def test_what_a_family_has_alone_is_named_too(name, path, value, said):
-    with pytest.raises(ModelError, match=said) as error:
+def test_what_a_family_has_alone_is_named_too(name, path, value, message):
+    with pytest.raises(ModelError, match=message) as error:
         parse_model(changed(MODELS[name], path, put(value)), "m")
     one_line(error)
 
@@ -203,16 +203,16 @@ def test_whatever_stands_in_the_header_is_one_line_or_a_model(model):
         for odd in ODD[i % 5 :: 5]:
             data = changed(model, path, put(odd))
             try:
-                found = parse_model(data, "m")
+                parsed_model = parse_model(data, "m")
             except ModelError as error:
                 assert str(error).isprintable() and len(str(error)) < 700, (path, odd, str(error))
                 refused += 1
                 continue
             loaded += 1
-            again = parse_model(found._serialise(), "again")
-            assert again == found
-            assert not json.dumps([*found.classes, found.name]).count("\\u0000")
-            str(found.view()).encode()
+            again = parse_model(parsed_model._serialise(), "again")
+            assert again == parsed_model
+            assert not json.dumps([*parsed_model.classes, parsed_model.name]).count("\\u0000")
+            str(parsed_model.view()).encode()
     assert refused > 5 * loaded
 
 

@@ -266,9 +266,9 @@ def test_rates_are_those_of_all_rows_and_of_the_rows_of_each_class():
     )  # fmt: skip
     assert (second.rates, second.class_rates) == ((3 * half // 2,), ((RATE_UNIT,), (half,)))
     assert spec.with_rates(bits).fields[0].class_rates == ()
-    told = first.to_dict()
-    assert (told["rates"], told["cuts"]) == ([half, half // 2], [3, 9])
-    assert "span" not in told and "cuts" not in second.to_dict()
+    fields = first.to_dict()
+    assert (fields["rates"], fields["cuts"]) == ([half, half // 2], [3, 9])
+    assert "span" not in fields and "cuts" not in second.to_dict()
     assert first.integer([2.5, 1e-9]).tolist() == [2, 1]
 
 
@@ -287,11 +287,11 @@ def test_a_span_leaves_one_row_of_2000_at_each_end(rows, left):
     values = {name: rng.permutation(rows) for name in ("a", "unread")}
     spec = InputSpec((Field.thermometer("a", [3, 9]), Field.binary("b", 2)))
     bits = rng.random((rows, 4)) < 0.5
-    found = spec.with_rates(bits, rng.permutation(rows) % 2, values)
-    assert found.fields[0].span == (() if left is None else (left, rows - 1 - left))
-    assert found.fields[1].span == ()
-    assert [len(f.class_rates) for f in found.fields] == [2, 2]
-    assert [len(r) for r in found.fields[1].class_rates] == [2, 2]
+    rated_spec = spec.with_rates(bits, rng.permutation(rows) % 2, values)
+    assert rated_spec.fields[0].span == (() if left is None else (left, rows - 1 - left))
+    assert rated_spec.fields[1].span == ()
+    assert [len(f.class_rates) for f in rated_spec.fields] == [2, 2]
+    assert [len(r) for r in rated_spec.fields[1].class_rates] == [2, 2]
 
 
 def test_what_is_known_of_the_training_rows_is_no_part_of_a_field():

@@ -210,9 +210,9 @@ def test_a_model_predicts_as_its_family_does():
     model = random_model((10, 4, 3), np.random.default_rng(0)).changed(input=spec)
     values = {"x": np.array([1, 9, 30]), "y": np.array([5, 99, 0])}
     want = model.infer(model.encode(values))
-    for found in (model.predict(values), family(model.family).predict(model, values)):
-        assert np.array_equal(found.scores, want.scores)
-        assert np.array_equal(found.classes, want.classes)
+    for inference in (model.predict(values), family(model.family).predict(model, values)):
+        assert np.array_equal(inference.scores, want.scores)
+        assert np.array_equal(inference.classes, want.classes)
 
 
 def test_equal_models_are_one_and_nothing_else_is():

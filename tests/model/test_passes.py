@@ -55,8 +55,8 @@ def every_input(n: int):
 
 
 def assert_equal(model: BinaryModel, words) -> None:
-    found = simplify(model)
-    before, after = model.infer(words), found.model.infer(found.inputs(words))
+    simplified = simplify(model)
+    before, after = model.infer(words), simplified.model.infer(simplified.inputs(words))
     np.testing.assert_array_equal(after.scores, before.scores)
     np.testing.assert_array_equal(after.classes, before.classes)
     np.testing.assert_array_equal(after.margins, before.margins)
@@ -73,13 +73,17 @@ def assert_equal(model: BinaryModel, words) -> None:
 def test_scores_stay_on_every_input(shape, classes, seed, masked):
     model = degenerate((*shape, classes), seed, masked=masked)
     assert_equal(model, every_input(shape[0]))
-    found = simplify(model)
-    assert not simplify(found.model).findings.removes
-    for old, new in zip(model.layers, found.model.layers, strict=True):
+    simplified = simplify(model)
+    assert not simplify(simplified.model).findings.removes
+    for old, new in zip(model.layers, simplified.model.layers, strict=True):
         assert (new.mask is None) == (old.mask is None)
         assert new.n_outputs <= old.n_outputs
-    gone = [sum(r.layer == i for r in found.findings.neurons) for i in range(len(model.hidden))]
-    assert [a - b for a, b in zip(model.shape[1:-1], found.model.shape[1:-1], strict=True)] == gone
+    gone = [
+        sum(r.layer == i for r in simplified.findings.neurons) for i in range(len(model.hidden))
+    ]
+    assert [
+        a - b for a, b in zip(model.shape[1:-1], simplified.model.shape[1:-1], strict=True)
+    ] == gone
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -113,27 +117,27 @@ def small(mask, thresholds=(3, 2), last=((1, 0), (0, 1)), bias=(0, 0)) -> Binary
 
 def test_input_bits_that_nothing_reads_go_and_their_features():
     model = small([[1, 0, 1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0]], thresholds=(2, 1))
-    found = simplify(model)
+    simplified = simplify(model)
     # A cut goes alone; of a binary field all bits stay as long as one is read.
-    assert found.source_bits == (0, 2, 3, 4)
-    assert found.findings.bits == (1, 5, 6, 7)
-    assert found.findings.features == ("gap", "port")
-    assert found.model.input.features == ("size", "flags")
-    assert found.model.input.fields[0].cuts == (10, 30)
+    assert simplified.source_bits == (0, 2, 3, 4)
+    assert simplified.findings.bits == (1, 5, 6, 7)
+    assert simplified.findings.features == ("gap", "port")
+    assert simplified.model.input.features == ("size", "flags")
+    assert simplified.model.input.fields[0].cuts == (10, 30)
     rows = {"size": [0, 10, 25, 40], "flags": [0, 1, 2, 3], "gap": [9] * 4, "port": [1] * 4}
-    words = found.inputs(model.encode(rows))
-    np.testing.assert_array_equal(words, found.model.encode(rows))
-    np.testing.assert_array_equal(found.model.scores(words), model.scores(model.encode(rows)))
+    words = simplified.inputs(model.encode(rows))
+    np.testing.assert_array_equal(words, simplified.model.encode(rows))
+    np.testing.assert_array_equal(simplified.model.scores(words), model.scores(model.encode(rows)))
 
 
 def test_a_constant_neuron_becomes_a_bias():
     mask = np.ones((2, 8))
     model = small(mask, thresholds=(0, 5), last=((1, 1), (0, 1)), bias=(4, -2))
-    found = simplify(model)
-    assert found.findings.neurons == (Removed(0, 0, "constant", 1),)
-    assert found.model.output.bias.tolist() == [5, -2]
-    assert found.model.shape == (8, 1, 2)
-    assert "layer 0: 1 constant neuron removed" in found.findings.lines()
+    simplified = simplify(model)
+    assert simplified.findings.neurons == (Removed(0, 0, "constant", 1),)
+    assert simplified.model.output.bias.tolist() == [5, -2]
+    assert simplified.model.shape == (8, 1, 2)
+    assert "layer 0: 1 constant neuron removed" in simplified.findings.lines()
 
 
 def test_findings_in_words_and_as_data():
@@ -141,8 +145,8 @@ def test_findings_in_words_and_as_data():
         Removed(0, 1, "dead"), Removed(0, 2, "dead"), Removed(0, 3, "equal", 1),
         Removed(1, 0, "constant", 1),
     )  # fmt: skip
-    found = Findings(removed, (3,), ("size", "gap"), ((1, (0, 2)),), ("one part",))
-    assert found.lines() == [
+    findings = Findings(removed, (3,), ("size", "gap"), ((1, (0, 2)),), ("one part",))
+    assert findings.lines() == [
         "one part",
         "layer 0: 2 dead neurons removed",
         "layer 0: 1 equal neuron removed",
@@ -151,11 +155,15 @@ def test_findings_in_words_and_as_data():
         "features that are no longer read: size, gap",
         "layer 1: neurons 0, 2 are equal or complementary and stay",
     ]
-    assert replace(found, bits=tuple(range(1000))).lines()[4].startswith("input: 1,000 bits that")
-    said = found.to_dict()
-    assert said["neurons"][2] == {"layer": 0, "neuron": 3, "cause": "equal", "other": 1}
-    assert said["shared"] == [{"layer": 1, "neurons": [0, 2]}] and said["parts"] == ["one part"]
-    assert (said["bits"], said["features"]) == ([3], ["size", "gap"])
+    assert (
+        replace(findings, bits=tuple(range(1000))).lines()[4].startswith("input: 1,000 bits that")
+    )
+    document = findings.to_dict()
+    assert document["neurons"][2] == {"layer": 0, "neuron": 3, "cause": "equal", "other": 1}
+    assert document["shared"] == [{"layer": 1, "neurons": [0, 2]}] and document["parts"] == [
+        "one part"
+    ]
+    assert (document["bits"], document["features"]) == ([3], ["size", "gap"])
     none = Findings(shared=((0, (1, 2)),))
     assert none.removes is False and "parts" not in none.to_dict()
     for some in (Findings(removed), Findings(bits=(1,)), Findings(parts=("a",))):
@@ -175,9 +183,9 @@ def test_neurons_that_the_output_depends_on():
     last = OutputLayer(np.array([[1, 1, 1], [1, 0, 0]]), bias=np.array([0, 0]))
     model = BinaryModel(InputSpec.raw(4), (first, second), last, ("a", "b"))
     by_score = read_neurons(model)
-    assert [found.tolist() for found in by_score] == [[True] * 3, [True] * 3]
+    assert [neurons.tolist() for neurons in by_score] == [[True] * 3, [True] * 3]
     # Neuron 0 counts alike for both classes, and neuron 2 never fires whatever it reads.
-    assert [found.tolist() for found in read_neurons(model, scores=False)] == [
+    assert [neurons.tolist() for neurons in read_neurons(model, scores=False)] == [
         [False, False, True], [False, True, True],
     ]  # fmt: skip
 
@@ -190,13 +198,13 @@ def test_of_a_layer_that_nothing_reads_one_neuron_stays():
     rng = np.random.default_rng(4)
     hidden = HiddenLayer(rng.random((4, 6)) < 0.5, thresholds=np.array([3, 2, 4, 3]))
     last = OutputLayer(np.ones((2, 4)), mask=np.zeros((2, 4), bool), bias=np.array([0, 1]))
-    found = simplify(two_classes(hidden, last)).model
-    assert found.hidden[0].n_outputs == 1
+    simplified = simplify(two_classes(hidden, last)).model
+    assert simplified.hidden[0].n_outputs == 1
     constant = HiddenLayer(hidden.weights, thresholds=np.array([0, 7, 0, 7]))
     dense = OutputLayer(np.ones((2, 4)), bias=np.array([0, 1]))
-    found = simplify(two_classes(constant, dense))
-    assert found.model.hidden[0].n_outputs == 1
-    assert [r.neuron for r in found.findings.neurons] == [1, 2, 3]
+    simplified = simplify(two_classes(constant, dense))
+    assert simplified.model.hidden[0].n_outputs == 1
+    assert [r.neuron for r in simplified.findings.neurons] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -216,8 +224,8 @@ def test_what_is_counted_of_copies_stays_where_all_of_them_stay():
     one, other = rng.random((2, 6)) < 0.5
     hidden = HiddenLayer(np.array([one, one, other, other]), thresholds=np.array([3, 3, 2, 2]))
     last = OutputLayer(np.array([[1, 1, 1, 0], [0, 1, 0, 1]]), bias=np.array([0, 0]))
-    found = simplify(two_classes(hidden, last))
-    assert found.model.output.weights[:, :2].tolist() == [[True, True], [False, True]]
+    simplified = simplify(two_classes(hidden, last))
+    assert simplified.model.output.weights[:, :2].tolist() == [[True, True], [False, True]]
     assert_equal(two_classes(hidden, last), every_input(6))
 
 
@@ -226,8 +234,8 @@ def test_complements_are_found_where_the_first_input_is_not_connected():
     weights = np.array([[1, 0, 1, 1, 0], [1, 1, 0, 0, 0]], bool)
     hidden = HiddenLayer(weights, mask=mask, thresholds=np.array([2, 2]))
     last = OutputLayer(np.ones((2, 2)), mask=np.array([[1, 0], [0, 1]]), bias=np.array([0, 0]))
-    found = simplify(two_classes(hidden, last))
-    assert [(r.neuron, r.cause) for r in found.findings.neurons] == [(1, "complementary")]
+    simplified = simplify(two_classes(hidden, last))
+    assert [(r.neuron, r.cause) for r in simplified.findings.neurons] == [(1, "complementary")]
     assert_equal(two_classes(hidden, last), every_input(5))
 
 
@@ -244,15 +252,15 @@ def test_neurons_that_cancel_and_neurons_that_add_up():
         )
 
     # Copies 0 and 3 and the complement 1: both classes count one of them, with its sign.
-    found = simplify(model([[1, 1, 1, 1], [0, 0, 1, 0]]))
-    assert [(r.neuron, r.cause, r.other) for r in found.findings.neurons] == [
+    simplified = simplify(model([[1, 1, 1, 1], [0, 0, 1, 0]]))
+    assert [(r.neuron, r.cause, r.other) for r in simplified.findings.neurons] == [
         (1, "complementary", 0),
         (3, "equal", 0),
     ]
     # A class that counts all three with one sign keeps all three.
-    found = simplify(model([[1, 0, 1, 1], [0, 0, 1, 0]]))
-    assert not found.findings.removes
-    assert found.findings.shared == ((0, (0, 1, 3)),)
+    simplified = simplify(model([[1, 0, 1, 1], [0, 0, 1, 0]]))
+    assert not simplified.findings.removes
+    assert simplified.findings.shared == ((0, (0, 1, 3)),)
     assert_equal(model([[1, 0, 1, 1], [0, 0, 1, 0]]), every_input(6))
 
 
@@ -263,8 +271,8 @@ def test_what_only_a_dead_neuron_reads_is_dead():
     second = HiddenLayer(rng.random((2, 3)) < 0.5, mask=mask, thresholds=np.array([1, 1]))
     last = OutputLayer(np.ones((2, 2)), mask=np.array([[1, 0], [1, 0]]), bias=np.array([0, 1]))
     model = BinaryModel(InputSpec.raw(5), (first, second), last, ("a", "b"))
-    found = simplify(model)
-    assert {(r.layer, r.neuron, r.cause) for r in found.findings.neurons} == {
+    simplified = simplify(model)
+    assert {(r.layer, r.neuron, r.cause) for r in simplified.findings.neurons} == {
         (0, 2, "dead"),
         (1, 1, "dead"),
     }
@@ -273,11 +281,11 @@ def test_what_only_a_dead_neuron_reads_is_dead():
 
 def test_a_network_without_findings_comes_back_as_it_is():
     model = random_model((40, 8, 2), np.random.default_rng(4), extremes=False)
-    found = simplify(model)
-    assert found.model is model
-    assert not found.findings.lines()
+    simplified = simplify(model)
+    assert simplified.model is model
+    assert not simplified.findings.lines()
     assert unchanged(model).model is model
-    assert "simplified from" not in found.model.provenance
+    assert "simplified from" not in simplified.model.provenance
 
 
 def test_the_simplified_network_names_the_one_that_it_was():

@@ -34,9 +34,9 @@ def test_a_margin_at_the_threshold_is_decided_and_one_below_is_not():
 
 def test_what_a_network_computes_holds_the_verdicts():
     model = sample(3)
-    found = model.infer(verification_vectors(model, 300))
-    want = np.where(found.margins < 3, SHUNT, found.classes)
-    assert np.array_equal(found.verdicts, want)
+    inference = model.infer(verification_vectors(model, 300))
+    want = np.where(inference.margins < 3, SHUNT, inference.classes)
+    assert np.array_equal(inference.verdicts, want)
     assert 0 < (want == SHUNT).mean() < 1
 
 
@@ -105,11 +105,11 @@ def test_the_passes_keep_the_verdicts():
     model = replace(base, hidden=(HiddenLayer(first.weights, thresholds=stuck),))
     words = verification_vectors(model, 500)
     for shunt in range(model.largest_margin + 2):
-        found = simplify(model.with_shunt(shunt))
-        assert found.findings.neurons
-        want = found.source.infer(words).verdicts
-        assert np.array_equal(found.model.infer(found.inputs(words)).verdicts, want)
-        assert (found.model.shunt > 0) == (shunt > 0)
+        simplified = simplify(model.with_shunt(shunt))
+        assert simplified.findings.neurons
+        want = simplified.source.infer(words).verdicts
+        assert np.array_equal(simplified.model.infer(simplified.inputs(words)).verdicts, want)
+        assert (simplified.model.shunt > 0) == (shunt > 0)
 
 
 @pytest.mark.parametrize("shunt", [1, 2, 5, 6])
@@ -141,11 +141,11 @@ def test_a_verdict_that_differs_is_named():
     verdicts = want.verdicts.copy()
     row = int(np.flatnonzero(want.margins == 3)[0])
     verdicts[row] = SHUNT
-    found = first_difference(model, replace(want, verdicts=verdicts), words)
-    assert (found.vector, found.got) == (row, SHUNT)
-    assert "margin 3, shunting threshold 3: verdict class" in found.text
-    assert "got shunt" in found.text
-    found = first_difference(model, replace(want, verdicts=None), words)
-    assert "no verdicts" in found.text
+    difference = first_difference(model, replace(want, verdicts=verdicts), words)
+    assert (difference.vector, difference.got) == (row, SHUNT)
+    assert "margin 3, shunting threshold 3: verdict class" in difference.text
+    assert "got shunt" in difference.text
+    difference = first_difference(model, replace(want, verdicts=None), words)
+    assert "no verdicts" in difference.text
     plain = model.with_shunt(0)
     assert first_difference(plain, replace(plain.infer(words), verdicts=None), words) is None

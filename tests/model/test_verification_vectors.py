@@ -62,11 +62,11 @@ LAYER = HiddenLayer(
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_inputs_at_a_threshold_and_one_below(neuron, popcounts, seed):
-    found = at_threshold(LAYER, neuron, np.random.default_rng(seed))
-    assert LAYER.popcounts(pack(found))[:, neuron].tolist() == popcounts
-    if len(found) == 2:
-        (changed,) = np.flatnonzero(found[0] != found[1])
-        assert found[0, changed] == LAYER.weights[neuron, changed]
+    inputs = at_threshold(LAYER, neuron, np.random.default_rng(seed))
+    assert LAYER.popcounts(pack(inputs))[:, neuron].tolist() == popcounts
+    if len(inputs) == 2:
+        (changed,) = np.flatnonzero(inputs[0] != inputs[1])
+        assert inputs[0, changed] == LAYER.weights[neuron, changed]
         assert LAYER.mask[neuron, changed]
 
 
@@ -79,8 +79,8 @@ def small(threshold=0):
 
 
 def test_boundary_vectors_are_zeros_ones_alternating_single_bits_and_edges():
-    found = boundary_vectors(small(), np.random.default_rng(3))
-    assert found[:6].astype(int).tolist() == [
+    vectors = boundary_vectors(small(), np.random.default_rng(3))
+    assert vectors[:6].astype(int).tolist() == [
         [0, 0, 0, 0, 0, 0, 0, 0, 0],
         [1, 1, 1, 1, 1, 1, 1, 1, 1],
         [1, 0, 1, 0, 1, 0, 1, 0, 1],
@@ -88,7 +88,7 @@ def test_boundary_vectors_are_zeros_ones_alternating_single_bits_and_edges():
         [1, 0, 0, 0, 0, 0, 0, 0, 0],
         [0, 0, 0, 0, 0, 0, 0, 0, 1],
     ]
-    assert len(found) == 6 + 2 + 1 + 1 + 2 + 2 + 2
+    assert len(vectors) == 6 + 2 + 1 + 1 + 2 + 2 + 2
 
 
 @pytest.mark.parametrize("count", [0, 16, 17, 500])
@@ -153,12 +153,12 @@ def test_a_seed_gives_the_same_vectors_for_ever():
     rng = np.random.default_rng(3)
     model = random_model((30, 9, 3), rng, density=0.7, extremes=False).with_shunt(2)
     two = random_model((20, 2), rng).with_shunt(3)  # whose margins are all even, or all odd
-    found = [
+    vectors = [
         *(margin_vectors(m, 3) for m in (model, two)),
         verification_vectors(model, 200, 3),
         pack(boundary_vectors(model, np.random.default_rng(3))),
     ]
-    digests = [hashlib.sha256(w.astype("<u4").tobytes()).hexdigest()[:8] for w in found]
+    digests = [hashlib.sha256(w.astype("<u4").tobytes()).hexdigest()[:8] for w in vectors]
     assert digests == ["10a9dc74", "b98e90db", "e9f7ab47", "c3811d29"]
 
 

@@ -78,17 +78,17 @@ def test_a_model_trained_on_copies_travels(family):
 
 @pytest.mark.slow
 def test_only_training_rows_have_copies():
-    said = []
-    plain, twice = (prepare(experiment(BINARY, augment=m), said.append) for m in (1.0, 10.0))
+    notes = []
+    plain, twice = (prepare(experiment(BINARY, augment=m), notes.append) for m in (1.0, 10.0))
     count = len(plain.train.label)
     assert len(twice.train.label) == len(twice.training_table) == 2 * count
     assert np.array_equal(twice.train.columns[:count], plain.train.columns)
-    assert "copying the training rows on time scales of 1/10 to 10" in said
+    assert "copying the training rows on time scales of 1/10 to 10" in notes
     for part in ("validation", "test"):
         one, other = getattr(plain, part), getattr(twice, part)
         assert np.array_equal(one.columns, other.columns)
         assert np.array_equal(one.label, other.label)
-    again = on_bits(twice, plain.spec, said.append)
+    again = on_bits(twice, plain.spec, notes.append)
     assert np.array_equal(again.train.bits, plain.spec.encode(twice.training_table.features))
     assert np.array_equal(again.train.bits[:count], plain.train.bits)
 
@@ -110,9 +110,9 @@ def test_the_same_seed_gives_the_same_bytes():
 @pytest.mark.slow
 def test_a_model_knows_its_own_traffic_and_not_the_copies():
     """Else the warning of foreign traffic would stay silent on it."""
-    this = experiment(BINARY, augment=10.0)
-    result, prepared = train(this), prepare(this, lambda _: None)
-    own = this.table.rows(prepared.parts.train)
+    own_experiment = experiment(BINARY, augment=10.0)
+    result, prepared = train(own_experiment), prepare(own_experiment, lambda _: None)
+    own = own_experiment.table.rows(prepared.parts.train)
     spec = result.model.input
     bits = spec.encode(own.features)
     assert spec == spec.with_rates(bits, own.label, {n: own.features[n] for n in spec.features})
@@ -127,9 +127,11 @@ def test_a_table_without_times_has_no_copies(few_rounds):
 
 @pytest.mark.slow
 def test_a_kept_input_is_copied_too():
-    kept = train(experiment(BINARY, columns=("time",))).model
-    this = replace(experiment(BINARY, columns=("size",), augment=10.0), keeps=kept)
-    prepared = prepare(this, lambda _: None)
+    narrow_model = train(experiment(BINARY, columns=("time",))).model
+    own_experiment = replace(
+        experiment(BINARY, columns=("size",), augment=10.0), keeps=narrow_model
+    )
+    prepared = prepare(own_experiment, lambda _: None)
     count = len(prepared.parts.train)
     assert not np.array_equal(prepared.train.bits[:count], prepared.train.bits[count:])
 
@@ -143,9 +145,11 @@ def test_a_range_that_is_none_is_refused(most):
 @pytest.mark.slow
 def test_the_report_says_it():
     for most, shown in ((10.0, True), (1.0, False)):
-        this = experiment(BINARY, augment=most)
-        result = train(this)
-        metrics = metrics_of("x", "", this.table, 4, {"random": {"": result}}, [], {"": []})
+        own_experiment = experiment(BINARY, augment=most)
+        result = train(own_experiment)
+        metrics = metrics_of(
+            "x", "", own_experiment.table, 4, {"random": {"": result}}, [], {"": []}
+        )
         assert metrics["augment"] == most
         page = summary_markdown(json.loads(json.dumps(metrics)))
         assert ("random factor of 1/10 to 10" in page) == shown

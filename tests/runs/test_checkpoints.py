@@ -23,8 +23,8 @@ PLAN = [TrainingJob("tor0_server0", "time", seed, SHAPES, False) for seed in (0,
 
 @pytest.fixture(scope="module")
 def table():
-    (found,) = queue_tables(DATASET.load().rows(np.arange(600)), "0").values()
-    return found
+    (queue,) = queue_tables(DATASET.load().rows(np.arange(600)), "0").values()
+    return queue
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def trained(tasks, parts, plan=PLAN, note=lambda text: None):
     return train_jobs(plan, tasks, TrainingProgress(note=note), jobs=1, dask=None, parts=parts)
 
 
-def plain(found):
+def plain(results_by_task):
     """All that a run is written from, by value."""
     return {
         (*key, shape): {
@@ -46,7 +46,7 @@ def plain(found):
             "scores": {n: (s.dtype, s.tobytes()) for n, s in r.test_scores.items()},
             "label": r.test_label.tobytes(),
         }
-        for key, results in found.items()
+        for key, results in results_by_task.items()
         for shape, r in results.items()
     }
 
@@ -54,7 +54,7 @@ def plain(found):
 @pytest.mark.slow
 def test_what_was_trained_is_read_and_the_rest_is_trained(experiments, tmp_path, monkeypatch):
     whole = trained(experiments, None)
-    told = []
+    notes = []
 
     def interrupted(unit):
         if unit.seed == 1:
@@ -66,19 +66,19 @@ def test_what_was_trained_is_read_and_the_rest_is_trained(experiments, tmp_path,
     )
     with (
         pytest.raises(KeyboardInterrupt),
-        training_checkpoints(tmp_path / "run", told.append) as parts,
+        training_checkpoints(tmp_path / "run", notes.append) as parts,
     ):
         trained(experiments, parts)
     assert [p.name for p in tmp_path.iterdir()] == [".run.n3ic-parts"]
-    assert "a trained part is kept in" in told[0]
+    assert "a trained part is kept in" in notes[0]
     asked = []
     monkeypatch.setattr(
         schedule, "_train_job", lambda own, unit, progress: asked.append(unit) or train(own, unit)
     )
-    with training_checkpoints(tmp_path / "run", told.append) as parts:
-        again = trained(experiments, parts, note=told.append)
+    with training_checkpoints(tmp_path / "run", notes.append) as parts:
+        again = trained(experiments, parts, note=notes.append)
     assert asked == PLAN[1:]
-    assert told[1:] == ["resuming: 1 of 2 parts were trained before"]
+    assert notes[1:] == ["resuming: 1 of 2 parts were trained before"]
     assert plain(again) == plain(whole)
     assert list(tmp_path.iterdir()) == []
 

@@ -37,15 +37,15 @@ def test_trees_are_trained_and_read_back_from_the_core(experiment):
     assert result.validation.accuracy > 0.8
     model = simplify(result.model).model
     texts = unrolled_write.generate(model)
-    found = decode_core(texts[unrolled_write.FILE], texts[unrolled_write.CELLS], model)
-    assert found is not None
-    assert not decoding_difference(model, found)
+    decoded = decode_core(texts[unrolled_write.FILE], texts[unrolled_write.CELLS], model)
+    assert decoded is not None
+    assert not decoding_difference(model, decoded)
 
 
 def test_a_name_that_no_model_may_have_is_refused_before_the_training(experiment):
     table = experiment.table
     bad = replace(table, classes=(*table.classes[:-1], "Web Attack \x96"))
-    said = []
+    notes = []
     with pytest.raises(ModelError, match=r"name of a class .* got 'Web Attack \\x96'"):
-        prepare(replace(experiment, table=bad), said.append)
-    assert said == []
+        prepare(replace(experiment, table=bad), notes.append)
+    assert notes == []

@@ -51,8 +51,8 @@ def test_a_network_that_is_the_majority_says_so(table, tmp_path):
     )
     name = table.classes[0]
     assert made.metrics["no_better_than"] == name
-    (said,) = warnings_of(made.metrics)
-    assert f"always saying {name}" in said
+    (warning,) = warnings_of(made.metrics)
+    assert f"always saying {name}" in warning
     assert "no better than" in (tmp_path / "run" / "report.md").read_text()
 
 
@@ -92,8 +92,11 @@ def test_a_tree_of_as_many_cuts_is_kept_where_it_is_right_on_more_validation_row
         replace(recipe, tree_bytes=1),  # it does not fit
         replace(recipe, tree_bytes=0),
     ):
-        kept = train(replace(experiment, recipe=other))
-        assert "weights" not in kept.model.provenance and kept.model.shape[1:] == (1, 2)
+        tree_result = train(replace(experiment, recipe=other))
+        assert "weights" not in tree_result.model.provenance and tree_result.model.shape[1:] == (
+            1,
+            2,
+        )
 
 
 def test_a_network_that_is_as_right_as_the_tree_stays():

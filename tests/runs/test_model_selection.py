@@ -68,8 +68,8 @@ def stairs():
 
 def experiment(table, **changed):
     recipe = Recipe("r", "", "quantile", bits=2, columns=table.usable[:2], training=WEAK)
-    this = Experiment(table, recipe, seed=2, with_baselines=False, budget=120)
-    return replace(this, **changed)
+    base_experiment = Experiment(table, recipe, seed=2, with_baselines=False, budget=120)
+    return replace(base_experiment, **changed)
 
 
 @pytest.mark.slow
@@ -81,8 +81,8 @@ def test_the_family_that_is_right_on_more_validation_rows_is_kept(stairs, toy, t
     result = train(both)
     assert result.recipe.family == "toy"
     assert result.validation.accuracy == 1 > weak.validation.accuracy
-    kept, *others = result.candidates
-    assert kept.kept and kept.bytes == result.model.total_bytes <= 120
+    winner, *others = result.candidates
+    assert winner.kept and winner.bytes == result.model.total_bytes <= 120
     assert not any(c.kept for c in others)
     shares = [c.accuracy for c in others]
     assert shares == sorted(shares, reverse=True)
@@ -98,23 +98,23 @@ def test_the_family_that_is_right_on_more_validation_rows_is_kept(stairs, toy, t
 
 def test_a_packed_tree_that_is_better_is_said_and_not_kept(stairs):
     result = train(experiment(stairs))
-    kept = result.candidates[0]
-    assert kept.name == "binary network"
+    winner = result.candidates[0]
+    assert winner.name == "binary network"
     (tree,) = (c for c in result.candidates if c.name == "tree, packed")
-    assert tree.accuracy == 1 > kept.accuracy
-    said = " ".join(result.notes)
-    assert "tree, packed: better on validation rows" in said and "no target takes it" in said
+    assert tree.accuracy == 1 > winner.accuracy
+    notes = " ".join(result.notes)
+    assert "tree, packed: better on validation rows" in notes and "no target takes it" in notes
 
 
 @pytest.mark.slow
 def test_classes_that_are_weighed_are_compared_by_their_mean_share(stairs, toy):
     rare = stairs.rows(np.flatnonzero((stairs.label == 0) | (np.arange(len(stairs)) % 5 == 0)))
-    this = experiment(rare)
-    other = toy.within(replace(this.recipe, family="toy"), set(), 120, 2)
-    weighed = this.recipe.with_options({"class_weight": "balanced"})
-    for recipe, figure in ((this.recipe, "accuracy"), (weighed, "balanced")):
+    own_experiment = experiment(rare)
+    other = toy.within(replace(own_experiment.recipe, family="toy"), set(), 120, 2)
+    weighed = own_experiment.recipe.with_options({"class_weight": "balanced"})
+    for recipe, figure in ((own_experiment.recipe, "accuracy"), (weighed, "balanced")):
         _, tried, _ = select_within_budget(
-            replace(this, recipe=recipe, rivals=(other,)), TrainingProgress()
+            replace(own_experiment, recipe=recipe, rivals=(other,)), TrainingProgress()
         )
         exported = [c for c in tried if c.exported]
         assert getattr(tried[0], figure) == max(getattr(c, figure) for c in exported)
@@ -144,7 +144,7 @@ def test_a_family_without_sizes_has_no_budget():
         request.chosen_recipe(use_case("anomaly"))
 
 
-def told(result, budget, table):
+def checked_metrics(result, budget, table):
     """The metrics of a result, checked against its budget."""
     every = {"random": {"": result}}
     metrics = metrics_of("x", "", table, 0, every, [], {"": []})
@@ -163,11 +163,12 @@ def told(result, budget, table):
 @pytest.mark.slow
 def test_metrics_and_report_tell_all_that_was_tried_and_the_bytes(stairs, small_baselines):
     result = train(experiment(stairs, with_baselines=True))
-    assert "tree as a binary network" not in told(result, 120, stairs)  # the encoding was asked for
+    # The encoding was asked for.
+    assert "tree as a binary network" not in checked_metrics(result, 120, stairs)
     grown = replace(result.recipe, tree_bytes=120)
     result = train(experiment(stairs, with_baselines=True, recipe=grown))
     assert result.model.provenance["weights"] == "a decision tree's"
-    names = told(result, 120, stairs)
+    names = checked_metrics(result, 120, stairs)
     assert names["tree as a binary network"]["kept"] and not names["binary network"]["kept"]
 
 

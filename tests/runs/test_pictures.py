@@ -31,12 +31,12 @@ NEGATIVES = 400
 MANY = [f"{i} {EVIL}" for i in range(12)]
 
 
-def held(rows=1000, shunt=0, positive=0.6):
+def holdout(rows=1000, shunt=0, positive=0.6):
     rng = np.random.default_rng(0)
     model = random_model((64, 16, 2), rng).changed(shunt=shunt)
-    found = model.infer(rng.integers(0, 1 << 32, (rows, 2), dtype=np.uint32))
-    label = np.where(rng.random(rows) < positive, found.classes, 1 - found.classes)
-    return HeldOut(model, None, np.arange(rows), label, found, 1, EVIL)
+    inference = model.infer(rng.integers(0, 1 << 32, (rows, 2), dtype=np.uint32))
+    label = np.where(rng.random(rows) < positive, inference.classes, 1 - inference.classes)
+    return HeldOut(model, None, np.arange(rows), label, inference, 1, EVIL)
 
 
 def curves(shift=1.5, names=("binary network", EVIL)):
@@ -91,10 +91,10 @@ ALL = {
     "importance": lambda: importance_figure(importance(8), EVIL),
     "importance of many": lambda: importance_figure(importance(60), EVIL),
     "importance of one": lambda: importance_figure(importance(1, "a"), "rows"),
-    "margins": lambda: margins_figure(held()),
-    "margins that are shunted": lambda: margins_figure(held(shunt=4)),
-    "margins of no rows": lambda: margins_figure(held(0)),
-    "calibration": lambda: calibration_figure(held().calibration(), EVIL),
+    "margins": lambda: margins_figure(holdout()),
+    "margins that are shunted": lambda: margins_figure(holdout(shunt=4)),
+    "margins of no rows": lambda: margins_figure(holdout(0)),
+    "calibration": lambda: calibration_figure(holdout().calibration(), EVIL),
     "calibration of no rows": lambda: calibration_figure((), "rows"),
     "accuracy": lambda: accuracy_against(sizes(), title=EVIL, front=True, levels={EVIL: 0.9}),
     "accuracy with labels": lambda: accuracy_against(sizes(EVIL)),
@@ -139,7 +139,7 @@ def test_bars_are_the_figures():
 
 
 def test_margins_count_every_row_once():
-    of = held()
+    of = holdout()
     axes = margins_figure(of).axes[0]
     assert sum(b.get_height() for b in bars(axes)) == 1000
     names = axes.get_legend_handles_labels()[1]
@@ -147,7 +147,7 @@ def test_margins_count_every_row_once():
 
 
 def test_calibration_has_its_intervals_and_counts():
-    groups = calibration(held().right, held().inference.margins, 4)
+    groups = calibration(holdout().right, holdout().inference.margins, 4)
     upper, lower = calibration_figure(groups, "rows").axes
     assert [b.get_height() for b in bars(lower)] == [g.rows for g in groups]
     _, _, (across, up) = upper.containers[0]

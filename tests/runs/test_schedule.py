@@ -45,13 +45,13 @@ def experiments():
 
 @pytest.mark.slow
 def test_what_is_told_counts_every_network():
-    told = []
-    watch = TrainingProgress(begin=lambda text, n: told.append(n), task=told.append)
+    steps = []
+    watch = TrainingProgress(begin=lambda text, n: steps.append(n), task=steps.append)
     plan = schedule(experiments(), ("time",), [0], (8,), ((4,),))
-    found = train_jobs(plan, experiments(), watch, jobs=1, dask=None)
-    assert told[0] == 4
-    assert sorted(told[1:]) == ["tor0_server0"] * 2 + ["tor1_agg0"] * 2
-    assert {key: tuple(r) for key, r in found.items()} == {
+    results = train_jobs(plan, experiments(), watch, jobs=1, dask=None)
+    assert steps[0] == 4
+    assert sorted(steps[1:]) == ["tor0_server0"] * 2 + ["tor1_agg0"] * 2
+    assert {key: tuple(r) for key, r in results.items()} == {
         ("tor0_server0", "time", 0): ((8,), (4,)),
         ("tor1_agg0", "time", 0): ((8,), (4,)),
     }
@@ -81,12 +81,14 @@ class Colliding(Wordless):
 
 
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "message"),
     [(Wordless(), "no name for one"), (Colliding(), "names of networks .* got 'queue 3'")],
 )
-def test_networks_of_a_use_case_need_a_word_and_names_for_paths(case, said, monkeypatch, tmp_path):
+def test_networks_of_a_use_case_need_a_word_and_names_for_paths(
+    case, message, monkeypatch, tmp_path
+):
     monkeypatch.setattr(training_data, "use_case", lambda name: case)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         usecase_training.train_use_case(
             TrainRequest("w", table=DATASET.load(), out=tmp_path / "run")
         )

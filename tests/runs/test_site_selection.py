@@ -38,8 +38,8 @@ def stairs():
 def experiment(table, most, *, cuts=False, fixed=("trees",), **changed):
     recipe = Recipe("r", "", "quantile", bits=40, columns=table.usable[:2], training=FOREST)
     budget = SiteBudget(most, cuts, fixed)
-    this = Experiment(table, recipe, seed=2, with_baselines=False, sites=budget)
-    return replace(this, **changed)
+    base_experiment = Experiment(table, recipe, seed=2, with_baselines=False, sites=budget)
+    return replace(base_experiment, **changed)
 
 
 def tables_of(table):
@@ -50,12 +50,12 @@ def tables_of(table):
 def test_sizes_approach_the_sites_and_validation_rows_choose(stairs, tmp_path):
     both = experiment(stairs, 40, rivals=(tables_of(stairs),))
     result = train(both)
-    kept, *others = result.candidates
-    assert kept.kept and not any(c.kept for c in others)
+    winner, *others = result.candidates
+    assert winner.kept and not any(c.kept for c in others)
     assert {c.name for c in result.candidates} == {"voting trees", "look-up tables"}
-    assert kept.accuracy == max(c.accuracy for c in result.candidates if c.fits)
-    assert kept.accuracy == result.validation.accuracy
-    assert kept.sites == sites_of(result.model, cuts=False)
+    assert winner.accuracy == max(c.accuracy for c in result.candidates if c.fits)
+    assert winner.accuracy == result.validation.accuracy
+    assert winner.sites == sites_of(result.model, cuts=False)
     assert all(sum(c.sites.values()) <= 40 for c in result.candidates if c.fits)
     (one, *_) = (c for c in result.candidates if c.name == "voting trees")
     assert one.values["leaves"] > 2
@@ -72,8 +72,8 @@ def test_sizes_approach_the_sites_and_validation_rows_choose(stairs, tmp_path):
 
 @pytest.mark.slow
 def test_comparisons_are_counted_if_the_card_makes_them(stairs):
-    this = experiment(stairs, 60, cuts=True)
-    result, again = train(this), train(this)
+    own_experiment = experiment(stairs, 60, cuts=True)
+    result, again = train(own_experiment), train(own_experiment)
     assert again.candidates == result.candidates and again.model.digest == result.model.digest
     parts = result.candidates[0].sites
     assert parts == sites_of(result.model, cuts=True)

@@ -46,14 +46,14 @@ def demo(repository, tmp_path):
 
 
 def test_the_demo_installs_what_training_and_targets_need_with_progress(demo):
-    (pip, uv, train, export), told = demo()
+    (pip, uv, train, export), output = demo()
     assert pip.startswith("python -m pip install") and " uv" in pip
     assert "--editable .[train,onnx] torch=cpu" in uv  # without some gigabytes of CUDA
     assert train.startswith("n3ic train anomaly") and "--data mine" in train
     assert export.startswith("n3ic export --target all")
-    steps = [line for line in told.splitlines() if line.startswith("[")]
+    steps = [line for line in output.splitlines() if line.startswith("[")]
     assert [line[:4] for line in steps] == ["[1/3", "[2/3", "[3/3"]
-    assert "MB in .venv" in steps[0] and "installed: " in told
+    assert "MB in .venv" in steps[0] and "installed: " in output
 
 
 @pytest.mark.slow

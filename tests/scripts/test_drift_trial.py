@@ -31,12 +31,12 @@ def test_detectors_are_compared_on_a_replay_that_changes(model):
     after = traffic(1500, 2, changed=True)
     after.features[:, :3] = after.features[:, :3] // 2
     whole = ReplayedFlows.joined(before, after)
-    found = {e.detector: e for e in detection_delays(model, traffic(800, 3), whole, 1500)}
-    assert set(found) == {OURS, ADWIN_MARGIN, ADWIN_PROXY, ADWIN_LABEL, PSI}
-    assert found[OURS].false_alarms == 0
-    assert found[OURS].delay < 100
-    assert found[PSI].delay == 500
-    assert found[ADWIN_LABEL].delay is not None
+    delays = {e.detector: e for e in detection_delays(model, traffic(800, 3), whole, 1500)}
+    assert set(delays) == {OURS, ADWIN_MARGIN, ADWIN_PROXY, ADWIN_LABEL, PSI}
+    assert delays[OURS].false_alarms == 0
+    assert delays[OURS].delay < 100
+    assert delays[PSI].delay == 500
+    assert delays[ADWIN_LABEL].delay is not None
     calm = detection_delays(model, traffic(800, 3), before, 1500)
     assert all(each.delay is None for each in calm)
 
@@ -46,10 +46,10 @@ def test_a_change_of_the_labels_alone_moves_no_flow(model):
     """Without labels nobody can see it; labels at once show it."""
     pytest.importorskip("river")
     whole = ReplayedFlows.joined(traffic(1500, 1), traffic(1500, 2, changed=True))
-    found = {e.detector: e for e in detection_delays(model, traffic(800, 3), whole, 1500)}
-    assert found[OURS].delay is None
-    assert found[ADWIN_PROXY].delay is None
-    assert found[ADWIN_LABEL].delay is not None
+    delays = {e.detector: e for e in detection_delays(model, traffic(800, 3), whole, 1500)}
+    assert delays[OURS].delay is None
+    assert delays[ADWIN_PROXY].delay is None
+    assert delays[ADWIN_LABEL].delay is not None
 
 
 @pytest.mark.slow

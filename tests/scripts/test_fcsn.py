@@ -42,17 +42,17 @@ def script(monkeypatch, capsys, tmp_path):
 
 
 def test_the_card_of_fcsn_is_labelled_an_estimate():
-    found = figures_of(FCSN)
-    assert (found.kind, found.clock_hz) == ("estimated", 294e6)
+    figures = figures_of(FCSN)
+    assert (figures.kind, figures.clock_hz) == ("estimated", 294e6)
     assert fcsn_card().nodes(3)[3].link_bps == 100e9
 
 
 def test_fcsns_claims_are_those_of_its_text():
-    said = {c.name: c.speedup for c in CLAIMS}
-    assert said["GEMM"] == 2.3
-    assert said["MLP"] == 3.3
-    assert said["SPMV"] == said["SPGEMM"] == said["aggregation"] == 6.7
-    assert (said["CoraFull"], said["Reddit"]) == (5.08, 10.13)
+    speedups = {c.name: c.speedup for c in CLAIMS}
+    assert speedups["GEMM"] == 2.3
+    assert speedups["MLP"] == 3.3
+    assert speedups["SPMV"] == speedups["SPGEMM"] == speedups["aggregation"] == 6.7
+    assert (speedups["CoraFull"], speedups["Reddit"]) == (5.08, 10.13)
     reddit = next(c.problem for c in CLAIMS if c.name == "Reddit")
     assert shrunk(reddit).graph.edges == 2_000_000
     assert shrunk(CLAIMS[0].problem) == CLAIMS[0].problem
@@ -70,9 +70,9 @@ def test_what_is_measured_is_written_as_a_node(tmp_path):
     path = tmp_path / "node.toml"
     measured = NodeMeasurement(packet=3000, datagram=8e4, slice=1.5, row=1e5, hop=1e4, error=0.2)
     path.write_text(measured.toml("a machine"))
-    found = figures_of(path)
-    assert (found.packet, found.datagram, found.slice_clocks) == (3000, 80000, 1.5)
-    assert (found.kind, found.serial, found.together) == ("measured", True, 22)
+    figures = figures_of(path)
+    assert (figures.packet, figures.datagram, figures.slice_clocks) == (3000, 80000, 1.5)
+    assert (figures.kind, figures.serial, figures.together) == ("measured", True, 22)
 
 
 def test_rings_that_are_slower_than_one_node_are_told():
@@ -86,19 +86,19 @@ def test_rings_that_are_slower_than_one_node_are_told():
 @pytest.mark.slow
 def test_a_process_node_is_measured():
     pytest.importorskip("scipy")
-    found = measure_node(shapes=((384, 2), (8448, 2)), rows=5)
-    assert found.packet + found.datagram + found.row > 1000  # nanoseconds
-    assert found.slice > 0
-    assert found.hop > 100
+    figures = measure_node(shapes=((384, 2), (8448, 2)), rows=5)
+    assert figures.packet + figures.datagram + figures.row > 1000  # nanoseconds
+    assert figures.slice > 0
+    assert figures.hop > 100
 
 
 def test_a_binary_layer_costs_whole_words_of_a_card():
     sizes = (1, 384, 512, 513, 768, 1024)
     problems = [KernelProblem("binary", size=size, outputs=4096) for size in sizes]
-    found = sweep(problems, [2], NodeModel("netfpga", "10G"))
-    words = [round(p.one_s * 200e6 / (4096 * 64)) for p in found]
+    points = sweep(problems, [2], NodeModel("netfpga", "10G"))
+    words = [round(p.one_s * 200e6 / (4096 * 64)) for p in points]
     assert words == [1, 1, 1, 2, 2, 2]
-    assert [p.one_s for p in found[:3]] == [found[0].one_s] * 3
+    assert [p.one_s for p in points[:3]] == [points[0].one_s] * 3
 
 
 @pytest.mark.first_case
@@ -128,14 +128,14 @@ def test_kernels_are_simulated_and_drawn(script, tmp_path):
     script("scaling", *sizes, "--plot", "p.png", "--replace")
     assert (tmp_path / "p.png").read_bytes() == first
     slow = ("--weak", "--straggler", 4, "--figures", "fcsn", "--json")
-    found = json.loads(script("scaling", *sizes, *slow)[1])
-    points = found["points"]
-    assert found["slower_than_one_node"] == [
+    document = json.loads(script("scaling", *sizes, *slow)[1])
+    points = document["points"]
+    assert document["slower_than_one_node"] == [
         {"kernel": p["kernel"], "nodes": 2, "speedup": p["one_s"] / p["data_s"]}
         for p in points
         if p["nodes"] > 1 and 2 * p["one_s"] < p["data_s"]
     ]
-    assert found["slower_than_one_node"]
+    assert document["slower_than_one_node"]
     assert [(p["kernel"], p["nodes"]) for p in points] == [
         (k, n) for k in ("spmv", "conv2d") for n in (1, 2)
     ]
@@ -145,19 +145,19 @@ def test_kernels_are_simulated_and_drawn(script, tmp_path):
 def test_figures_of_a_node_are_read(script, tmp_path):
     words = ("scaling", "--kernel", "conv2d", "--size", 64, "-n", 1, "--figures", "node.toml")
     path = tmp_path / "node.toml"
-    for text, said in (
+    for text, message in (
         ("clock_mhz = 1", "it is missing"),
         ("a = [", "not a description of a node"),
         ('memory = "m"\nbytes = 3', "not a description of a node"),
     ):
         path.write_text(text)
-        assert said in script(*words)[0]
+        assert message in script(*words)[0]
     path.unlink()
     assert "cannot be read" in script(*words)[0]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--kernel", "fft"), "--kernel: expected one of binary"),
         (("--graph", "mesh"), "--graph: expected one of cora"),
@@ -166,6 +166,6 @@ def test_figures_of_a_node_are_read(script, tmp_path):
         (("--plot", "p.pdf"), ".png or .svg"),
     ],
 )
-def test_a_mistake_is_one_line(script, words, said):
+def test_a_mistake_is_one_line(script, words, message):
     code, _ = script("scaling", *words)
-    assert code.startswith("fcsn: ") and said in code and "\n" not in code
+    assert code.startswith("fcsn: ") and message in code and "\n" not in code

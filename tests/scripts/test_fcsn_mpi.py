@@ -64,12 +64,12 @@ def runs():
 
 @pytest.mark.exhaustive
 def test_results_are_exact_and_the_same_on_any_number_of_ranks(runs):
-    for problem, *found in zip(ALL, *(r.kernels for r in runs.values()), strict=True):
-        sums = {m.checksum for m in found}
+    for problem, *measurements in zip(ALL, *(r.kernels for r in runs.values()), strict=True):
+        sums = {m.checksum for m in measurements}
         assert len(sums) == 1, problem.kernel
         wanted = reference(problem)
         assert wanted is None or sums == {wanted}, problem.kernel
-        assert all(m.seconds > 0 for m in found)
+        assert all(m.seconds > 0 for m in measurements)
     assert runs[1].messages is None
     assert runs[2].messages.latency > 0
     assert runs[2].messages.bytes_per_s > 0

@@ -42,23 +42,32 @@ def capture(tmp_path):
     return path
 
 
-def not_explained(found):
+def not_explained(comparison):
     """Differences for which no reason holds."""
-    every = [found.ours_alone, found.theirs_alone, *(t.why for t in found.features.values())]
+    every = [
+        comparison.ours_alone,
+        comparison.theirs_alone,
+        *(t.why for t in comparison.features.values()),
+    ]
     return sum(why[NOT_EXPLAINED] for why in every)
 
 
 def compared(capture, text=RECORDED):
-    found = MeterComparison()
-    argus.add_argus(found, capture, argus.parse_rows(text))
-    return found
+    comparison = MeterComparison()
+    argus.add_argus(comparison, capture, argus.parse_rows(text))
+    return comparison
 
 
 def test_what_argus_has_otherwise_is_put_down_to_its_reason(capture):
-    found = compared(capture)
-    assert (found.captures, found.ours, found.theirs, found.pairs) == (1, 6, 8, 5)
-    assert not_explained(found) == 0
-    why = {name: dict(tally.why) for name, tally in found.features.items() if tally.why}
+    comparison = compared(capture)
+    assert (comparison.captures, comparison.ours, comparison.theirs, comparison.pairs) == (
+        1,
+        6,
+        8,
+        5,
+    )
+    assert not_explained(comparison) == 0
+    why = {name: dict(tally.why) for name, tally in comparison.features.items() if tally.why}
     assert why == {
         "direction": {TURNED: 1},
         "dur": {"argus counts the time of an ICMP error about the flow to it": 1},
@@ -66,10 +75,14 @@ def test_what_argus_has_otherwise_is_put_down_to_its_reason(capture):
         "sinpkt, dinpkt": {"argus passes over packets that are not later than the one before": 2},
         **{name: {ECN: 1} for name in ("synack", "ackdat", "tcprtt")},
     }
-    assert found.features["sbytes, dbytes"].compared == found.features["sbytes, dbytes"].equal == 10
+    assert (
+        comparison.features["sbytes, dbytes"].compared
+        == comparison.features["sbytes, dbytes"].equal
+        == 10
+    )
     dns = "DNS: argus' key has the transaction number"
-    assert found.ours_alone == {dns: 1}
-    assert found.theirs_alone == {dns: 2, "not IP": 1}
+    assert comparison.ours_alone == {dns: 1}
+    assert comparison.theirs_alone == {dns: 2, "not IP": 1}
 
 
 @pytest.mark.parametrize(
@@ -89,8 +102,8 @@ def test_what_argus_has_otherwise_is_put_down_to_its_reason(capture):
 )
 def test_a_difference_without_a_reason_is_not_explained(capture, old, new, feature):
     assert old in RECORDED
-    found = compared(capture, RECORDED.replace(old, new, 1))
-    assert found.features[feature].why[NOT_EXPLAINED] == 1
+    comparison = compared(capture, RECORDED.replace(old, new, 1))
+    assert comparison.features[feature].why[NOT_EXPLAINED] == 1
 
 
 def test_records_without_a_flow_are_not_explained(capture):
@@ -163,13 +176,18 @@ other.pcap,1,UDP,10.0.0.1,1,10.0.0.2,2,1,1,0,0,<1,,,,,,,,
 
 def test_ndpis_flows(capture, tmp_path):
     (tmp_path / "flows.csv").write_text(f"{HEAD}\n{FLOWS}")
-    found = ndpi.compare_ndpi([capture], tmp_path / "flows.csv")
-    assert (found.captures, found.ours, found.theirs, found.pairs) == (1, 6, 6, 6)
+    comparison = ndpi.compare_ndpi([capture], tmp_path / "flows.csv")
+    assert (comparison.captures, comparison.ours, comparison.theirs, comparison.pairs) == (
+        1,
+        6,
+        6,
+        6,
+    )
     link = "nDPI counts the capture's own link header, and no VLAN tag"
-    bytes_of = found.features["sbytes, dbytes"]
+    bytes_of = comparison.features["sbytes, dbytes"]
     assert (bytes_of.compared, bytes_of.equal, bytes_of.why) == (12, 10, {link: 2})
-    assert found.features["direction"].equal == 6
-    assert not_explained(found) == 0
+    assert comparison.features["direction"].equal == 6
+    assert not_explained(comparison) == 0
     (tmp_path / "flows.csv").write_text(f"{HEAD}\n{FLOWS.replace(',4,1293', ',4,1300')}")
     again = ndpi.compare_ndpi([capture], tmp_path / "flows.csv")
     assert again.features["sbytes, dbytes"].why[NOT_EXPLAINED] == 1
@@ -188,17 +206,17 @@ def test_another_csv_is_refused(tmp_path, text):
 def test_no_difference_on_real_captures_is_left_unexplained(real_data):
     folder = real_data / "pcaps"
     captures = sorted(p for p in folder.iterdir() if p.suffix in (".pcap", ".pcapng"))
-    found = ndpi.compare_ndpi(captures, folder / "flows_expected.csv")
-    assert found.pairs > 3700
-    assert not_explained(found) == 0
-    packets = found.features["spkts, dpkts"]
+    comparison = ndpi.compare_ndpi(captures, folder / "flows_expected.csv")
+    assert comparison.pairs > 3700
+    assert not_explained(comparison) == 0
+    packets = comparison.features["spkts, dpkts"]
     assert packets.equal > 0.999 * packets.compared
     try:
-        found = argus.compare_argus(captures)
+        comparison = argus.compare_argus(captures)
     except MissingDependencyError as error:
         pytest.skip(str(error))
-    assert found.pairs > 3800
-    assert not_explained(found) == 0
+    assert comparison.pairs > 3800
+    assert not_explained(comparison) == 0
 
 
 def test_a_pair_names_our_side():

@@ -23,14 +23,16 @@ def test_a_digest_is_whole():
 
 def metrics(accuracy: float, tree: float | None) -> dict:
     """Figures of a run as metrics.json has them."""
-    told = {"accuracy": accuracy, "accuracy_unseen": accuracy - 0.04, "fpr": 0.05}
+    figures = {"accuracy": accuracy, "accuracy_unseen": accuracy - 0.04, "fpr": 0.05}
     half = {"shift": "times x 0.5, rates x 2", "accuracy": accuracy - 0.1, "false_alarms": 0.25}
-    rows = [told | {"shift": "none"}, half]
-    baselines = {} if tree is None else {"random_forest": told | {"accuracy": tree, "bytes": 2e5}}
+    rows = [figures | {"shift": "none"}, half]
+    baselines = (
+        {} if tree is None else {"random_forest": figures | {"accuracy": tree, "bytes": 2e5}}
+    )
     memory = {"total_bytes": 2164}
     rates = [{"prevalence": p, "precision": p * 17 * accuracy} for p in (0.1, 0.01, 0.001)]
     return {
-        "test": told,
+        "test": figures,
         "shifts": {"rows": rows},
         "baselines": baselines,
         "memory": memory,

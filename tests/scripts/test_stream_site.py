@@ -51,12 +51,12 @@ def test_loads_by_hand():
         _stage("f", "recorded", 1e6, 1),
         _stage("g", "labels", 4, 1),
     )
-    found = loads(Site(TRAFFIC, stages))
-    assert [one.load for one in found] == [10_000, 2e6, 2e6, 4_000, 100_000, 20_000, 1]
-    assert [one.utilisation for one in found] == [0.5, 0.25, 1, 4, 0.1, 0.02, 0.25]
+    stage_loads = loads(Site(TRAFFIC, stages))
+    assert [one.load for one in stage_loads] == [10_000, 2e6, 2e6, 4_000, 100_000, 20_000, 1]
+    assert [one.utilisation for one in stage_loads] == [0.5, 0.25, 1, 4, 0.1, 0.02, 0.25]
     # Servers that are 70 % busy: 10,000 / 3,500, and so on.
-    assert [one.needed for one in found] == [3, 3, 3, 6, 1, 1, 1]
-    assert bottleneck(found).stage.name == "d"
+    assert [one.needed for one in stage_loads] == [3, 3, 3, 6, 1, 1, 1]
+    assert bottleneck(stage_loads).stage.name == "d"
 
 
 @pytest.mark.first_case
@@ -130,7 +130,7 @@ def test_requests_that_cannot_be_simulated():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (("cards = 1000", "cards = 0"), "cards from 1"),
         (("cards = 1000", "cards = 1000\nhosts = 3"), "hosts"),
@@ -145,13 +145,15 @@ def test_requests_that_cannot_be_simulated():
         (("[traffic]", "[traffic"), "line"),
     ],
 )
-def test_a_description_that_is_wrong_is_refused(change: tuple[str, str], said: str, tmp_path: Path):
+def test_a_description_that_is_wrong_is_refused(
+    change: tuple[str, str], message: str, tmp_path: Path
+):
     """The error names what was expected."""
     text = DEFAULT.read_text(encoding="utf-8")
     assert change[0] in text
     file = tmp_path / "site.toml"
     file.write_text(text.replace(*change), encoding="utf-8")
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         read_site(file)
 
 
@@ -174,11 +176,11 @@ def test_the_script(script):
     assert not code and "bottleneck: reservoir: consumer" in text
     words = ["--simulate", "--seconds", "0.1", "--surge", "20,0.1,0.02,0.03", "--json", "--down"]
     code, text = script(*words, "topic: partition=0.02,0.02")
-    found = json.loads(text)
-    assert not code and found["simulated"]["sent"] > 50_000
+    document = json.loads(text)
+    assert not code and document["simulated"]["sent"] > 50_000
     path = ["host: second stage", "topic: partition", "reservoir: consumer"]
-    assert [s["name"] for s in found["simulated"]["stages"]] == path
-    for wrong, said in (
+    assert [s["name"] for s in document["simulated"]["stages"]] == path
+    for wrong, message in (
         ("--surge 2,0.1,0,1", "expected with --simulate"),
         ("--simulate --surge x", "expected 4 numbers"),
         ("--simulate --surge 0.5,0.1,0,1", "expected a factor of 1 or more"),
@@ -188,4 +190,4 @@ def test_the_script(script):
         ("--site absent.toml", "absent.toml"),
     ):
         code, _ = script(*wrong.split())
-        assert code.startswith("stream_site: ") and said in code
+        assert code.startswith("stream_site: ") and message in code

@@ -37,12 +37,12 @@ def test_where_the_drop_begins_is_told_by_host(tmp_path):
     (tmp_path / "arrived").write_bytes(
         pcap([(i, one) for i, one in enumerate(sent) if i not in gone])
     )
-    found = xdp_trial.reached(tmp_path / "sent", tmp_path / "arrived")
-    first = found["10.77.3.1"]
+    hosts = xdp_trial.reached(tmp_path / "sent", tmp_path / "arrived")
+    first = hosts["10.77.3.1"]
     assert (first.sent, first.arrived, first.flows, first.most) == (5, 2, 2, 2)
     assert (first.at_packet, first.at_flow, first.of_host, first.seconds) == (3, 1, 3, 2)
-    assert (found["10.77.3.2"].at_packet, found["10.77.3.2"].arrived) == (1, 0)
-    assert (found["10.77.1.1"].at_packet, found["10.77.1.1"].arrived) == (0, 3)
+    assert (hosts["10.77.3.2"].at_packet, hosts["10.77.3.2"].arrived) == (1, 0)
+    assert (hosts["10.77.1.1"].at_packet, hosts["10.77.1.1"].arrived) == (0, 3)
 
 
 def test_the_unit_s_command_line_is_what_runs(tmp_path, monkeypatch):
@@ -77,28 +77,28 @@ def test_attacks_are_blocked_and_honest_flows_go_on(tmp_path):
         capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(out.read_text())
-    for name, sent in told["dry run"]["packets"].items():
+    report = json.loads(out.read_text())
+    for name, sent in report["dry run"]["packets"].items():
         assert sent["arrived"] > 0.99 * sent["sent"], name
-    assert told["dry run"]["figures"]["packets_spared_total"] > 100
-    assert told["dry run"]["honest hosts blocked"] == []
-    visits = told["dry run"]["visits"].values()
+    assert report["dry run"]["figures"]["packets_spared_total"] > 100
+    assert report["dry run"]["honest hosts blocked"] == []
+    visits = report["dry run"]["visits"].values()
     assert sum(got for got, _ in visits) > 9 * sum(lost for _, lost in visits)
     # What a network learned differs from run to run; what it says must act at once, and last.
     for phase in ("IPv4", "IPv6", "VLAN, IPv4", "kill and update"):
-        attackers = told[phase]["attackers"].values()
+        attackers = report[phase]["attackers"].values()
         assert sum(a["stopped"] for a in attackers if a["attack"] != "") >= 4 * ("IPv" in phase)
-        assert told[phase]["honest hosts blocked"] == []
-        visits = told[phase]["visits"].values()
+        assert report[phase]["honest hosts blocked"] == []
+        visits = report[phase]["visits"].values()
         assert sum(got for got, _ in visits) > 9 * sum(lost for _, lost in visits)
-    before, after = told["kill and update"]["decisions"]
-    assert before <= told["kill and update"]["events in the file"] <= after + 1  # one told twice
-    forged = told["forged sources"]
+    before, after = report["kill and update"]["decisions"]
+    assert before <= report["kill and update"]["events in the file"] <= after + 1  # one told twice
+    forged = report["forged sources"]
     assert forged["figures"]["blocked_hosts"] <= 1024
     # One forged packet blocks no visitor, allowed or not.
     assert forged["visits"]["10.77.1.16"][1] == forged["visits"]["10.77.1.17"][1] == 0
-    assert set(told["collected"]["attackers"]) & {"attack"}
-    assert set(told["collected"]["honest"]) & {"honest"}
+    assert set(report["collected"]["attackers"]) & {"attack"}
+    assert set(report["collected"]["honest"]) & {"honest"}
 
 
 def test_the_web_server_serves_from_a_folder_that_is_closed_to_others(tmp_path):
@@ -115,5 +115,5 @@ def test_the_web_server_serves_from_a_folder_that_is_closed_to_others(tmp_path):
     folder = tmp_path / "trial"
     folder.mkdir()
     with xdp_trial.two_sides(folder) as (site, net), xdp_trial.servers(site):
-        said = net.run("curl", "-sS", "--fail", f"{xdp_trial.ROOT_URL}/small")
-    assert len(said) == 300
+        body = net.run("curl", "-sS", "--fail", f"{xdp_trial.ROOT_URL}/small")
+    assert len(body) == 300

@@ -47,12 +47,12 @@ def test_generated_traffic_is_whole_packets_of_many_flows(tmp_path, alone):
     assert all(isinstance(p, Packet) for p in packets)
     assert {p.protocol for p in packets} == {6, 17}
     assert {p.tcp_flags for p in packets} == {0, 16}
-    found = bench.bench_meter(packets=3000)
-    assert list(found.rates) == OURS
-    assert all(rate > 0 for rate in found.rates.values())
-    assert found.packets == 3000
-    assert found.flows > 500
-    assert [note for note in found.notes if "left out" in note] == [
+    bench_result = bench.bench_meter(packets=3000)
+    assert list(bench_result.rates) == OURS
+    assert all(rate > 0 for rate in bench_result.rates.values())
+    assert bench_result.packets == 3000
+    assert bench_result.flows > 500
+    assert [note for note in bench_result.notes if "left out" in note] == [
         "NFStream is not installed (pip install nfstream): left out",
         "argus is not installed (apt-get install argus-server): left out",
     ]
@@ -100,9 +100,9 @@ def test_an_argus_that_fails_is_named(tmp_path, monkeypatch, alone):
     (tmp_path / "argus").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "argus").chmod(0o755)
     monkeypatch.setattr(bench, "which", lambda name: str(tmp_path / name))
-    found = bench.bench_meter(packets=500)
-    assert list(found.rates) == OURS
-    assert "argus ended with 3: left out" in found.notes
+    bench_result = bench.bench_meter(packets=500)
+    assert list(bench_result.rates) == OURS
+    assert "argus ended with 3: left out" in bench_result.notes
 
 
 def test_the_meter_bench_has_options_of_its_own(tmp_path):
@@ -114,10 +114,10 @@ def test_the_meter_bench_has_options_of_its_own(tmp_path):
 
 def test_the_meter_is_measured_from_python_and_the_command_line_alike(tmp_path, alone, capsys):
     (tmp_path / "c.pcap").write_bytes(labelled_capture(20)[0])
-    found = n3ic.bench("meter", capture=tmp_path / "c.pcap")
-    assert list(found.data["rates"]) == OURS
-    ((title, _, rows),) = found.tables
+    measurement = n3ic.bench("meter", capture=tmp_path / "c.pcap")
+    assert list(measurement.data["rates"]) == OURS
+    ((title, _, rows),) = measurement.tables
     assert title.endswith("20 flows")
     assert [row[0] for row in rows] == OURS
     deploy.bench("meter", capture=tmp_path / "c.pcap", json=True)
-    assert json.loads(capsys.readouterr().out).keys() == found.data.keys()
+    assert json.loads(capsys.readouterr().out).keys() == measurement.data.keys()

@@ -37,16 +37,18 @@ def in_bursts(spec, frames, sizes, verdicts_of, in_force=lambda earlier, verdict
             given = (BurstFrame * len(part))(*[BurstFrame(d, len(d), n, t) for d, n, t in part])
             marks = (ctypes.c_uint32 * len(part))()
             call(meter.pointer, len(part), given, marks)
-            found = meter.records()
-            told = verdicts_of(found)
-            for i, verdict in enumerate(told):
+            records_of_burst = meter.records()
+            decisions = verdicts_of(records_of_burst)
+            for i, verdict in enumerate(decisions):
                 before = earlier(meter.pointer, i)
-                told[i] = in_force(told[before - RECORD] if before >= RECORD else before, verdict)
-                mark(meter.pointer, i, told[i])
+                decisions[i] = in_force(
+                    decisions[before - RECORD] if before >= RECORD else before, verdict
+                )
+                mark(meter.pointer, i, decisions[i])
             verdicts += [
-                told[m - RECORD] if RECORD <= m < ASIDE else "aside" if m == ASIDE else m
+                decisions[m - RECORD] if RECORD <= m < ASIDE else "aside" if m == ASIDE else m
                 for m in marks
             ]
-            records += found.tobytes()
+            records += records_of_burst.tobytes()
             at += len(part)
         return records + meter.finish().tobytes(), meter.counters(), verdicts

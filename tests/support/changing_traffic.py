@@ -58,8 +58,8 @@ def tables(seed=0, rows=1500):
     model = random_model((SPEC.n_bits, 16, 2), np.random.default_rng(seed)).with_input(SPEC)
     bits = SPEC.encode(columns_of(model, flows.features))
     settings = TablesTraining(tables=12, table_bits=3)
-    found = fit_tables(bits, np.eye(2)[flows.label], SPEC, CLASSES, settings, name="flows")
-    return found.changed(meter=METER)
+    tables_model = fit_tables(bits, np.eye(2)[flows.label], SPEC, CLASSES, settings, name="flows")
+    return tables_model.changed(meter=METER)
 
 
 def key_fields(record):

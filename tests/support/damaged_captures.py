@@ -86,8 +86,8 @@ def pcapng(r):
         if kind == 2:
             return block(2, struct.pack(order + "HHIIII", number & 0xFFFF, 0, *rest) + data)
         if kind == 3:
-            said = r.choice([size] * 6 + [size + 1, size + 8, 2**32 - 1])
-            return block(3, struct.pack(order + "I", said) + data)
+            captured = r.choice([size] * 6 + [size + 1, size + 8, 2**32 - 1])
+            return block(3, struct.pack(order + "I", captured) + data)
         return block(kind, data)
 
     out = section(order) + (interface() if r.random() < 0.95 else b"")

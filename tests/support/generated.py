@@ -161,8 +161,8 @@ def edge_frames():
 
     def add(header, body, captured=None, length=None):
         frame = bytes(12) + (b"\x08\0" if header[0] >> 4 == 4 else b"\x86\xdd") + header + body
-        held = frame[:captured]
-        frames.append((held, len(held) if length is None else length, len(frames)))
+        data = frame[:captured]
+        frames.append((data, len(data) if length is None else length, len(frames)))
 
     for plain, protocol, total in ((v4, 9, 2), (v6, 6, 4)):
         for kind in (6, 17, 1):
@@ -172,8 +172,27 @@ def edge_frames():
                 add(bytes(header), tcp + bytes(26), captured)
             for length in (0, 13, 14, 33, 34, 49, 50, 53, 54, 69, 70, 71, 1 << 31, (1 << 32) - 1):
                 add(bytes(header), tcp + bytes(26), length=length)
-            for said in (0, 1, 7, 8, 19, 20, 21, 27, 28, 39, 40, 41, 46, 47, 66, 67, 32767, 65535):
-                header[total : total + 2] = said.to_bytes(2, "big")
+            for stated in (
+                0,
+                1,
+                7,
+                8,
+                19,
+                20,
+                21,
+                27,
+                28,
+                39,
+                40,
+                41,
+                46,
+                47,
+                66,
+                67,
+                32767,
+                65535,
+            ):
+                header[total : total + 2] = stated.to_bytes(2, "big")
                 for words in range(16):
                     body = tcp[:12] + bytes([words << 4]) + tcp[13:] + bytes(26)
                     add(bytes(header), body)

@@ -38,8 +38,8 @@ class PipelineRing:
         self.flow.submit(layout(self.network, 0).pack([items]), by_row(self.results))
         self.station.send(self.flow.admit())
         self._until(lambda: self.flow.idle)
-        found = np.array([self.results[i] for i in range(len(items))])
-        return found.reshape(len(items), *self.network.values[-1].shape)
+        rows = np.array([self.results[i] for i in range(len(items))])
+        return rows.reshape(len(items), *self.network.values[-1].shape)
 
 
 def integers(network, items, seed=0):

@@ -40,9 +40,9 @@ def stepping(owner, name):
 
     def counted(*given, **named):
         step()
-        found = real(*given, **named)
+        result = real(*given, **named)
         step()
-        return found
+        return result
 
     setattr(owner, name, counted)
 

@@ -72,15 +72,15 @@ START = TaskPacket(PacketType.CONTROL, ControlId.START, BY_RANGE, 0, 0, 0)
 
 
 # What STATUS says: layer, range, first input word; kind, row slots, input words, shares.
-TOLD = {"neurons": (0, 64, 544, 0, 1, 16, 32, 1), "inputs": (1, 96, 512, 3, 2, 16, 13, 1)}
+STATUS = {"neurons": (0, 64, 544, 0, 1, 16, 32, 1), "inputs": (1, 96, 512, 3, 2, 16, 13, 1)}
 
 
 class Alone:
     """The card of a placement, between a predecessor and a successor."""
 
-    def __init__(self, folder, name="neurons", model=MODEL, placed=None, told=None):
+    def __init__(self, folder, name="neurons", model=MODEL, placed=None, status=None):
         placed = placed or placement(*PLACED[name])
-        self.model, self.told = model, told or TOLD[name]
+        self.model, self.status = model, status or STATUS[name]
         self.rig = Rig(node_image(model, placed, CARD, **endpoints(placed, CARD)), folder)
         self.inbox = {1: deque(), 3: deque()}
         self.session = 9
@@ -103,7 +103,7 @@ class Alone:
             self.inbox[datagram.receiver].append(datagram)
         return self.inbox[receiver].popleft()
 
-    def tell(self, packet, **fields):
+    def send_packet(self, packet, **fields):
         """A packet in sequence; it must be acknowledged."""
         self.rig.send(frame(self.raw(packet, **fields)))
         self.sequence += 1
@@ -128,13 +128,13 @@ class Alone:
     def begin(self):
         """A session, with the answer to it."""
         self.sequence = self.expected = 0
-        self.tell(START, begin=True)
+        self.send_packet(START, begin=True)
         assert self.packet() == START
-        told = self.packet()
-        assert (told.identifier, told.row) == (ControlId.STATUS, CARD)
-        numbers = [int.from_bytes(told.body[at : at + 4], "big") for at in (32, 36, 40, 44)]
-        assert (told.array, told.start, told.end, told.offset, *numbers) == self.told
-        assert told.body[:32] == bytes.fromhex(self.model.digest)
+        status = self.packet()
+        assert (status.identifier, status.row) == (ControlId.STATUS, CARD)
+        numbers = [int.from_bytes(status.body[at : at + 4], "big") for at in (32, 36, 40, 44)]
+        assert (status.array, status.start, status.end, status.offset, *numbers) == self.status
+        assert status.body[:32] == bytes.fromhex(self.model.digest)
 
     def quiet(self):
         """Nothing leaves the card for a while."""

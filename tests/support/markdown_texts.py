@@ -25,9 +25,9 @@ class _Texts(HTMLParser):
 
 
 def _page(markdown):
-    found = _Texts()
-    found.feed(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown))
-    return found
+    texts = _Texts()
+    texts.feed(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown))
+    return texts
 
 
 def markdown_texts(markdown):

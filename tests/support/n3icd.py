@@ -152,9 +152,9 @@ class Daemon:
         return self.wait()
 
     def wait(self):
-        _, said = self.process.communicate(timeout=WAIT_S)
-        self.log.append(said)
-        assert "Sanitizer" not in said, said
+        _, errors = self.process.communicate(timeout=WAIT_S)
+        self.log.append(errors)
+        assert "Sanitizer" not in errors, errors
         return self.process.returncode
 
     def remove(self):
@@ -202,9 +202,9 @@ def asked(running):
 
 
 def free_port(kind=socket.SOCK_STREAM):
-    with socket.socket(socket.AF_INET, kind) as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket(socket.AF_INET, kind) as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def mount(path):

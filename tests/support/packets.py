@@ -12,15 +12,15 @@ IPV4, IPV6, FRAGMENT = 0x0800, 0x86DD, 44
 
 def ipv4(payload, protocol=UDP, *, fragment=0, options=b"", total=None, first=None):
     header = 20 + len(options)
-    said = header + len(payload) if total is None else total
+    length = header + len(payload) if total is None else total
     first = 0x40 | header // 4 if first is None else first
-    fixed = struct.pack(">BBHHHBBH", first, 0, said, 0xABCD, fragment, 61, protocol, 0)
+    fixed = struct.pack(">BBHHHBBH", first, 0, length, 0xABCD, fragment, 61, protocol, 0)
     return fixed + SOURCE4 + DESTINATION4 + options + payload
 
 
-def ipv6(payload, following=UDP, *, said=None):
-    said = len(payload) if said is None else said
-    return struct.pack(">IHBB", 6 << 28, said, following, 62) + SOURCE6 + DESTINATION6 + payload
+def ipv6(payload, following=UDP, *, length=None):
+    length = len(payload) if length is None else length
+    return struct.pack(">IHBB", 6 << 28, length, following, 62) + SOURCE6 + DESTINATION6 + payload
 
 
 def udp(data=b"123"):

@@ -273,39 +273,39 @@ def interpreted(graph: Graph, bits: Sequence[bool]) -> list[int]:
 
 def values_of(graph: Graph, bits: Sequence[bool]) -> list[int]:
     """The value of each operation for one row, in Python's integers."""
-    found: list[int] = []
+    values: list[int] = []
     number = graph.arithmetic
     for step in graph.steps:
         if isinstance(step, Constant):
-            found.append(step.value)
+            values.append(step.value)
         elif isinstance(step, Lookup):
             first, width = graph.input.offsets[step.field], graph.input.fields[step.field].width
-            found.append(step.table[sum(map(int, bits[first : first + width]))])
+            values.append(step.table[sum(map(int, bits[first : first + width]))])
         elif isinstance(step, Select):
-            found.append(step.table[sum(int(bits[bit]) << j for j, bit in enumerate(step.bits))])
+            values.append(step.table[sum(int(bits[bit]) << j for j, bit in enumerate(step.bits))])
         elif isinstance(step, Popcount):
-            read = [bits[bit] for bit in step.bits] + [found[value] for value in step.values]
+            read = [bits[bit] for bit in step.bits] + [values[value] for value in step.values]
             agree = [int(x) == step.weights >> j & 1 for j, x in enumerate(read)]
-            found.append(sum(a for j, a in enumerate(agree) if step.mask >> j & 1))
+            values.append(sum(a for j, a in enumerate(agree) if step.mask >> j & 1))
         elif isinstance(step, Threshold):
-            found.append(int(found[step.a] >= step.limit))
+            values.append(int(values[step.a] >= step.limit))
         elif isinstance(step, Choose):
-            found.append(found[step.one] if bits[step.bit] else found[step.zero])
+            values.append(values[step.one] if bits[step.bit] else values[step.zero])
         elif isinstance(step, Add):
-            found.append(found[step.a] + found[step.b])
+            values.append(values[step.a] + values[step.b])
         elif isinstance(step, Offset):
-            found.append(found[step.a] + step.by)
+            values.append(values[step.a] + step.by)
         elif isinstance(step, Scale):
-            found.append(found[step.a] * step.by)
+            values.append(values[step.a] * step.by)
         elif isinstance(step, LogAdd):
             assert isinstance(number, Logarithms)
-            a, b = sorted((found[step.a], found[step.b]))
-            found.append(b + (number.table[b - a] if b - a < len(number.table) else 0))
+            a, b = sorted((values[step.a], values[step.b]))
+            values.append(b + (number.table[b - a] if b - a < len(number.table) else 0))
         else:
             assert isinstance(number, FixedPoint)
-            exact = found[step.a] * found[step.b] if isinstance(step, Times) else found[step.a]
-            found.append((2 * exact + number.one) // (2 * number.one))
-    return found
+            exact = values[step.a] * values[step.b] if isinstance(step, Times) else values[step.a]
+            values.append((2 * exact + number.one) // (2 * number.one))
+    return values
 
 
 def codes(spec: InputSpec, rng: np.random.Generator, count: int = 0) -> Words:

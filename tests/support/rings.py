@@ -164,11 +164,11 @@ class KernelRing:
 
     def run(self, *operands):
         """The result of a job."""
-        found = []
-        self.jobs.submit(self.kernel.job(self.nodes, *operands), found.append)
+        results = []
+        self.jobs.submit(self.kernel.job(self.nodes, *operands), results.append)
         self.station.send(self.flow.admit())
         self._until(lambda: self.flow.idle)
-        return found[0]
+        return results[0]
 
     def rows(self, matrix):
         """The product of GEMM."""

@@ -201,10 +201,10 @@ def check(
     """Every packet that left is what it must be, in its tenant's order; none is lost uncounted."""
     outcomes = [of(image, packet) for packet in packets]
     for seen in log.departures:
-        told = outcomes[seen.number]
-        assert seen.data == told.data, (seen.number, told.graph)
-        assert not told.dropped, seen.number
-        assert told.to is None or seen.user >> 24 & 0xFF == told.to
+        outcome_expected = outcomes[seen.number]
+        assert seen.data == outcome_expected.data, (seen.number, outcome_expected.graph)
+        assert not outcome_expected.dropped, seen.number
+        assert outcome_expected.to is None or seen.user >> 24 & 0xFF == outcome_expected.to
     for tenant in [*range(len(image.tenants)), None]:
         mine = [i for i, o in enumerate(outcomes) if o.tenant == tenant]
         left = [p.number for p in log.departures if outcomes[p.number].tenant == tenant]

@@ -52,8 +52,8 @@ def stream(source, model, *places, **settings):
     """Run a stream to places or sinks, and give its figures."""
     chosen = StreamModel(model)
     sinks = [p if isinstance(p, StreamSink) else open_sink(str(p), chosen) for p in places]
-    found = open_source(str(source), model) if isinstance(source, str | Path) else source
-    return FlowStream(found, chosen, sinks, StreamSettings(**settings)).run()
+    flow_source = open_source(str(source), model) if isinstance(source, str | Path) else source
+    return FlowStream(flow_source, chosen, sinks, StreamSettings(**settings)).run()
 
 
 def lines(path):

@@ -31,12 +31,12 @@ def topic_rows(broker, topic):
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         rows, ended = [], 0
         while ended < len(partitions):
-            found = consumer.poll(30)
-            assert found is not None
-            if found.error():
+            message = consumer.poll(30)
+            assert message is not None
+            if message.error():
                 ended += 1
             else:
-                rows.append(found.value())
+                rows.append(message.value())
         return rows
     finally:
         consumer.close()
@@ -48,10 +48,10 @@ def subject_rows(server, subject):
 
     async def read():
         client = await nats.connect(f"nats://{server}")
-        found = await client.jetstream().pull_subscribe(subject)
+        subscription = await client.jetstream().pull_subscribe(subject)
         rows = []
-        while (await found.consumer_info()).num_pending:
-            rows += [message.data for message in await found.fetch(1000, timeout=60)]
+        while (await subscription.consumer_info()).num_pending:
+            rows += [message.data for message in await subscription.fetch(1000, timeout=60)]
         await client.close()
         return rows
 

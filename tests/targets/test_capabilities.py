@@ -41,8 +41,8 @@ def test_a_target_that_defines_none_lacks_them_all(toy, model, tmp_path):
 def test_a_command_that_needs_what_a_target_lacks_is_refused(tmp_path):
     model = random_model((16, 4, 2), np.random.default_rng(0))
     export(model, "host", tmp_path / "out", verify=False)
-    said = typed("simulate host out", tmp_path, expect=2).stderr
-    assert "target host has no simulated card" in said
-    said = typed("import m.onnx --from host --out new.n3ic", tmp_path, expect=2).stderr
-    assert "cannot be imported from host: give --from one of onnx, qonnx" in said
+    error = typed("simulate host out", tmp_path, expect=2).stderr
+    assert "target host has no simulated card" in error
+    error = typed("import m.onnx --from host --out new.n3ic", tmp_path, expect=2).stderr
+    assert "cannot be imported from host: give --from one of onnx, qonnx" in error
     assert "no benchmark" in typed("bench p4", tmp_path, expect=2).stderr

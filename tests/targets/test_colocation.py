@@ -66,9 +66,9 @@ def test_a_network_wants_a_thread_of_its_island():
 
 
 def test_state_in_local_memory_leaves_cls_to_weights():
-    held = exporter("nfp").colocate(members("nfp", 2, state="lmem", threads=60))
-    assert held.memory["cls"] == 2 * blob_bytes()
-    assert held.memory["lmem"] > 0
+    placement = exporter("nfp").colocate(members("nfp", 2, state="lmem", threads=60))
+    assert placement.memory["cls"] == 2 * blob_bytes()
+    assert placement.memory["lmem"] > 0
 
 
 def test_weights_in_ctm_are_spread_too():

@@ -40,8 +40,8 @@ def test_a_report_says_what_the_cuts_take_there(
     tmp_path: Path, target: str, options: dict[str, str], name: str, size: int | None
 ) -> None:
     assert COPIED.input_bytes == NARROW
-    found = export(COPIED, target, tmp_path / "e", options=options, verify=False, simplify=False)
-    sizes = {f.name: f.value for f in found.report.figures}
+    exported = export(COPIED, target, tmp_path / "e", options=options, verify=False, simplify=False)
+    sizes = {f.name: f.value for f in exported.report.figures}
     assert sizes.get(name) == size
 
 
@@ -49,7 +49,7 @@ def test_a_report_says_what_the_cuts_take_there(
 def test_the_plain_c_of_every_family_stores_what_is_counted(tmp_path: Path, name: str) -> None:
     model = family(name).random(np.random.default_rng(2))
     options = {"style": "plain"}
-    found = export(model, "host", tmp_path / "e", options=options, verify=False, simplify=False)
-    sizes = {f.name: f.value for f in found.report.figures}
+    exported = export(model, "host", tmp_path / "e", options=options, verify=False, simplify=False)
+    sizes = {f.name: f.value for f in exported.report.figures}
     assert all(f.cuts for f in model.input.fields)
     assert sizes["memory.cuts"] == model.input_bytes

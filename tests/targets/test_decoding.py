@@ -59,14 +59,14 @@ def test_every_weight_and_connection_counts(layer):
         other.layers[layer].weights[j, k] ^= True
         where = f"weights.bin, layer {layer}, neuron {j}, input {k}: "
         mine = int(MODEL.layers[layer].weights[j, k])
-        said = f"{where}weight {1 - mine}, the model has {mine}" if present[j, k] else ""
-        assert decoding_difference(MODEL, other) == said
+        message = f"{where}weight {1 - mine}, the model has {mine}" if present[j, k] else ""
+        assert decoding_difference(MODEL, other) == message
         other = read_back()
         if other.layers[layer].mask is not None:
             other.layers[layer].mask[j, k] ^= True
             what = "no connection" if present[j, k] else "a connection"
-            said = f"{where}{what}, against the model's mask"
-            assert decoding_difference(MODEL, other) == said
+            message = f"{where}{what}, against the model's mask"
+            assert decoding_difference(MODEL, other) == message
 
 
 def test_no_mask_is_one_of_all_connections():
@@ -75,12 +75,12 @@ def test_no_mask_is_one_of_all_connections():
     every = DecodedLayer(layer.weights, None, np.ones((4, 7), bool))
     assert _layer_difference(layer, every) == ""
     every.mask[2, 5] = False
-    said = "neuron 2, input 5: no connection, against the model's mask"
-    assert _layer_difference(layer, every) == said
+    message = "neuron 2, input 5: no connection, against the model's mask"
+    assert _layer_difference(layer, every) == message
     masked = MODEL.layers[0]
     j, k = (int(v) for v in np.argwhere(~masked.mask)[0])
-    said = f"neuron {j}, input {k}: a connection, against the model's mask"
-    assert _layer_difference(masked, DecodedLayer(masked.weights, None)) == said
+    message = f"neuron {j}, input {k}: a connection, against the model's mask"
+    assert _layer_difference(masked, DecodedLayer(masked.weights, None)) == message
 
 
 @pytest.mark.parametrize("layer", [0, 1])
@@ -89,10 +89,10 @@ def test_every_threshold_and_bias_counts(layer, by):
     for j in range(MODEL.layers[layer].n_outputs):
         other = read_back()
         other.layers[layer].limits[j] += by
-        said = decoding_difference(MODEL, other)
+        message = decoding_difference(MODEL, other)
         mine = other.layers[layer].limits[j] - by
         word = ("threshold", "bias")[layer]
-        assert said == (
+        assert message == (
             f"weights.bin, layer {layer}, neuron {j}: {word} {mine + by}, the model has {mine}"
         )
 
@@ -108,8 +108,8 @@ def test_every_fact_of_a_field_counts(change):
     assert decoding_difference(MODEL, other).startswith(
         f"weights.bin, input field 0 (a): {name} {change[name]}, the model has "
     )
-    untold = read_back(fields=(replace(fields[0], **{name: None}), fields[1]))
-    assert decoding_difference(MODEL, untold) == ""
+    without_value = read_back(fields=(replace(fields[0], **{name: None}), fields[1]))
+    assert decoding_difference(MODEL, without_value) == ""
     assert "1 input fields, the model has 2" in decoding_difference(
         MODEL, read_back(fields=fields[:1])
     )
@@ -117,15 +117,15 @@ def test_every_fact_of_a_field_counts(change):
 
 def test_missing_layers_and_other_shapes_are_told():
     layers = read_back().layers
-    said = decoding_difference(MODEL, read_back(layers=layers[:1]))
-    assert said == "weights.bin: 1 layers, the model has 2"
+    message = decoding_difference(MODEL, read_back(layers=layers[:1]))
+    assert message == "weights.bin: 1 layers, the model has 2"
     narrow = replace(layers[0], weights=layers[0].weights[:, :6])
-    said = decoding_difference(MODEL, read_back(layers=(narrow, layers[1])))
-    assert said == "weights.bin, layer 0, shape (4, 6), the model has (4, 7)"
+    message = decoding_difference(MODEL, read_back(layers=(narrow, layers[1])))
+    assert message == "weights.bin, layer 0, shape (4, 6), the model has (4, 7)"
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"cuts": ((3, 70), ())}, ""),
         ({"cuts": ((3, 71), ())}, ", input field a: other cuts than the model's"),
@@ -137,8 +137,10 @@ def test_missing_layers_and_other_shapes_are_told():
         ({"digest": "00"}, f": of model 00, the model is {MODEL.digest}"),
     ],
 )
-def test_what_else_an_artefact_holds_is_compared(change, said):
-    assert decoding_difference(MODEL, read_back(**change)) == (f"weights.bin{said}" if said else "")
+def test_what_else_an_artefact_holds_is_compared(change, message):
+    assert decoding_difference(MODEL, read_back(**change)) == (
+        f"weights.bin{message}" if message else ""
+    )
 
 
 def test_what_an_artefact_does_not_hold_is_not_compared():

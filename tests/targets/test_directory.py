@@ -37,10 +37,10 @@ def test_an_export_describes_itself(tmp_path, toy, model):
     assert manifest["model"]["sha256"] == model.digest
     assert manifest["options"] == {"limit": 10_000, "mode": "good"}
     report = json.loads((done.path / "report.json").read_text())
-    kept = {k: figures[k] for k in ("rows", "roc_auc", "accuracy", "fpr")}
-    assert report["accuracy"] == kept | {"data_name": "d", "data_synthetic": True}
-    said = "accuracy 0.5000, fpr 1, roc_auc 0.2500, rows 7, data_name d, data_synthetic True"
-    assert said in (done.path / "report.md").read_text()
+    known_figures = {k: figures[k] for k in ("rows", "roc_auc", "accuracy", "fpr")}
+    assert report["accuracy"] == known_figures | {"data_name": "d", "data_synthetic": True}
+    line = "accuracy 0.5000, fpr 1, roc_auc 0.2500, rows 7, data_name d, data_synthetic True"
+    assert line in (done.path / "report.md").read_text()
     assert report["figures"][0]["kind"] == "measured"
     assert "size \\| of &lt;file>" in (done.path / "report.md").read_text()
     again = export(model, "toy", tmp_path / "again", metrics=metrics)
@@ -142,21 +142,28 @@ def test_a_difference_is_named_by_layer_and_neuron(model):
     hidden = [h.copy() for h in want.hidden]
     hidden[1][7, 2] = ~hidden[1][7, 2]
     got = Inference(want.scores, want.classes, want.margins, tuple(hidden))
-    found = first_difference(model, got, words)
-    assert (found.vector, found.layer, found.neuron, found.vectors) == (7, 1, 2, 1)
-    assert f"threshold {model.hidden[1].thresholds[2]}" in found.text
+    difference = first_difference(model, got, words)
+    assert (difference.vector, difference.layer, difference.neuron, difference.vectors) == (
+        7,
+        1,
+        2,
+        1,
+    )
+    assert f"threshold {model.hidden[1].thresholds[2]}" in difference.text
     scores = want.scores.copy()
     scores[9, 1] += 1
-    found = first_difference(model, Inference(scores, want.classes, want.margins), words)
-    assert (found.vector, found.layer, found.neuron) == (9, 2, 1)
-    assert found.got == found.expected + 1
+    difference = first_difference(model, Inference(scores, want.classes, want.margins), words)
+    assert (difference.vector, difference.layer, difference.neuron) == (9, 2, 1)
+    assert difference.got == difference.expected + 1
     classes = (want.classes + 1) % 3
-    found = first_difference(model, Inference(want.scores, classes, want.margins), words)
-    assert "the lowest index wins a tie" in found.text
-    found = first_difference(model, Inference(want.scores, want.classes, want.margins + 1), words)
-    assert "margin" in found.text
-    found = first_difference(model, Inference(scores[:5], want.classes, want.margins), words)
-    assert "shape" in found.text
+    difference = first_difference(model, Inference(want.scores, classes, want.margins), words)
+    assert "the lowest index wins a tie" in difference.text
+    difference = first_difference(
+        model, Inference(want.scores, want.classes, want.margins + 1), words
+    )
+    assert "margin" in difference.text
+    difference = first_difference(model, Inference(scores[:5], want.classes, want.margins), words)
+    assert "shape" in difference.text
 
 
 def test_replacing_keeps_what_n3ic_did_not_write(tmp_path, toy, model):

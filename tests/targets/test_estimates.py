@@ -17,19 +17,19 @@ def test_an_unrolled_core_has_sites_and_a_latency():
     from n3ic.exporters.netfpga.unrolled.size import estimate
 
     model = random_model((24, 6, 3), np.random.default_rng(0))
-    found = figures(model, style="unrolled")
-    assert found["lut_sites"].value == estimate(model, outputs="scores").lut_sites
+    by_name = figures(model, style="unrolled")
+    assert by_name["lut_sites"].value == estimate(model, outputs="scores").lut_sites
     clocks = unrolled_design.latency(model, outputs="scores")
-    assert found["latency.clocks"].value == clocks
-    assert found["latency"].value == 5 * clocks  # ns at 200 MHz
-    assert {f.kind for f in found.values()} == {"estimated"}
-    assert figures(model, style="unrolled", pipeline=4)["latency"].value < found["latency"].value
+    assert by_name["latency.clocks"].value == clocks
+    assert by_name["latency"].value == 5 * clocks  # ns at 200 MHz
+    assert {f.kind for f in by_name.values()} == {"estimated"}
+    assert figures(model, style="unrolled", pipeline=4)["latency"].value < by_name["latency"].value
 
 
 def test_a_sequential_core_has_memory_and_no_latency_before_it_is_simulated():
-    found = figures(random_model((24, 6, 3), np.random.default_rng(0)))
-    assert found["bram36"].value >= 0
-    assert "latency" not in found
+    by_name = figures(random_model((24, 6, 3), np.random.default_rng(0)))
+    assert by_name["bram36"].value >= 0
+    assert "latency" not in by_name
 
 
 def test_targets_without_an_estimate_say_nothing():

@@ -37,6 +37,6 @@ def test_prediction_of_the_other_family_is_the_models(tmp_path):
     model = random_spn(np.random.default_rng(1), features=3)
     model.save(tmp_path / "m.n3ic")
     features = {name: np.arange(0, 1000, 7) for name in model.input.features}
-    found = api.predict(tmp_path / "m.n3ic", features)
-    assert (found.scores == model.scores(model.encode(features))).all()
-    assert found.scores.std() > 0
+    inference = api.predict(tmp_path / "m.n3ic", features)
+    assert (inference.scores == model.scores(model.encode(features))).all()
+    assert inference.scores.std() > 0

@@ -83,16 +83,18 @@ def test_a_target_gives_the_scores_or_refuses_by_operation(
             export(model, target, tmp_path / "e")
         return
     options = {"input": "features"} if target == "onnx" else {}
-    found = export(model, target, tmp_path / "e", options=options)
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
+    exported = export(model, target, tmp_path / "e", options=options)
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
     # The P4 programs of look-up tables have one sum for two classes: these are trees there.
     if kind.startswith("bit-tables") and not (kind.endswith("two-sums") and "p4" in target):
-        assert any("look-up tables" in note for note in found.report.notes), found.report.notes
+        assert any("look-up tables" in note for note in exported.report.notes), (
+            exported.report.notes
+        )
     again = export(model, target, tmp_path / "again", options=options, verify=False)
-    for path in sorted(found.path.rglob("*")):
+    for path in sorted(exported.path.rglob("*")):
         if path.suffix in (".c", ".v", ".onnx", ".h"):
-            assert path.read_bytes() == (again.path / path.relative_to(found.path)).read_bytes()
+            assert path.read_bytes() == (again.path / path.relative_to(exported.path)).read_bytes()
 
 
 @pytest.mark.parametrize("kind", LAYERED)
@@ -110,25 +112,25 @@ def test_layers_of_any_family_take_the_kernel_of_binary_networks(
     model = shunting(LAYERED[kind]) if tool.shunts else LAYERED[kind]
     network = in_layers(model)
     assert isinstance(network, BinaryModel) and network.shunt == model.shunt
-    found = export(model, target, tmp_path / "e")
-    assert found.verification is not None
-    assert not found.verification.failures, found.verification
-    assert found.verification.ok or found.verification.missing
-    assert found.network.source is model
-    assert found.network.model.family == BinaryModel.family
+    exported = export(model, target, tmp_path / "e")
+    assert exported.verification is not None
+    assert not exported.verification.failures, exported.verification
+    assert exported.verification.ok or exported.verification.missing
+    assert exported.network.source is model
+    assert exported.network.model.family == BinaryModel.family
     # The same files as those of the binary network, but for what names the model.
     of_network = export(network, target, tmp_path / "network", verify=False)
     differing = {"manifest.json", "report.json", "report.md", "model.n3ic", "verification.json"}
     differing.add("sbom.spdx.json")  # it has digests of these
-    paths = sorted(p.relative_to(found.path) for p in found.path.rglob("*") if p.is_file())
+    paths = sorted(p.relative_to(exported.path) for p in exported.path.rglob("*") if p.is_file())
     assert {p.name for p in paths} > differing
     for path in paths:
         if path.name not in differing:
             other = (of_network.path / path).read_bytes()
-            assert (found.path / path).read_bytes() == other, path
-    assert "written as layers of family binary-network" in (found.path / "report.md").read_text()
-    assert read_export(found.path).network.model == found.network.model
-    assert verify_directory(found.path, vectors=50).ok or found.verification.missing
+            assert (exported.path / path).read_bytes() == other, path
+    assert "written as layers of family binary-network" in (exported.path / "report.md").read_text()
+    assert read_export(exported.path).network.model == exported.network.model
+    assert verify_directory(exported.path, vectors=50).ok or exported.verification.missing
 
 
 @pytest.mark.slow  # builds and runs the host's meter
@@ -141,9 +143,11 @@ def test_layers_that_are_metered_and_shunt_are_verified_with_packets(tmp_path: P
     model = model.with_input(InputSpec(tuple(fields)), meter=SPEC)
     for threshold in (1, model.largest_margin + 1):  # the second shunts every flow
         own = model.with_shunt(threshold)
-        found = export(own, "host", tmp_path / f"{threshold}").verification
-        assert found is not None and found.ok and found.packets > 0, found
-        assert found.shunt == threshold
+        verification = export(own, "host", tmp_path / f"{threshold}").verification
+        assert verification is not None and verification.ok and verification.packets > 0, (
+            verification
+        )
+        assert verification.shunt == threshold
 
 
 @pytest.mark.parametrize("target", WRITERS)
@@ -160,15 +164,15 @@ def test_neurons_beside_other_operations_are_refused_by_place(target: str, tmp_p
 
 
 def test_a_wrong_weight_of_any_familys_layers_is_found(tmp_path: Path) -> None:
-    found = export(LAYERED["neurons"], "host", tmp_path / "e", verify=False)
+    exported = export(LAYERED["neurons"], "host", tmp_path / "e", verify=False)
     blob = tmp_path / "e" / "weights.bin"
     data = bytearray(blob.read_bytes())
-    assert verify_directory(found.path, vectors=50).ok
-    at = data.find(found.network.model.hidden[0].weight_words.tobytes())
+    assert verify_directory(exported.path, vectors=50).ok
+    at = data.find(exported.network.model.hidden[0].weight_words.tobytes())
     data[at] ^= 1
     data[-4:] = zlib.crc32(data[:-4]).to_bytes(4, "little")
     blob.write_bytes(data)
-    outcome = verify_directory(found.path, vectors=50)
+    outcome = verify_directory(exported.path, vectors=50)
     assert any("layer 0, neuron 0, input 0: weight" in text for text in outcome.failures)
 
 

@@ -70,13 +70,13 @@ def test_what_cannot_be_written_again_is_not_run(path, toy, monkeypatch, error):
         raise error("no toycc")
 
     monkeypatch.setattr(toy, "write", write, raising=False)
-    found = verify_directory(path, record=False)
+    verification = verify_directory(path, record=False)
     if error is MissingDependencyError:
-        assert found == Verification("toy", "", 0, missing="no toycc")
+        assert verification == Verification("toy", "", 0, missing="no toycc")
     else:
-        said = "manifest.json: this n3ic cannot write such an export: no toycc"
-        assert found.failures[0] == said and len(found.failures) == 2
-        assert (found.files, found.vectors, found.executor) == (0, 0, "")
+        message = "manifest.json: this n3ic cannot write such an export: no toycc"
+        assert verification.failures[0] == message and len(verification.failures) == 2
+        assert (verification.files, verification.vectors, verification.executor) == (0, 0, "")
 
 
 def test_files_that_are_equal_are_counted(path):
@@ -85,8 +85,8 @@ def test_files_that_are_equal_are_counted(path):
     assert verify_directory(path, vectors=50).files == every
     (path / "report.md").unlink()
     (path / "sub" / "README.md").write_text("changed")
-    found = verify_directory(path, vectors=50)
-    assert (found.files, found.ok) == (every - 2, False)
+    verification = verify_directory(path, vectors=50)
+    assert (verification.files, verification.ok) == (every - 2, False)
     manifest = json.loads((path / "manifest.json").read_text()) | {"more": 1}
     (path / "manifest.json").write_text(json_text(manifest))
     assert verify_directory(path, vectors=50).files == every - 3
@@ -167,14 +167,14 @@ def test_of_many_added_files_ten_are_named(path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [("text", ""), ("texT", "not what"), ("tex", "not what"), ("text\n", "not what")],
 )
-def test_a_file_is_equal_if_each_byte_is(tmp_path, content, said):
+def test_a_file_is_equal_if_each_byte_is(tmp_path, content, message):
     (tmp_path / "written").write_text("text")
     (tmp_path / "found").write_text(content)
-    found = difference(tmp_path / "found", tmp_path / "written", "that")
-    assert found == (said and "not what n3ic writes for that")
+    text = difference(tmp_path / "found", tmp_path / "written", "that")
+    assert text == (message and "not what n3ic writes for that")
     (tmp_path / "found").unlink()
     (tmp_path / "found").mkdir()
     assert difference(tmp_path / "found", tmp_path / "written", "that").startswith("not to be read")
@@ -191,7 +191,7 @@ def test_a_link_is_no_file_of_an_export(path, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda m: m | {"files": {}}, "manifest.json: files"),
         (lambda m: m | {"fits": False}, "manifest.json: fits"),
@@ -204,10 +204,10 @@ def test_a_link_is_no_file_of_an_export(path, tmp_path):
         (lambda m: dict(reversed(m.items())), "not written as n3ic writes it"),
     ],
 )
-def test_fields_of_the_manifest_are_compared(path, change, said):
+def test_fields_of_the_manifest_are_compared(path, change, message):
     manifest = change(json.loads((path / "manifest.json").read_text()))
     (path / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-    assert said in str(verify_directory(path))
+    assert message in str(verify_directory(path))
 
 
 @pytest.mark.parametrize(
@@ -311,11 +311,11 @@ def test_a_damaged_field_of_a_manifest_is_one_line(tmp_path, toy, model, field, 
     model.save(tmp_path / "model.n3ic")
     (tmp_path / "manifest.json").write_text(json.dumps(GOOD | {field: value}))
     try:
-        said = str(verify_directory(tmp_path, record=False))
+        message = str(verify_directory(tmp_path, record=False))
     except N3icError as error:
-        said = str(error)
-        assert len(said) < 1000
-    assert "\n" not in said
+        message = str(error)
+        assert len(message) < 1000
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"format": "n3ic-export"}'])

@@ -69,14 +69,14 @@ def test_a_verification_of_other_files_does_not_count(tmp_path, only_toy, model,
         artefact.rename(tmp_path / "elsewhere")
         artefact.symlink_to(tmp_path / "elsewhere")
     else:
-        told = json.loads(record.read_text())
-        del told["artefacts"]
-        record.write_text(json.dumps(told))
-    said = []
-    (outcome,) = report_all({"": model}, None, [tmp_path / "exports"], note=said.append)
+        verification = json.loads(record.read_text())
+        del verification["artefacts"]
+        record.write_text(json.dumps(verification))
+    notes = []
+    (outcome,) = report_all({"": model}, None, [tmp_path / "exports"], note=notes.append)
     (row,) = overview([outcome])
     assert (row.shown, row.remarks) == (("not verified",), ())
-    assert said == [
+    assert notes == [
         f"{done.path} is not verified: verification.json is about other files; "
         f"next: n3ic verify {done.path}"
     ]
@@ -121,17 +121,17 @@ def test_an_export_of_another_model_tool_or_report_is_not_taken(tmp_path, only_t
     assert find_export(root, "toy", model) == (None, "")
     path = export(model, "toy", root / "own").path
     manifest = path / "manifest.json"
-    told = manifest.read_text()
-    manifest.write_text(json.dumps(json.loads(told) | {"tool": "n3ic 0.0"}))
+    text = manifest.read_text()
+    manifest.write_text(json.dumps(json.loads(text) | {"tool": "n3ic 0.0"}))
     assert find_export(root, "toy", model) == (None, "")
-    manifest.write_text(told)
+    manifest.write_text(text)
     (path / "report.json").write_text((path / "report.json").read_text().replace("12", "13"))
     (path / "report.json").write_text("{}")
-    found, why = find_export(root, "toy", model)
-    assert found is None and "report.json is not what was written" in why
-    said = []
-    (outcome,) = report_all({"": model}, None, [root], note=said.append)
-    assert not outcome.permanent and outcome.details()["path"] is None and said[:1] == [why]
+    exported, why = find_export(root, "toy", model)
+    assert exported is None and "report.json is not what was written" in why
+    notes = []
+    (outcome,) = report_all({"": model}, None, [root], note=notes.append)
+    assert not outcome.permanent and outcome.details()["path"] is None and notes[:1] == [why]
 
 
 @pytest.mark.first_case
@@ -234,13 +234,13 @@ def test_exports_beside_the_folder_of_runs_are_found_from_anywhere(
     export(model, "toy", tmp_path / "work" / "exports" / "one" / "toy")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    said = []
-    (outcome,) = report_all({"": model}, None, exports_near(run), note=said.append)
-    assert outcome.permanent and outcome.exported.verification.ok and said == []
+    notes = []
+    (outcome,) = report_all({"": model}, None, exports_near(run), note=notes.append)
+    assert outcome.permanent and outcome.exported.verification.ok and notes == []
     other = random_model((40, 9, 5, 3), np.random.default_rng(2))
-    (outcome,) = report_all({"": other}, None, exports_near(run), note=said.append)
+    (outcome,) = report_all({"": other}, None, exports_near(run), note=notes.append)
     assert not outcome.permanent
-    (line,) = said
+    (line,) = notes
     assert (
         str(tmp_path / "work" / "exports") in line
         and "no export of this model in exports or" in line

@@ -44,11 +44,11 @@ def test_an_export_that_was_made_of_it_fails_once_the_target_knows_none(
 
 def test_verdicts_are_compared_and_the_threshold_is_recorded(tmp_path, able, shunting):
     done = export(shunting, "toy", tmp_path / "out")
-    found = verify_directory(done.path, vectors=300)
-    assert found.ok and found.shunt == 5
-    assert found.at_shunt >= 8 and found.below_shunt >= 8
-    assert "equal scores and verdicts" in str(found)
-    assert "at the shunting threshold 5" in str(found)
+    verification = verify_directory(done.path, vectors=300)
+    assert verification.ok and verification.shunt == 5
+    assert verification.at_shunt >= 8 and verification.below_shunt >= 8
+    assert "equal scores and verdicts" in str(verification)
+    assert "at the shunting threshold 5" in str(verification)
     recorded = json.loads((done.path / "verification.json").read_bytes())
     assert recorded["shunt"] == 5
     assert "a flow of a margin below 5 is left" in (done.path / "report.md").read_text()
@@ -75,20 +75,20 @@ def test_a_target_that_tells_no_verdict_fails(tmp_path, able, shunting, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("held", "message"),
+    ("threshold", "message"),
     [(None, "no shunting threshold"), (6, "shunts margins below 6, the model below 5"), (5, None)],
 )
 def test_the_threshold_that_is_read_back_is_compared(
-    tmp_path, able, shunting, monkeypatch, held, message
+    tmp_path, able, shunting, monkeypatch, threshold, message
 ):
     def decode(directory, model, options):
-        found = BinaryModel.load(directory / "artefact.bin")
-        limits = [*(x.thresholds for x in found.hidden), found.output.bias]
+        file_model = BinaryModel.load(directory / "artefact.bin")
+        limits = [*(x.thresholds for x in file_model.hidden), file_model.output.bias]
         layers = tuple(
             DecodedLayer(x.weights, np.asarray(limit), x.mask)
-            for x, limit in zip(found.layers, limits, strict=True)
+            for x, limit in zip(file_model.layers, limits, strict=True)
         )
-        return (Decoded("artefact.bin", layers, shunt=held),)
+        return (Decoded("artefact.bin", layers, shunt=threshold),)
 
     monkeypatch.setattr(able, "decode", decode, raising=False)
     if message is None:

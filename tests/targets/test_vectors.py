@@ -61,12 +61,12 @@ def test_the_first_decide_what_can_be_decided():
     network = simplify(MODEL)
     words = inputs_to_run(network, 300, 5)
     deciding = deciding_vectors(network.model, 5)
-    kept = unpack(words[: len(deciding)], 40)[:, list(network.source_bits)]
-    assert np.array_equal(kept, unpack(deciding, network.model.input.n_bits))
-    found = decided_by(network.model, network.inputs(words), network.model.infer(words[:0]))
-    assert found.parameters == "weight bits"
-    assert (found.total, found.decided) == (found.total, found.total)
-    assert found.undecided == ()
+    bits = unpack(words[: len(deciding)], 40)[:, list(network.source_bits)]
+    assert np.array_equal(bits, unpack(deciding, network.model.input.n_bits))
+    counts = decided_by(network.model, network.inputs(words), network.model.infer(words[:0]))
+    assert counts.parameters == "weight bits"
+    assert (counts.total, counts.decided) == (counts.total, counts.total)
+    assert counts.undecided == ()
 
 
 def test_margins_at_the_threshold_are_among_the_edges():
@@ -81,9 +81,9 @@ def test_a_sum_product_network_has_vectors_of_its_own():
     model = random_spn(np.random.default_rng(2))
     words = inputs_to_run(simplify(model), 700, 1)
     assert len(words) == 700
-    found = decided_by(model, words, model.infer(words))
-    assert found.parameters == "entries and weights"
-    assert 0 < found.decided <= found.total
+    counts = decided_by(model, words, model.infer(words))
+    assert counts.parameters == "entries and weights"
+    assert 0 < counts.decided <= counts.total
 
 
 def test_2_to_the_21_weights_are_followed_to_the_scores():
@@ -92,17 +92,17 @@ def test_2_to_the_21_weights_are_followed_to_the_scores():
 
 def test_neurons_of_a_large_network_are_followed_where_hidden_bits_are_told(monkeypatch):
     words = inputs_to_run(simplify(MODEL), 50, 0)
-    told = MODEL.infer(words)
-    untold = type(told)(told.scores, told.classes, told.margins, ())
+    inference = MODEL.infer(words)
+    without_hidden = type(inference)(inference.scores, inference.classes, inference.margins, ())
     bits = sum(int(layer.fan_in.sum()) for layer in MODEL.layers)
     for most, followed in ((bits, True), (bits - 1, False)):
         monkeypatch.setattr(binary, "_MAX_FOLLOWED", most)
         known = coverage(MODEL, words, hidden=False)
         expected = (known.total, known.decided) if followed else (0, 0)
-        found = decided_by(MODEL, words, untold)
-        assert (found.total, found.decided) == expected
-        assert (found == Decided()) == (not followed)
+        counts = decided_by(MODEL, words, without_hidden)
+        assert (counts.total, counts.decided) == expected
+        assert (counts == Decided()) == (not followed)
         with_hidden = coverage(MODEL, words, hidden=True)
-        found = decided_by(MODEL, words, told)
-        assert (found.total, found.decided) == (with_hidden.total, with_hidden.decided)
-        assert found.undecided == tuple(with_hidden.lines(MODEL))
+        counts = decided_by(MODEL, words, inference)
+        assert (counts.total, counts.decided) == (with_hidden.total, with_hidden.decided)
+        assert counts.undecided == tuple(with_hidden.lines(MODEL))

@@ -65,16 +65,16 @@ def verify(tool, tmp_path, network=NETWORK, vectors=100, **more):
 
 
 def test_a_target_that_computes_the_same_is_equal(tmp_path):
-    found = verify(Honest(), tmp_path)
-    assert found.ok and found.failures == ()
-    assert (found.executor, found.decoded, found.rows) == ("python", ("a.bin",), 0)
-    assert found.vectors >= 100
+    outcome = verify(Honest(), tmp_path)
+    assert outcome.ok and outcome.failures == ()
+    assert (outcome.executor, outcome.decoded, outcome.rows) == ("python", ("a.bin",), 0)
+    assert outcome.vectors >= 100
     edges = {0, 1, 2, 3, 4, 69, 70, 71, 899, 900, 901, 2**32 - 1}
-    assert found.edges >= len(edges)
-    assert found.weight_bits == sum(int(x.fan_in.sum()) for x in NETWORK.model.layers)
-    assert found.decided_bits <= found.weight_bits
-    assert (found.shunt, found.at_shunt, found.below_shunt) == (0, 0, 0)
-    assert found.to_dict()["ok"] is True
+    assert outcome.edges >= len(edges)
+    assert outcome.weight_bits == sum(int(x.fan_in.sum()) for x in NETWORK.model.layers)
+    assert outcome.decided_bits <= outcome.weight_bits
+    assert (outcome.shunt, outcome.at_shunt, outcome.below_shunt) == (0, 0, 0)
+    assert outcome.to_dict()["ok"] is True
 
 
 def test_as_many_vectors_as_asked_for_are_those_of_seed_0(tmp_path):
@@ -99,12 +99,12 @@ def test_margins_at_the_threshold_are_among_as_many_as_asked_for(tmp_path):
             return super().run(directory, model, options, words)
 
         def decode(self, directory, model, options):
-            (found,) = super().decode(directory, model, options)
-            return (replace(found, shunt=2),)
+            (decoded,) = super().decode(directory, model, options)
+            return (replace(decoded, shunt=2),)
 
     tool, network = Shunting(), simplify(MODEL.with_shunt(2))
-    found = verify(tool, tmp_path, network, vectors=1000)
-    assert found.ok and found.vectors == len(tool.words) == 1000
+    outcome = verify(tool, tmp_path, network, vectors=1000)
+    assert outcome.ok and outcome.vectors == len(tool.words) == 1000
     margins = margins_of(network.model.scores(tool.words[:64]))
     assert (margins == 2).sum() >= 16 and (margins == 1).sum() >= 16
 
@@ -113,12 +113,12 @@ def test_the_trained_network_is_the_reference(tmp_path):
     """A target that computes what was exported fails where that decides otherwise."""
     bias = NETWORK.model.output.bias + np.array([0, 1, 0], np.int32)
     other = replace(NETWORK.model, output=replace(NETWORK.model.output, bias=bias))
-    found = verify(Honest(), tmp_path, replace(NETWORK, model=other))
-    assert len(found.failures) == 1 and not found.ok
-    count = found.vectors
-    assert found.failures[0].startswith(f"{count:,} of {count:,} vectors differ; first vector 0")
-    assert "class 1 (class1): score" in found.failures[0]
-    assert found.weight_bits == sum(int(x.fan_in.sum()) for x in other.layers)
+    outcome = verify(Honest(), tmp_path, replace(NETWORK, model=other))
+    assert len(outcome.failures) == 1 and not outcome.ok
+    count = outcome.vectors
+    assert outcome.failures[0].startswith(f"{count:,} of {count:,} vectors differ; first vector 0")
+    assert "class 1 (class1): score" in outcome.failures[0]
+    assert outcome.weight_bits == sum(int(x.fan_in.sum()) for x in other.layers)
 
 
 def test_captures_that_were_given_and_not_metered_are_said_and_no_others(tmp_path, monkeypatch):
@@ -131,9 +131,9 @@ def test_captures_that_were_given_and_not_metered_are_said_and_no_others(tmp_pat
     monkeypatch.setattr(verification, "check_metering", metered)
     captures = (tmp_path / "a.pcap",)
     assert verify(Honest(), tmp_path, vectors=300).unmetered == ""
-    found = verify(Honest(), tmp_path, vectors=300, captures=captures, seed=4)
-    assert (found.packets, found.flows, found.failures) == (7, 3, ("a flow",))
-    assert found.unmetered == "no tool"
+    outcome = verify(Honest(), tmp_path, vectors=300, captures=captures, seed=4)
+    assert (outcome.packets, outcome.flows, outcome.failures) == (7, 3, ("a flow",))
+    assert outcome.unmetered == "no tool"
     assert asked == [
         {"packets": 300, "seed": 0, "captures": ()},
         {"packets": 300, "seed": 4, "captures": captures},
@@ -147,26 +147,26 @@ def test_rows_go_through_the_input_stage_behind_its_edges(tmp_path):
             return super().encode(directory, model, options, features)
 
     tool = Asked()
-    found = verify(tool, tmp_path, rows={"a": np.array([3, 69]), "b": np.array([1, 2])})
+    outcome = verify(tool, tmp_path, rows={"a": np.array([3, 69]), "b": np.array([1, 2])})
     assert {name: values[-2:].tolist() for name, values in tool.features.items()} == {
         "a": [3, 69], "b": [1, 2],
     }  # fmt: skip
-    assert [len(values) for values in tool.features.values()] == [found.edges + 2] * 2
-    assert (found.packets, found.flows, found.unmetered) == (0, 0, "")
+    assert [len(values) for values in tool.features.values()] == [outcome.edges + 2] * 2
+    assert (outcome.packets, outcome.flows, outcome.unmetered) == (0, 0, "")
 
 
 def test_given_rows_are_run_and_counted(tmp_path):
     rows = {"a": np.array([3, 69, 5]), "b": np.array([1, 2, 3]), "other": np.array([9])}
-    found = verify(Honest(), tmp_path, rows=rows)
-    assert (found.rows, found.encoded) == (3, 3)
+    outcome = verify(Honest(), tmp_path, rows=rows)
+    assert (outcome.rows, outcome.encoded) == (3, 3)
 
     class Bare(Honest):
         def encode(self, directory, model, options, features):
             return None
 
-    found = verify(Bare(), tmp_path, rows=rows)
-    assert (found.rows, found.encoded, found.edges) == (3, 0, 0)
-    assert found.ok
+    outcome = verify(Bare(), tmp_path, rows=rows)
+    assert (outcome.rows, outcome.encoded, outcome.edges) == (3, 0, 0)
+    assert outcome.ok
 
 
 def test_of_several_wrong_bits_the_first_is_named(tmp_path):
@@ -180,8 +180,8 @@ def test_of_several_wrong_bits_the_first_is_named(tmp_path):
 
     tool = Wrong()
     network = replace(NETWORK, model=MODEL, source=MODEL, source_bits=tuple(range(34)))
-    (said,) = verify(tool, tmp_path, network).failures
-    assert said.startswith(f"input stage: a = {tool.asked}, {SPEC.explain(2)}: ")
+    (failure,) = verify(tool, tmp_path, network).failures
+    assert failure.startswith(f"input stage: a = {tool.asked}, {SPEC.explain(2)}: ")
 
 
 @pytest.mark.parametrize("expected", [0, 1])
@@ -198,11 +198,11 @@ def test_a_wrong_bit_of_the_input_stage_is_named(tmp_path, bit, expected):
 
     tool = Wrong()
     network = replace(NETWORK, model=MODEL, source=MODEL, source_bits=tuple(range(34)))
-    found = verify(tool, tmp_path, network)
-    (said,) = found.failures
-    assert found.edges == len(boundary_features(SPEC)["a"])
+    outcome = verify(tool, tmp_path, network)
+    (failure,) = outcome.failures
+    assert outcome.edges == len(boundary_features(SPEC)["a"])
     feature = "a" if bit < 3 else "b"
-    assert said == (
+    assert failure == (
         f"input stage: {feature} = {tool.asked[feature]}, {SPEC.explain(bit)}: expected {expected}"
     )
 
@@ -226,14 +226,14 @@ def test_a_pad_bit_and_another_shape_are_told(tmp_path):
             return super().encode(directory, model, options, features)[:, :1]
 
     assert verify(Padded(), tmp_path).failures == ("input stage: row 2, pad bit 63 is not 0",)
-    said = f"input stage: row 2, pad bit {first} is not 0"
-    assert verify(PaddedFirst(), tmp_path).failures == (said,)
-    (said,) = verify(Narrow(), tmp_path).failures
-    assert said.startswith("input stage: shape (") and said.endswith(", 1)")
+    failure = f"input stage: row 2, pad bit {first} is not 0"
+    assert verify(PaddedFirst(), tmp_path).failures == (failure,)
+    (failure,) = verify(Narrow(), tmp_path).failures
+    assert failure.startswith("input stage: shape (") and failure.endswith(", 1)")
     rows = {"a": np.array([3]), "b": np.array([1])}
     for tool in (Padded(), Narrow()):  # what failed went through the stage, too
-        found = verify(tool, tmp_path, rows=rows)
-        assert (found.rows, found.encoded) == (1, 1) and found.edges > 0
+        outcome = verify(tool, tmp_path, rows=rows)
+        assert (outcome.rows, outcome.encoded) == (1, 1) and outcome.edges > 0
 
 
 def test_a_wrong_score_and_a_wrong_weight_fail(tmp_path):
@@ -241,24 +241,24 @@ def test_a_wrong_score_and_a_wrong_weight_fail(tmp_path):
         place: tuple = ()
 
         def run(self, directory, model, options, words):
-            found = model.infer(words)
-            scores = found.scores.copy()
+            inference = model.infer(words)
+            scores = inference.scores.copy()
             scores[3, 1] += 1
-            return Execution(replace(found, scores=scores), "python")
+            return Execution(replace(inference, scores=scores), "python")
 
         def decode(self, directory, model, options):
-            (found,) = super().decode(directory, model, options)
-            weights = found.layers[0].weights.copy()
+            (decoded,) = super().decode(directory, model, options)
+            weights = decoded.layers[0].weights.copy()
             weights[self.place] ^= True
-            other = replace(found.layers[0], weights=weights)
-            return (replace(found, layers=(other, found.layers[1])),)
+            other = replace(decoded.layers[0], weights=weights)
+            return (replace(decoded, layers=(other, decoded.layers[1])),)
 
     tool = Wrong()
     tool.place = j, k = tuple(np.argwhere(NETWORK.model.hidden[0].mask)[-1].tolist())
-    said = verify(tool, tmp_path).failures
-    assert len(said) == 2
-    assert said[0].startswith(f"a.bin, layer 0, neuron {j}, input {k}: weight ")
-    assert "score" in said[1]
+    failures = verify(tool, tmp_path).failures
+    assert len(failures) == 2
+    assert failures[0].startswith(f"a.bin, layer 0, neuron {j}, input {k}: weight ")
+    assert "score" in failures[1]
 
 
 def test_artefacts_that_cannot_be_read_back_fail(tmp_path):
@@ -266,9 +266,9 @@ def test_artefacts_that_cannot_be_read_back_fail(tmp_path):
         def decode(self, directory, model, options):
             raise VerifyError("a.bin: damaged")
 
-    found = verify(Damaged(), tmp_path)
-    assert found == Verification("honest", "", 0, failures=("a.bin: damaged",))
-    assert not found.ok
+    outcome = verify(Damaged(), tmp_path)
+    assert outcome == Verification("honest", "", 0, failures=("a.bin: damaged",))
+    assert not outcome.ok
 
 
 def test_what_was_not_counted_is_0():
@@ -283,9 +283,9 @@ def test_what_lacks_a_tool_is_not_run(tmp_path):
         def run(self, directory, model, options, words):
             raise MissingDependencyError("no gcc")
 
-    found = verify(Lacking(), tmp_path)
-    assert found == Verification("honest", "", 0, missing="no gcc")
-    assert not found.ok and str(found) == "honest: not run: no gcc"
+    outcome = verify(Lacking(), tmp_path)
+    assert outcome == Verification("honest", "", 0, missing="no gcc")
+    assert not outcome.ok and str(outcome) == "honest: not run: no gcc"
 
 
 def test_what_differs_is_read_back_and_not_run(tmp_path):
@@ -303,18 +303,18 @@ def test_what_differs_is_read_back_and_not_run(tmp_path):
         (Damaged(), ("a.bin: damaged", changed), ()),
         (Lacking(), (changed,), ()),
     ):
-        found = _not_run(tmp_path, tool, NETWORK.model, {})
-        assert found == Verification("honest", "", 0, failures=failures, decoded=decoded)
+        outcome = _not_run(tmp_path, tool, NETWORK.model, {})
+        assert outcome == Verification("honest", "", 0, failures=failures, decoded=decoded)
 
 
 def test_a_view_has_the_counts_above_0_and_what_a_reader_needs():
     figure = Figure("latency", 5, "us", "measured", "source")
-    found = replace(
+    own_outcome = replace(
         GOOD, rows=5000, weight_bits=3, decided_bits=2, decoded=("a", "b"), undecided=("one",),
         note="n", figures=(figure,),
     )  # fmt: skip
-    view = found.view()
-    assert view.line == str(found) and view.notes == ("one", "n")
+    view = own_outcome.view()
+    assert view.line == str(own_outcome) and view.notes == ("one", "n")
     assert view.tables[0].title == "verification"
     assert view.tables[0].rows == (
         ("outcome", "equal"),
@@ -334,17 +334,17 @@ def test_a_view_has_the_counts_above_0_and_what_a_reader_needs():
 
 def test_an_artefact_of_a_shunting_model_holds_a_threshold(tmp_path):
     network = simplify(MODEL.with_shunt(2))
-    (said,) = verify(Honest(), tmp_path, network).failures
-    assert said == "a.bin: no shunting threshold, the model's is 2"
+    (failure,) = verify(Honest(), tmp_path, network).failures
+    assert failure == "a.bin: no shunting threshold, the model's is 2"
 
-    class Told(Honest):
+    class TwoArtefacts(Honest):
         def decode(self, directory, model, options):
-            (found,) = super().decode(directory, model, options)
-            return (found, replace(found, artefact="b.bin", shunt=2))
+            (decoded,) = super().decode(directory, model, options)
+            return (decoded, replace(decoded, artefact="b.bin", shunt=2))
 
-    found = verify(Told(), tmp_path, network)
-    assert found.ok and found.shunt == 2
-    assert found.at_shunt > 0 and found.below_shunt > 0
+    outcome = verify(TwoArtefacts(), tmp_path, network)
+    assert outcome.ok and outcome.shunt == 2
+    assert outcome.at_shunt > 0 and outcome.below_shunt > 0
 
 
 @pytest.mark.parametrize("threshold", [1, 2, 3, 5, 7])
@@ -365,7 +365,7 @@ GOOD = Verification("host", "gcc", 1234)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({}, "host: equal scores on 1,234 vectors (gcc)"),
         ({"rows": 5000}, "host: equal scores on 1,234 vectors and 5,000 rows (gcc)"),
@@ -406,7 +406,7 @@ GOOD = Verification("host", "gcc", 1234)
         ({"missing": "no gcc", "failures": ("a", "b")}, "host: FAILED: a; b"),
     ],
 )
-def test_one_line_says_what_was_verified(change, said):
-    found = replace(GOOD, **change)
-    assert str(found) == said
-    assert found.ok == ("equal" in said)
+def test_one_line_says_what_was_verified(change, message):
+    outcome = replace(GOOD, **change)
+    assert str(outcome) == message
+    assert outcome.ok == ("equal" in message)

@@ -60,8 +60,8 @@ def test_boosting_that_collapses_ends_before(table, trees):
     every = HistGradientBoostingClassifier(max_iter=ROUNDS, early_stopping=False, random_state=0)
     with threadpool_limits(1):
         worst = (every.fit(columns, table.label).predict(columns) == table.label).mean()
-    kept = (trees.predict(columns) == table.label).mean()
-    assert worst < 0.6 < 0.9 < kept
+    accuracy = (trees.predict(columns) == table.label).mean()
+    assert worst < 0.6 < 0.9 < accuracy
     assert fault_of(trees)
     assert 1 <= trees.n_iter_ < ROUNDS
 
@@ -78,19 +78,19 @@ def noisy(seed, rows, classes, right):
     """One column of four tells the class of a share of the rows."""
     rng = np.random.default_rng(seed)
     columns = {name: rng.integers(0, 40, rows) for name in "abcd"}
-    told = columns["a"] * classes // 40
-    label = np.where(rng.random(rows) < right, told, rng.integers(0, classes, rows))
+    classes_of_rows = columns["a"] * classes // 40
+    label = np.where(rng.random(rows) < right, classes_of_rows, rng.integers(0, classes, rows))
     return columns, label
 
 
 def test_rounds_that_do_worse_on_validation_rows_are_left_out():
-    (columns, label), held = noisy(0, 400, 4, 0.4), noisy(1, 2000, 4, 0.4)
+    (columns, label), validation = noisy(0, 400, 4, 0.4), noisy(1, 2000, 4, 0.4)
     every = boosted_trees(columns, label, rounds=30)
-    ended = boosted_trees(columns, label, held=held, rounds=30)
+    ended = boosted_trees(columns, label, held=validation, rounds=30)
     assert (every.n_iter_, fault_of(every)) == (30, "")
     assert 1 <= ended.n_iter_ < 30
-    matrix = np.stack([*held[0].values()], 1)
-    right, more = ((trees.predict(matrix) == held[1]).mean() for trees in (every, ended))
+    matrix = np.stack([*validation[0].values()], 1)
+    right, more = ((trees.predict(matrix) == validation[1]).mean() for trees in (every, ended))
     assert more > right + 0.02
     assert "do worse" in fault_of(ended)
 
@@ -99,8 +99,8 @@ def test_rounds_that_do_worse_on_validation_rows_are_left_out():
 def test_rounds_that_are_sound_are_those_of_one_fit(classes):
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    (columns, label), held = noisy(0, 400, classes, 0.95), noisy(1, 2000, classes, 0.95)
-    mine = boosted_trees(columns, label, held=held, rounds=20)
+    (columns, label), validation = noisy(0, 400, classes, 0.95), noisy(1, 2000, classes, 0.95)
+    mine = boosted_trees(columns, label, held=validation, rounds=20)
     one = HistGradientBoostingClassifier(max_iter=20, early_stopping=False, random_state=0)
     one.fit(np.stack([*columns.values()], 1), label)
     assert (mine.n_iter_, fault_of(mine)) == (20, "")
@@ -111,14 +111,14 @@ def test_rounds_that_are_sound_are_those_of_one_fit(classes):
 
 def test_trees_that_are_worse_than_the_majority_choose_no_cuts():
     columns, _ = noisy(0, 600, 2, 0)
-    held, _ = noisy(1, 3000, 2, 0)
-    rare, rare_held = (np.random.default_rng(n).random(n) < 0.3 for n in (600, 3000))
-    label, held_label = rare.astype(np.int64), rare_held.astype(np.int64)
-    trees = boosted_trees(columns, label, held=(held, held_label), rounds=40)
-    told = (trees.predict(np.stack([*held.values()], 1)) == held_label).mean()
-    assert told < (held_label == 0).mean() - 0.02
+    validation, _ = noisy(1, 3000, 2, 0)
+    rare, rare_validation = (np.random.default_rng(n).random(n) < 0.3 for n in (600, 3000))
+    label, validation_label = rare.astype(np.int64), rare_validation.astype(np.int64)
+    trees = boosted_trees(columns, label, held=(validation, validation_label), rounds=40)
+    accuracy = (trees.predict(np.stack([*validation.values()], 1)) == validation_label).mean()
+    assert accuracy < (validation_label == 0).mean() - 0.02
     assert trees.n_iter_ == 40
-    assert f"{100 * told:.1f}" in fault_of(trees)
+    assert f"{100 * accuracy:.1f}" in fault_of(trees)
     assert boosted_fields(columns, label, 6, trees=trees) == tree_fields(columns, label, 6)
 
 
@@ -133,12 +133,12 @@ def test_a_collapsed_boosting_chooses_no_cuts(table, trees):
 
 def test_a_collapsed_teacher_teaches_nobody_and_the_report_says_so(table, trees):
     training = Training(hidden=(8,), epochs=1, batch_size=1024, distill=0.5)
-    this = Experiment(table, Recipe("r", "", "quantile", 8, training=training))
-    said: list[str] = []
-    prepared = prepare(replace(this, with_baselines=False), said.append, trees)
+    experiment = Experiment(table, Recipe("r", "", "quantile", 8, training=training))
+    notes: list[str] = []
+    prepared = prepare(replace(experiment, with_baselines=False), notes.append, trees)
     assert prepared.teacher is None
     result = train_prepared(prepared, TrainingProgress())
     (note,) = result.notes
     assert note == fault_of(trees)
-    assert note in said
+    assert note in notes
     assert note in warnings_of({"no_better_than": "", "notes": list(result.notes)})

@@ -36,8 +36,8 @@ def test_one_bit_and_two_are_the_best_of_all(seed: int) -> None:
     single = [_loss(bits[:, [j]], label) for j in range(6)]
     assert joint_choice(bits, label, 1) == [int(np.argmin(single))]
     best = min(combinations(range(6), 2), key=lambda pair: _loss(bits[:, pair], label))
-    found = joint_choice(bits, label, 2, start=best)
-    assert _loss(bits[:, found], label) == pytest.approx(_loss(bits[:, best], label))
+    bits_chosen = joint_choice(bits, label, 2, start=best)
+    assert _loss(bits[:, bits_chosen], label) == pytest.approx(_loss(bits[:, best], label))
 
 
 def test_bits_that_tell_nothing_alone_are_found_together() -> None:

@@ -21,13 +21,15 @@ def test_the_float_mlp_keeps_the_epoch_of_the_least_validation_loss(monkeypatch)
         seen.extend(run_epochs(*given, **named))
 
     monkeypatch.setattr(float_mlp, "run_epochs", recorded)
-    held = bits[600:], label[600:]
-    odds = float_mlp.fit_float_mlp((bits[:600], label[:600]), held, held[0], 2, (32, 16), 0)
+    validation = bits[600:], label[600:]
+    odds = float_mlp.fit_float_mlp(
+        (bits[:600], label[:600]), validation, validation[0], 2, (32, 16), 0
+    )
     losses = [epoch.validation_loss for epoch in seen]
     accuracies = [epoch.validation_accuracy for epoch in seen]
     assert np.argmin(losses) != np.argmax(accuracies)  # else the rule would make no difference
-    kept = float(-np.log(odds[np.arange(300), held[1]]).mean())
-    assert kept == pytest.approx(min(losses), abs=1e-6)
+    least_loss = float(-np.log(odds[np.arange(300), validation[1]]).mean())
+    assert least_loss == pytest.approx(min(losses), abs=1e-6)
 
 
 def trained(rows, passes, *, sign=1.0, **more):
@@ -76,18 +78,18 @@ def test_the_cosine_ends_at_zero(least):
 
 
 def test_the_best_of_the_epochs_that_may_be_kept_is_kept():
-    held = torch.randn(50, 4), torch.randint(2, (50,))
+    validation_rows = torch.randn(50, 4), torch.randint(2, (50,))
     begun = []
     _, history, network, _ = trained(
         40,
         Passes(12, 10, choose_from=6, patience=2),
         sign=-1.0,  # the loss rises from the first epoch
-        validation=held,
+        validation=validation_rows,
         before_epoch=begun.append,
     )
     losses = [e.validation_loss for e in history]
     assert losses == sorted(losses)
     assert begun == list(range(len(history))) == list(range(9))
     with torch.no_grad():
-        kept = float(nn.functional.cross_entropy(network(held[0]), held[1]))
-    assert kept == losses[6]
+        loss = float(nn.functional.cross_entropy(network(validation_rows[0]), validation_rows[1]))
+    assert loss == losses[6]

@@ -24,13 +24,13 @@ seeds = 3
 """
 
 
-def said(folder, text, name="run.toml", **given):
+def request_of(folder, text, name="run.toml", **given):
     (folder / name).write_text(text)
     return train_request(folder / name, **given)
 
 
 def test_a_file_says_what_the_options_of_the_command_say(tmp_path):
-    request = said(tmp_path, TOML)
+    request = request_of(tmp_path, TOML)
     assert (request.use_case, request.recipe, request.seed, request.seeds) == (
         "tomography",
         "default",
@@ -47,11 +47,11 @@ def test_a_file_says_what_the_options_of_the_command_say(tmp_path):
     assert type(request.overrides["dropout"]) is float
     assert request.options == {"queue": "0,1", "threshold": 5.0}
     same = {"use_case": "tomography", "hidden": [32, 16], "seeds": 3, "threshold": 5}
-    assert said(tmp_path, json.dumps(same), "run.json").overrides == {"hidden": (32, 16)}
+    assert request_of(tmp_path, json.dumps(same), "run.json").overrides == {"hidden": (32, 16)}
 
 
 def test_what_is_given_goes_before_the_file(tmp_path):
-    request = said(
+    request = request_of(
         tmp_path,
         TOML,
         seeds=1,
@@ -63,7 +63,7 @@ def test_what_is_given_goes_before_the_file(tmp_path):
     assert request.overrides["hidden"] == (8,)
     assert (request.overrides["epochs"], request.overrides["batch_norm"]) == (2, True)
     assert request.options == {"queue": "4", "threshold": 5.0}
-    assert said(tmp_path, 'data = "flows.csv"\nlabel = "app"\n').use_case == "flows"
+    assert request_of(tmp_path, 'data = "flows.csv"\nlabel = "app"\n').use_case == "flows"
 
 
 def test_options_of_a_run_ask_for_that_run(tmp_path):
@@ -77,7 +77,7 @@ def test_options_of_a_run_ask_for_that_run(tmp_path):
         seeds=2,
     )
     words = command_words(first, case, first.chosen_recipe(case), {}, "random")
-    again = said(tmp_path, json.dumps({"command": words, "seed": 9}), "options.json")
+    again = request_of(tmp_path, json.dumps({"command": words, "seed": 9}), "options.json")
     assert (again.data, again.seed, again.seeds, again.protocol) == ("-x y.csv", 3, 2, "random")
     assert again.chosen_recipe(case) == first.chosen_recipe(case)
     assert command_words(again, case, again.chosen_recipe(case), {}, "random") == words
@@ -113,7 +113,7 @@ def test_options_of_a_run_ask_for_that_run(tmp_path):
 def test_what_a_file_cannot_say_is_refused_in_a_line(tmp_path, text, message):
     text = text if "use-case" in text else 'use-case = "tomography"\n' + text
     with pytest.raises(UsageError) as refused:
-        said(tmp_path, text)
+        request_of(tmp_path, text)
     assert message in str(refused.value)
     assert len(str(refused.value)) < 400
 

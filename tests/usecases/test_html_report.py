@@ -64,8 +64,8 @@ ROWS = (
 
 def make_model():
     spec = InputSpec((Field.thermometer(NAME, range(1, 21)), Field.binary("bytes", 20)))
-    found = random_model((40, 8, 2), np.random.default_rng(0))
-    return found.changed(
+    model = random_model((40, 8, 2), np.random.default_rng(0))
+    return model.changed(
         input=spec, classes=("fine", NAME), name=NAME, provenance={"data_sha256": "other"}
     )
 
@@ -107,29 +107,29 @@ def written(tmp_path_factory):
 
 
 def test_the_page_loads_nothing_else_and_no_name_breaks_it(written):
-    found = Page(written)
-    assert found.wrong == []
-    assert "script" not in {tag for tag, _ in found.tags}
-    assert not any(name.startswith("on") for _, attrs in found.tags for name in attrs)
-    targets = [a[k] for _, a in found.tags for k in ("src", "href", "data", "action") if k in a]
+    document = Page(written)
+    assert document.wrong == []
+    assert "script" not in {tag for tag, _ in document.tags}
+    assert not any(name.startswith("on") for _, attrs in document.tags for name in attrs)
+    targets = [a[k] for _, a in document.tags for k in ("src", "href", "data", "action") if k in a]
     assert all(t.startswith(("#", "data:image/png;base64,")) for t in targets)
-    ids = [a["id"] for _, a in found.tags if "id" in a]
+    ids = [a["id"] for _, a in document.tags if "id" in a]
     assert len(ids) == len(set(ids)) and {t[1:] for t in targets if t[0] == "#"} <= set(ids)
     assert "url(" not in written and "@import" not in written
-    policy = [a["content"] for a in found.all("meta") if "http-equiv" in a]
+    policy = [a["content"] for a in document.all("meta") if "http-equiv" in a]
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
-    assert "<script>alert(1)</script>" in found.text and "\\x1b" in found.text
+    assert "<script>alert(1)</script>" in document.text and "\\x1b" in document.text
 
 
 def test_the_page_shows_the_figures_and_targets_of_the_run(written):
     text = Page(written).text
-    for said in (
+    for figure in (
         "75.0 %", "70 (70.0%)", "80 (80.0%)", "No better than always saying", "generator made",
         "host", "21.9 ns e", "refused: ", "tested", "bytes (in steps of 1)", "speaks",
         "ROC of class", "margin at least", "Calibration of the margin", "95% interval",
         "points of accuracy lost", "count it", "the surest error", "least lead",
     ):  # fmt: skip
-        assert said in text, said
+        assert figure in text, figure
     assert len(Page(written).all("img")) == 3
     assert len(written) < 400_000
 
@@ -176,7 +176,7 @@ class Folds(HTMLParser):
 def test_the_answers_come_first_and_tables_are_folded(written):
     text = Page(written).text
     order = ["75.0 %", " B", "1 of 2", "Right on test rows", "21.9 ns e", "What it was trained on"]
-    places = [text.index(said) for said in order]
+    places = [text.index(heading) for heading in order]
     assert places == sorted(places)
     assert "best baseline 50.0 %" in text
     unfolded = [name for name, folded in Folds(written).tables.items() if not folded]
@@ -218,8 +218,8 @@ def test_bars_are_of_what_is_a_share():
     odd: list[Any] = [{"accuracy": 7.0}, {}, {"accuracy": "x"}, {"accuracy": float("nan")}, []]
     baselines = {"majority": {"accuracy": 0.5}, "a_b": {"accuracy": 0.75}}
     baselines |= {str(i): part for i, part in enumerate(odd)}
-    found = accuracy_bars({"test": {"accuracy": 0.75}, "baselines": baselines})
-    assert [(bar.name, bar.text, bar.own) for bar in found] == [
+    bars = accuracy_bars({"test": {"accuracy": 0.75}, "baselines": baselines})
+    assert [(bar.name, bar.text, bar.own) for bar in bars] == [
         ("binary network", "75.0 %", True), ("a b", "75.0 %", False), ("majority", "50.0 %", False)
     ]  # fmt: skip
     assert accuracy_bars({}) == ()
@@ -242,16 +242,16 @@ def test_the_roc_of_a_run_is_shown_beside_its_baselines_where_the_rows_are_the_r
 
 
 def test_the_page_is_read_by_keyboard_and_by_screen_reader(written):
-    found = Page(written)
-    assert found.all("html")[0]["lang"] == "en"
-    assert any(a.get("name") == "viewport" for a in found.all("meta"))
-    levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch("h[1-6]", tag)]
+    document = Page(written)
+    assert document.all("html")[0]["lang"] == "en"
+    assert any(a.get("name") == "viewport" for a in document.all("meta"))
+    levels = [int(tag[1]) for tag, _ in document.tags if re.fullmatch("h[1-6]", tag)]
     assert levels.count(1) == 1 and levels[0] == 1
     assert all(b - a <= 1 for a, b in pairwise(levels))
-    assert all(a.get("scope") in ("col", "row") for a in found.all("th"))
-    assert len(found.all("caption")) == len(found.all("table"))
-    assert all(a["alt"] for a in found.all("img"))
-    scrolled = [a for a in found.all("div") if a.get("class") == "wide"]
+    assert all(a.get("scope") in ("col", "row") for a in document.all("th"))
+    assert len(document.all("caption")) == len(document.all("table"))
+    assert all(a["alt"] for a in document.all("img"))
+    scrolled = [a for a in document.all("div") if a.get("class") == "wide"]
     assert scrolled and all(a["tabindex"] == "0" and a["aria-label"] for a in scrolled)
 
 
@@ -290,9 +290,9 @@ def test_without_flows_it_says_why_and_shows_the_runs_picture(run):
     folder, model, metrics = run
     (folder / "plots" / "roc.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
     (folder / "metrics.json").write_text(json.dumps(metrics))
-    found = Page(html_report(folder, {"": model}, metrics, ROWS))
-    assert found.wrong == [] and "No flows to look at: " in found.text
-    assert found.all("img")[0]["src"].startswith("data:image/png;base64,")
+    document = Page(html_report(folder, {"": model}, metrics, ROWS))
+    assert document.wrong == [] and "No flows to look at: " in document.text
+    assert document.all("img")[0]["src"].startswith("data:image/png;base64,")
     (folder / "plots" / "roc.png").write_bytes(b"<svg onload=alert(1)>")
     assert Page(html_report(folder, {"": model}, metrics, ROWS)).all("img") == []
     with pytest.raises(UsageError):
@@ -306,8 +306,8 @@ def test_without_flows_it_says_why_and_shows_the_runs_picture(run):
 )  # fmt: skip
 def test_foreign_metrics_break_nothing(run, metrics):
     folder, model, _ = run
-    found = Page(html_report(folder, {"": model}, metrics, ()))
-    assert found.wrong == [] and "Confusion on" not in found.text
+    document = Page(html_report(folder, {"": model}, metrics, ()))
+    assert document.wrong == [] and "Confusion on" not in document.text
 
 
 @pytest.mark.slow
@@ -317,9 +317,9 @@ def test_a_set_has_a_part_for_each_network(run, monkeypatch):
     per_task = {task: {"test": {"accuracy": 0.5 + i / 8}} for i, task in enumerate(models)}
     flows = {task: make_flows(model) for task in models}
     monkeypatch.setattr(page, "labelled_flows", lambda *_: flows)
-    found = Page(html_report(folder, models, metrics | {"queue": per_task}, ROWS))
-    assert found.wrong == [] and "50.0 %" in found.text and "62.5 %" in found.text
-    assert len(found.all("img")) == 6 and "script" not in {tag for tag, _ in found.tags}
+    document = Page(html_report(folder, models, metrics | {"queue": per_task}, ROWS))
+    assert document.wrong == [] and "50.0 %" in document.text and "62.5 %" in document.text
+    assert len(document.all("img")) == 6 and "script" not in {tag for tag, _ in document.tags}
 
 
 def test_the_flows_are_those_that_they_are_said_to_be():
@@ -378,11 +378,11 @@ def test_charts_keep_to_their_canvas():
 
 def test_labels_of_neighbours_do_not_touch():
     """Nor names that begin alike, of which the longest takes the room of the bars."""
-    found = [
+    importances = [
         FeatureImportance(f"{'W' * 30}_{i}", 1, 0.17 - 0.01 * i, 0, 0, 0, 9.0, 0.87, i)
         for i in range(3)
     ]
-    figure = importance_figure(found)
+    figure = importance_figure(importances)
     png(figure)
     left, right = (axes.xaxis.label.get_window_extent() for axes in figure.axes)
     assert left.x1 + 4 < right.x0
@@ -399,16 +399,16 @@ def test_certain_groups_are_not_cut_at_the_top():
 @pytest.mark.first_case
 @pytest.mark.parametrize("sign", [1, -1, 0])
 def test_bars_go_the_way_of_their_figures(sign):
-    found = [
+    importances = [
         FeatureImportance(str(i), 1, sign * (0.3 - 0.1 * i), 0, 0, 0, 9.0, 0.9, i) for i in range(3)
     ]
-    both: Any = importance_figure(found).axes
-    lost, told = both
+    both: Any = importance_figure(importances).axes
+    lost, phi2_axes = both
     assert [bar.get_width() for bar in lost.patches] == pytest.approx(
         [30 * sign, 20 * sign, 10 * sign]
     )
-    assert [bar.get_width() for bar in told.patches] == [0.9] * 3
-    assert importance_chart(found, "words") == importance_chart(found, "words")
+    assert [bar.get_width() for bar in phi2_axes.patches] == [0.9] * 3
+    assert importance_chart(importances, "words") == importance_chart(importances, "words")
 
 
 def flows_of(flows):
@@ -454,9 +454,10 @@ def test_the_page_fits_the_window_and_has_its_colours(
         ],
         capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
-    told = re.search("<title>(.*?)</title>", done.stdout)[1].split("|")
-    assert int(told[0]) <= int(told[1]) <= width
-    assert told[2:5] == ["0", paper, "true"] and int(told[5]) > 10
-    assert int(told[6]) <= (900 if width > 500 else 844)  # a laptop's first screen, a telephone's
-    assert float(told[8]) <= width  # what is wider than the page scrolls in its box
-    assert width > 500 or int(told[7]) > 0
+    measures = re.search("<title>(.*?)</title>", done.stdout)[1].split("|")
+    assert int(measures[0]) <= int(measures[1]) <= width
+    assert measures[2:5] == ["0", paper, "true"] and int(measures[5]) > 10
+    # A laptop's first screen, a telephone's.
+    assert int(measures[6]) <= (900 if width > 500 else 844)
+    assert float(measures[8]) <= width  # what is wider than the page scrolls in its box
+    assert width > 500 or int(measures[7]) > 0

@@ -150,7 +150,7 @@ def test_the_command_of_a_run_gives_the_same_network(folder, models):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"overrides": {"bits": 32, "encoding": "tree"}}, "leave bits and encoding out"),
         ({"overrides": {"hidden": (4,)}}, "leave hidden out"),
@@ -160,8 +160,8 @@ def test_the_command_of_a_run_gives_the_same_network(folder, models):
         ({"overrides": {"family": "spn"}}, "family spn chooses"),
     ],
 )
-def test_what_contradicts_it_is_refused(folder, more, said):
-    with pytest.raises(UsageError, match=said):
+def test_what_contradicts_it_is_refused(folder, more, message):
+    with pytest.raises(UsageError, match=message):
         asked(folder, **more)
     assert not (folder / "run").exists()
 
@@ -221,9 +221,9 @@ def test_a_meter_of_further_features_is_kept(models):
         ),
     )
     experiment = Experiment(replace(table, meter=smaller), QUICK, with_baselines=False)
-    kept = train(experiment).model
-    assert kept.meter == smaller != larger
-    again = replace(experiment, table=replace(table, meter=larger), keeps=kept)
+    narrow_model = train(experiment).model
+    assert narrow_model.meter == smaller != larger
+    again = replace(experiment, table=replace(table, meter=larger), keeps=narrow_model)
     assert train(again).model.meter == smaller
 
 

@@ -111,8 +111,8 @@ def test_a_tree_to_fall_back_on_comes_with_few_bits_of_which_nothing_else_is_ask
     request = TrainRequest("anomaly", overrides=given)
     assert request.chosen_recipe(case).tree_bytes == tree
     again = {w.partition("=")[0]: w.partition("=")[2] for w in words(request)[3:]}
-    said = again.get("--tree-bytes")
-    assert said == (str(tree) if given.get("bits", 256) <= 128 and tree == 0 else None)
+    option = again.get("--tree-bytes")
+    assert option == (str(tree) if given.get("bits", 256) <= 128 and tree == 0 else None)
 
 
 def test_a_budget_of_bytes_bounds_the_tree_too():
@@ -229,9 +229,9 @@ def test_bits_beside_a_budget_are_kept_and_hidden_layers_refused():
     case = use_case("anomaly")
     request = TrainRequest("anomaly", budget_bytes=512, overrides={"bits": 24})
     assert request.chosen_recipe(case).bits == 24
-    for given, said in (({"hidden": (8,)}, "chooses the hidden"), ({"bits": 256}, "fewer bits")):
+    for given, message in (({"hidden": (8,)}, "chooses the hidden"), ({"bits": 256}, "fewer bits")):
         request = TrainRequest("anomaly", budget_bytes=48, overrides=given)
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             request.chosen_recipe(case)
 
 
@@ -268,5 +268,5 @@ def test_more_bits_are_chosen_jointly_for_two_classes_than_for_many():
     assert (two.encoding, two.training.method) == ("greedy", "gradient")
     assert (ten.encoding, ten.training.method) == ("tree", "gradient")
     for recipe, n in ((two, 2), (ten, 10)):
-        said = command_words(request, case, recipe, {}, "random", n) or []
-        assert "--bits=64" in said and not any(word.startswith("--encoding") for word in said)
+        command = command_words(request, case, recipe, {}, "random", n) or []
+        assert "--bits=64" in command and not any(word.startswith("--encoding") for word in command)

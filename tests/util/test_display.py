@@ -34,10 +34,10 @@ EVIL = f"{NAME}\x1b[2J\u202e"
 
 
 def hostile_model():
-    found = random_model((64, 8, 2), np.random.default_rng(0))
+    model = random_model((64, 8, 2), np.random.default_rng(0))
     spec = InputSpec((Field.thermometer(NAME, range(1, 33)), Field.binary("bytes", 32, unit=NAME)))
     classes = (NAME, "b")
-    return found.changed(input=spec, classes=classes, name=NAME, provenance={NAME: NAME})
+    return model.changed(input=spec, classes=classes, name=NAME, provenance={NAME: NAME})
 
 
 def hostile_spn():
@@ -112,9 +112,9 @@ def hostile_card_plan():
 
 
 def hostile_cluster_plan():
-    found = plan_cluster((256, 32, 2), equal_nodes(2, "nfp"))
-    nodes = tuple(replace(n, name=EVIL) for n in found.cluster.nodes)
-    return replace(found, cluster=replace(found.cluster, nodes=nodes), goal=EVIL)
+    plan = plan_cluster((256, 32, 2), equal_nodes(2, "nfp"))
+    nodes = tuple(replace(n, name=EVIL) for n in plan.cluster.nodes)
+    return replace(plan, cluster=replace(plan.cluster, nodes=nodes), goal=EVIL)
 
 
 SHOWN = [
@@ -159,34 +159,34 @@ def test_long_tables_are_cut_and_say_so():
 
 
 def test_the_display_of_a_model_has_its_facts():
-    found = random_model((256, 32, 16, 2), np.random.default_rng(0), extremes=False)
-    line = repr(found)
+    model = random_model((256, 32, 16, 2), np.random.default_rng(0), extremes=False)
+    line = repr(model)
     assert "256-32-16-2, 1,092 bytes of weights, " in line
-    assert f"{found.total_bytes:,} in total, classes class0, class1" in line
-    rows = {row[0]: row for row in found.memory_table.rows}
+    assert f"{model.total_bytes:,} in total, classes class0, class1" in line
+    rows = {row[0]: row for row in model.memory_table.rows}
     assert rows["0"][1:5] == ("256", "32", "8,192", "1,024")
-    assert sum(int(row[5]) for row in rows.values()) == found.threshold_bytes
-    assert "margins below 3 are shunted" in repr(found.with_shunt(3))
+    assert sum(int(row[5]) for row in rows.values()) == model.threshold_bytes
+    assert "margins below 3 are shunted" in repr(model.with_shunt(3))
 
 
 def test_a_study_shows_its_threshold_and_few_of_the_others():
-    found = study()
-    assert "threshold 2: 50.0 %" in repr(found)
-    points, stages = found.tables
+    result = study()
+    assert "threshold 2: 50.0 %" in repr(result)
+    points, stages = result.tables
     assert len(points.rows) < 30 and sum(r[0] == "* 2" for r in points.rows) == 1
     assert stages.rows[0][0] == "card alone"
     assert len(study(None).tables) == 1
 
 
 def test_an_empty_table_of_flows_shows_itself():
-    found = hostile_table().rows(np.zeros(4, dtype=np.bool_))
-    assert "0 flows" in repr(found) and Page(found._repr_html_()).wrong == []
+    table = hostile_table().rows(np.zeros(4, dtype=np.bool_))
+    assert "0 flows" in repr(table) and Page(table._repr_html_()).wrong == []
 
 
 @pytest.mark.parametrize("metrics", [{}, {"test": 5, "baselines": [], "data": None}])
 def test_a_run_of_foreign_metrics_shows_itself(metrics):
-    found = Run(Path("runs/x"), metrics, {"": Path("m")})
-    assert "runs/x" in repr(found) and "runs/x" not in Page(found._repr_html_()).wrong
+    run = Run(Path("runs/x"), metrics, {"": Path("m")})
+    assert "runs/x" in repr(run) and "runs/x" not in Page(run._repr_html_()).wrong
 
 
 def test_facts_leave_out_what_is_not_known():

@@ -84,9 +84,9 @@ def test_what_n3ic_did_not_write_keeps_a_directory(tmp_path):
     for mine in ("notes.txt", "sub/notes.txt"):
         (tmp_path / "d" / "sub").mkdir(exist_ok=True)
         (tmp_path / "d" / mine).write_text("mine")
-        said = rf"holds {mine}, which n3ic did not write"
+        message = rf"holds {mine}, which n3ic did not write"
         again = new_directory(tmp_path / "d", replace=True, written=["b"])
-        with pytest.raises(UsageError, match=said), again:
+        with pytest.raises(UsageError, match=message), again:
             raise AssertionError
         assert (tmp_path / "d" / mine).read_text() == "mine"
         (tmp_path / "d" / mine).unlink()
@@ -130,8 +130,8 @@ def writer(tmp_path):
 
 def test_two_writers_of_one_directory(tmp_path, writer):
     """The second is refused at once; the first is not disturbed, neither is a third elsewhere."""
-    said = "is being written by another n3ic"
-    with pytest.raises(UsageError, match=said), new_directory(tmp_path / "d"):
+    message = "is being written by another n3ic"
+    with pytest.raises(UsageError, match=message), new_directory(tmp_path / "d"):
         raise AssertionError
     with new_directory(tmp_path / "other"):
         pass

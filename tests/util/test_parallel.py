@@ -33,9 +33,9 @@ def dask_cluster():
 
 def test_a_dask_cluster_of_one_core_computes_all_calls_itself(dask_cluster):
     dask_cluster.scale(1)
-    found = dict(parallel_map(thread_name, [()] * 5, dask=dask_cluster.scheduler_address))
-    assert sorted(found) == [0, 1, 2, 3, 4]
-    assert threading.current_thread().name not in found.values()
+    threads = dict(parallel_map(thread_name, [()] * 5, dask=dask_cluster.scheduler_address))
+    assert sorted(threads) == [0, 1, 2, 3, 4]
+    assert threading.current_thread().name not in threads.values()
 
 
 def test_a_dask_cluster_gives_the_same_results_as_this_machine_s_cores(dask_cluster):

@@ -149,7 +149,7 @@ def test_every_picture_of_the_project_has_the_style(repository):
         r"plt\.|figsize=|tab:|\"C\d\"|color=\"(?!none|white)|axes\.legend\(|cmap=\"(?:Set|tab|jet)"
     )
     folders = ("n3ic", "datasets", "exporters", "systems", "scripts")
-    found = [
+    lines = [
         f"{path.relative_to(repository)}: {line.strip()}"
         for folder in folders
         for path in (repository / folder).rglob("*.py")
@@ -157,4 +157,4 @@ def test_every_picture_of_the_project_has_the_style(repository):
         for line in path.read_text(encoding="utf-8").splitlines()
         if own.search(line)
     ]
-    assert found == []
+    assert lines == []

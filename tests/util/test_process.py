@@ -85,11 +85,11 @@ def test_a_machine_without_handles_of_processes_bounds_the_time_too(monkeypatch)
 
 def test_what_takes_too_long_is_ended_with_what_it_started(tmp_path):
     # The child holds a pipe open, which ends once all that hold it have ended.
-    held = tmp_path / "held"
-    os.mkfifo(held)
-    child = f"import time; pipe = open({str(held)!r}, 'w'); time.sleep(600)"
+    fifo = tmp_path / "held"
+    os.mkfifo(fifo)
+    child = f"import time; pipe = open({str(fifo)!r}, 'w'); time.sleep(600)"
     text = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    pipe = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+    pipe = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     try:
         with pytest.raises(subprocess.TimeoutExpired):
             python(text, seconds=2)

@@ -26,7 +26,7 @@ def test_links_are_followed_and_pipes_read(tmp_path):
 
 @pytest.mark.parametrize("read", [read_json, read_toml])
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("absent", "cannot be read: No such file"),
         ("", "cannot be read: Is a directory"),
@@ -35,9 +35,9 @@ def test_links_are_followed_and_pipes_read(tmp_path):
         ("deep", "not a (JSON|TOML) file: "),
     ],
 )
-def test_what_is_no_such_file_is_refused(tmp_path, read, name, said):
+def test_what_is_no_such_file_is_refused(tmp_path, read, name, message):
     (tmp_path / "latin").write_bytes(b'"\xe9"')
     (tmp_path / "deep").write_bytes(b"[" * 100_000)
-    with pytest.raises(DataError, match=said) as refused:
+    with pytest.raises(DataError, match=message) as refused:
         read(tmp_path / name, 1 << 20, DataError, "a number")
     assert len(str(refused.value)) < 300 + len(str(tmp_path))

@@ -21,7 +21,7 @@ def test_a_template_is_compiled_once_for_its_filters(tmp_path, monkeypatch):
         Environment, "compile", lambda *a, **k: compiled.append(a[2]) or whole(*a, **k)
     )
     (tmp_path / "n.j2").write_text("{{ n | changed }}\n")
-    said = [render(tmp_path, "n.j2", {"n": n}, {"changed": halved}) for n in (4, 6)]
-    assert said == ["2\n", "3\n"]
+    texts = [render(tmp_path, "n.j2", {"n": n}, {"changed": halved}) for n in (4, 6)]
+    assert texts == ["2\n", "3\n"]
     assert render(tmp_path, "n.j2", {"n": 4}, {"changed": doubled}) == "8\n"
     assert compiled == ["n.j2", "n.j2"]

@@ -25,9 +25,9 @@ def test_the_sample_is_the_published_one(table):
 
 
 def test_the_card_says_what_was_changed():
-    found = DATASET.check(DATASET.embedded)
+    report = DATASET.check(DATASET.embedded)
     card = " ".join(DATASET.card.split())
-    assert found["problems"] == [
+    assert report["problems"] == [
         "flow_bytes_s blank or infinite, set to the largest value: 3 of 9,000 rows",
         "flow_packets_s blank or infinite, set to the largest value: 3 of 9,000 rows",
         "flow_iat_min negative, set to 0: 2 of 9,000 rows",

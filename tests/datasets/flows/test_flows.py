@@ -56,27 +56,27 @@ def run(tmp_path_factory, small_baselines):
     )
     from n3ic.runs.progress import TrainingProgress
 
-    found = train_use_case(request, TrainingProgress(note=lines.append))
-    return found, data, lines
+    training_run = train_use_case(request, TrainingProgress(note=lines.append))
+    return training_run, data, lines
 
 
 @pytest.mark.slow
 def test_what_was_inferred_is_shown_and_kept_in_the_run(run):
-    found, data, lines = run
+    training_run, data, lines = run
     assert lines[0].startswith("600 rows, label 'class', 4 columns: duration (us), bytes")
-    assert "| src_ip | left out | an address" in (found.path / "report.md").read_text()
-    assert ("src_ip", "left out") in [row[:2] for row in found.columns.rows]
-    assert found.metrics["test"]["accuracy"] > 0.8
-    again, _ = describe(data, description=found.path / "columns.toml")
+    assert "| src_ip | left out | an address" in (training_run.path / "report.md").read_text()
+    assert ("src_ip", "left out") in [row[:2] for row in training_run.columns.rows]
+    assert training_run.metrics["test"]["accuracy"] > 0.8
+    again, _ = describe(data, description=training_run.path / "columns.toml")
     assert again.rules == describe(data, "Class")[0].rules
-    command = json.loads((found.path / "options.json").read_bytes())["command"]
+    command = json.loads((training_run.path / "options.json").read_bytes())["command"]
     assert "--label=Class" in command
 
 
 @pytest.mark.slow
 def test_the_next_table_is_read_by_the_same_rules(run, tmp_path):
-    found, data, _ = run
-    model = BinaryModel.load(found.models[""])
+    training_run, data, _ = run
+    model = BinaryModel.load(training_run.models[""])
     assert model.table is not None
     table = describe(data, "Class")[0].load(data)
     expected = n3ic.predict(model, table).scores
@@ -86,19 +86,19 @@ def test_the_next_table_is_read_by_the_same_rules(run, tmp_path):
     parquet = tmp_path / "new.parquet"
     pq.write_table(arrow_csv.read_csv(data), parquet)
     assert np.array_equal(n3ic.predict(model, parquet).scores, expected)
-    by_run = n3ic.evaluate(found.path, parquet)[""]
+    by_run = n3ic.evaluate(training_run.path, parquet)[""]
     with pytest.warns(N3icWarning, match="was trained on some of these flows"):
-        assert by_run.accuracy == n3ic.evaluate(found.models[""], data)[""].accuracy
+        assert by_run.accuracy == n3ic.evaluate(training_run.models[""], data)[""].accuracy
     assert BinaryModel.from_bytes(model.to_bytes()).table == model.table
 
 
 @pytest.mark.slow
 def test_flows_of_one_class_alone_are_evaluated(run, tmp_path):
-    found, data, _ = run
+    training_run, data, _ = run
     header, *rows = data.read_text().splitlines()
     scans = written(tmp_path / "scans.csv", [header, *(r for r in rows if r.endswith("scan"))])
-    assert n3ic.evaluate(found.path, scans)[""].accuracy > 0.8
-    rules = BinaryModel.load(found.models[""]).table
+    assert n3ic.evaluate(training_run.path, scans)[""].accuracy > 0.8
+    rules = BinaryModel.load(training_run.models[""]).table
     assert rules is not None
     one = UserTable(replace(rules, positive="mail"), ("not mail", "mail")).load(scans)
     assert one.classes == ("not mail", "mail")
@@ -106,24 +106,26 @@ def test_flows_of_one_class_alone_are_evaluated(run, tmp_path):
 
 
 def test_another_table_is_refused_and_odd_cells_are_told(run, tmp_path):
-    found, data, _ = run
+    training_run, data, _ = run
     other = written(tmp_path / "other.csv", ["Duration,Octets", "1.0,5"])
     with pytest.raises(DataError, match=r"other.csv, line 1: .* missing: bytes"):
-        n3ic.predict(found.path, other)
+        n3ic.predict(training_run.path, other)
     text = data.read_text().splitlines()[:4]
     seconds = written(tmp_path / "t.csv", [text[0], text[1], "a,?,-5,1,gre,w"])
     with pytest.warns(N3icWarning, match="bytes negative, set to 0: 1 cells; duration blank"):
-        n3ic.predict(found.path, seconds)
+        n3ic.predict(training_run.path, seconds)
     with pytest.raises(DataError, match="line 2, column 'bytes': expected a number, got 'many'"):
-        n3ic.predict(found.path, written(tmp_path / "m.csv", [text[0], "a,1,many,1,tcp,web"]))
+        n3ic.predict(
+            training_run.path, written(tmp_path / "m.csv", [text[0], "a,1,many,1,tcp,web"])
+        )
     with pytest.raises(UsageError, match="name labelled flows"):
-        n3ic.evaluate(found.path)
+        n3ic.evaluate(training_run.path)
 
 
 @pytest.mark.slow
 def test_a_model_of_user_flows_is_exported_and_verified(run, tmp_path, compiler, quick_build):
-    found, data, _ = run
-    n3ic.export(found.path, "host", tmp_path / "host")
+    training_run, data, _ = run
+    n3ic.export(training_run.path, "host", tmp_path / "host")
     rows = describe(data, "Class")[0].load(data).features
     assert n3ic.verify(tmp_path / "host", rows=rows, vectors=500).ok
 
@@ -150,10 +152,10 @@ def test_joined_files_are_told_by_every_command(tmp_path):
     app, run = command_line(["data"]), CliRunner()
     assert remark in run.invoke(app, ["data", "describe", str(data), "--label", "Class"]).stdout
     assert f"note: {data}: {remark}" in run.invoke(app, ["data", "check", str(data)]).stdout
-    told = []
+    notes = []
     options = {"label": "", "positive": "", "description": ""}
-    assert len(use_case("flows").load(data, None, options, told.append)) == 120
-    assert told[0] == f"{data}: {remark}"
+    assert len(use_case("flows").load(data, None, options, notes.append)) == 120
+    assert notes[0] == f"{data}: {remark}"
 
 
 def test_a_prediction_in_another_unit_is_told_for_files_and_frames(run, tmp_path):
@@ -162,14 +164,14 @@ def test_a_prediction_in_another_unit_is_told_for_files_and_frames(run, tmp_path
     for row in rows:
         row[2] = str(int(row[2]) * 1000)
     data = written(tmp_path / "other.csv", [header, *(",".join(row) for row in rows)])
-    found, _, _ = run
-    model = BinaryModel.load(found.models[""])
+    training_run, _, _ = run
+    model = BinaryModel.load(training_run.models[""])
     for given in (data, arrow_csv.read_csv(data)):
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as records:
             warnings.simplefilter("always")
             n3ic.predict(model, given)
-        said = "bytes: 1,000 times larger than in training: another unit?"
-        assert said in [str(one.message) for one in told]
+        warning = "bytes: 1,000 times larger than in training: another unit?"
+        assert warning in [str(one.message) for one in records]
 
 
 def test_data_describe_writes_what_check_and_show_read(tmp_path):
@@ -180,10 +182,10 @@ def test_data_describe_writes_what_check_and_show_read(tmp_path):
     assert done.exit_code == 0, done.output
     assert "an address tells the hosts" in done.stdout
     assert (tmp_path / "columns.toml").is_file()
-    told = []
+    notes = []
     options = {"label": "", "positive": "", "description": ""}
-    assert use_case("flows").load(data, None, options, told.append).classes[0] == "mail"
-    assert told[0] == f"{tmp_path / 'columns.toml'} overrides what is inferred"
+    assert use_case("flows").load(data, None, options, notes.append).classes[0] == "mail"
+    assert notes[0] == f"{tmp_path / 'columns.toml'} overrides what is inferred"
     checked = run.invoke(app, ["data", "check", str(data)]).stdout
     assert "rows: 120" in checked
     assert "note: " not in checked
@@ -217,16 +219,16 @@ def test_data_describe_writes_what_check_and_show_read(tmp_path):
 def test_inference_agrees_with_the_catalogues_of_known_data(known, label, more, less):
     path = known.embedded
     own, _ = describe(path, label)
-    found, expected = own.load(path), known.load()
+    table, expected = own.load(path), known.load()
     used = {n for n, entry in own.toml["columns"].items() if entry["use"]}
     usable = {n for n in expected.usable if n in own.toml["columns"]}
     assert (used - usable, usable - used) == (more, less)
-    assert found.classes == expected.classes
-    assert np.array_equal(found.label, expected.label)
-    assert np.array_equal(found.conversation, expected.conversation)
+    assert table.classes == expected.classes
+    assert np.array_equal(table.label, expected.label)
+    assert np.array_equal(table.conversation, expected.conversation)
     for n in used & usable:
         rule, entry = own.rules.columns[n], expected.feature(n)
-        mine, theirs = found.features[n] / rule.scale, expected.features[n] / entry.scale
+        mine, theirs = table.features[n] / rule.scale, expected.features[n] / entry.scale
         near = np.isclose(mine, theirs, rtol=1e-3, atol=2 / min(entry.scale, 1))
         assert near.mean() > 0.999, n
 
@@ -269,11 +271,11 @@ def test_a_metered_table_keeps_its_meter(tmp_path):
     path = written(tmp_path / "m.csv", ["# n3ic-units: nic", header, *rows])
     write_spec(spec, meter_file(path))
     options = {"label": "", "positive": "a", "description": ""}
-    told = []
-    table = use_case("flows").load(path, None, options, told.append)
+    notes = []
+    table = use_case("flows").load(path, None, options, notes.append)
     assert table.meter == spec
     assert table.classes == ("b", "a")
-    assert "carry its meter" in told[0]
+    assert "carry its meter" in notes[0]
 
 
 def test_parquet_in_a_known_data_sets_layout_is_read(tmp_path):
@@ -284,20 +286,20 @@ def test_parquet_in_a_known_data_sets_layout_is_read(tmp_path):
     table = arrow_csv.read_csv(plain)
     parquet = tmp_path / "tor.parquet"
     pq.write_table(table, parquet)
-    expected, found = TOR.load(plain), TOR.load(parquet)
-    assert found.sha256 != expected.sha256
+    expected, parquet_table = TOR.load(plain), TOR.load(parquet)
+    assert parquet_table.sha256 != expected.sha256
     for name, column in expected.features.items():
-        assert np.array_equal(found.features[name], column), name
+        assert np.array_equal(parquet_table.features[name], column), name
     assert files("n3ic.datasets.flows").joinpath("card.md").is_file()
 
 
 @pytest.mark.slow
 def test_a_table_that_a_data_set_knows_is_said(tmp_path):
-    told = []
+    notes = []
     options = {"label": "label", "positive": "", "description": ""}
-    use_case("flows").load(TOR.embedded, None, options, told.append)
-    assert told[0].startswith("the data set iscx-tor2016 knows this layout and reads it")
-    assert "packets, bytes, packet_mean" in told[0] and len(told) == 1
+    use_case("flows").load(TOR.embedded, None, options, notes.append)
+    assert notes[0].startswith("the data set iscx-tor2016 knows this layout and reads it")
+    assert "packets, bytes, packet_mean" in notes[0] and len(notes) == 1
 
 
 def layout_of(path, known, count, label=None, more=()):
@@ -326,11 +328,11 @@ def test_nothing_of_the_users_is_lost_to_a_layout(tmp_path, label, more, beside,
     data = layout_of(tmp_path / "own.csv", TOR, 300, label, more)
     if beside:
         (tmp_path / "columns.toml").write_text(beside)
-    told = []
+    notes = []
     options = {"label": label or "label", "positive": "", "description": ""}
-    table = use_case("flows").load(data, None, options, told.append)
+    table = use_case("flows").load(data, None, options, notes.append)
     assert table.name == "flows" and "packets" not in table.features
-    assert re.search(message, told[0]) and {*more} <= {*table.features}
+    assert re.search(message, notes[0]) and {*more} <= {*table.features}
 
 
 @pytest.mark.slow
@@ -338,16 +340,16 @@ def test_layouts_of_other_data_sets_are_read_by_them(tmp_path):
     from n3ic.data.dataset import data_set
 
     path = data_set("unsw-nb15-synthetic").generate_file(tmp_path / "own.csv", {"rows": 400})
-    told = []
+    notes = []
     options = {"label": "label", "positive": "", "description": ""}
-    table = use_case("flows").load(path, None, options, told.append)
+    table = use_case("flows").load(path, None, options, notes.append)
     assert table.name == "unsw-nb15-synthetic" and table.classes == ("normal", "attack")
-    assert "tap_dload" in table.features and "derived columns" in told[0]
-    inferred = use_case("flows").load(path, "flows", options, told.append)
+    assert "tap_dload" in table.features and "derived columns" in notes[0]
+    inferred = use_case("flows").load(path, "flows", options, notes.append)
     assert inferred.name == "flows" and "tap_dload" not in inferred.features
     data = layout_of(tmp_path / "cic.csv", CIC, 300)
     as_cic = options | {"label": "attack_cat", "positive": "BENIGN"}
-    table = use_case("flows").load(data, None, as_cic, told.append)
+    table = use_case("flows").load(data, None, as_cic, notes.append)
     assert table.name == "cic-ids2017" and table.classes == ("not BENIGN", "BENIGN")
     again = use_case("flows").tasks(CIC.load(data), as_cic)[""]
     assert np.array_equal(again.label, table.label) and again.classes == table.classes

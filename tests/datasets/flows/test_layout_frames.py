@@ -40,8 +40,8 @@ def as_trained(table, label, notify=lambda line: None, dataset=None, **options):
     """A table in memory as :func:`n3ic.train` reads it."""
 
     def read(sheet, column, *, positive, notify):
-        said = PLAIN | {"label": column, "positive": positive} | options
-        return use_case("flows").load(sheet, dataset, said, notify)
+        settings = PLAIN | {"label": column, "positive": positive} | options
+        return use_case("flows").load(sheet, dataset, settings, notify)
 
     return read_dataframe(table, label, notify=notify, read=read)
 
@@ -70,26 +70,26 @@ def test_a_frame_trains_the_network_of_its_file_byte_for_byte(known, monkeypatch
     assert model.to_bytes() == of_file.to_bytes()
     assert model.provenance["data"] == "iscx-tor2016" and model.table is None
     assert {*model.input.features} & {"packets", "bytes", "packet_mean"}
-    given, told = [], []
+    given, notes = [], []
     monkeypatch.setattr("n3ic.usecases.training.train_use_case", lambda r, _: given.append(r))
-    n3ic.train(frame, label="label", progress=TrainingProgress(note=told.append))
+    n3ic.train(frame, label="label", progress=TrainingProgress(note=notes.append))
     assert network(given[0].table).to_bytes() == model.to_bytes()
-    assert told[0].startswith("the data set iscx-tor2016 knows this layout and reads it")
+    assert notes[0].startswith("the data set iscx-tor2016 knows this layout and reads it")
 
 
 @pytest.mark.slow
 def test_flows_are_predicted_and_evaluated_from_frames_and_files(known):
     model, frame, path = known
-    found, expected = n3ic.predict(model, frame), n3ic.predict(model, path)
+    prediction, expected = n3ic.predict(model, frame), n3ic.predict(model, path)
     words = model.encode({n: TOR.load(path).features[n] for n in model.input.features})
     assert np.array_equal(expected.scores, model.infer(words).scores)
-    assert np.array_equal(found["margin"], expected.margins)
+    assert np.array_equal(prediction["margin"], expected.margins)
     unlabelled = pl.from_pandas(frame.drop(columns="label"))
     assert np.array_equal(n3ic.predict(model, unlabelled)["margin"], expected.margins)
     asked = ((frame, None), (frame, "label"), (path, None), (path, "label"))
     with pytest.warns(N3icWarning, match="was trained on some of these flows"):
         figures = [n3ic.evaluate(model, of, label=label)[""].accuracy for of, label in asked]
-    right = (found["class"] == frame["label"].str.strip()).mean()
+    right = (prediction["class"] == frame["label"].str.strip()).mean()
     assert figures == [pytest.approx(right)] * len(asked)
 
 
@@ -129,16 +129,16 @@ def test_frames_of_other_layouts_are_read_by_their_data_sets(tmp_path):
     unsw = pd.read_csv(tmp_path / "unsw.csv")
     for frame, label in ((unsw, "label"), (frame_of(CIC, 300), "attack_cat")):
         frame.to_csv(path := tmp_path / "own.csv", index=False)
-        told, of_file = [], []
-        found = as_trained(frame, label, told.append)
+        notes, of_file = [], []
+        table = as_trained(frame, label, notes.append)
         options = PLAIN | {"label": label}
         want = use_case("flows").load(path, None, options, of_file.append)
-        assert told == of_file and " knows this layout and reads it" in told[0]
-        assert (found.name, found.classes, found.sha256) == (want.name, want.classes, want.sha256)
-        assert found.catalogue == want.catalogue and found.meter == want.meter
+        assert notes == of_file and " knows this layout and reads it" in notes[0]
+        assert (table.name, table.classes, table.sha256) == (want.name, want.classes, want.sha256)
+        assert table.catalogue == want.catalogue and table.meter == want.meter
         for name, column in want.features.items():
-            assert np.array_equal(found.features[name], column), name
-    assert "without init_win_bytes_forward" in told[0]  # a leak that the user's table has
+            assert np.array_equal(table.features[name], column), name
+    assert "without init_win_bytes_forward" in notes[0]  # a leak that the user's table has
 
 
 def test_a_network_with_a_meter_evaluates_frames_of_its_layout(tmp_path):
@@ -148,8 +148,8 @@ def test_a_network_with_a_meter_evaluates_frames_of_its_layout(tmp_path):
     assert model.meter is not None
     with pytest.warns(N3icWarning, match="was trained on some of these flows"):
         (figures,) = n3ic.evaluate(model, frame, label="label").values()
-    said = n3ic.predict(model, frame)["class"]
-    right = (said == np.where(frame["label"], "attack", "normal")).mean()
+    classes = n3ic.predict(model, frame)["class"]
+    right = (classes == np.where(frame["label"], "attack", "normal")).mean()
     assert figures.accuracy == pytest.approx(right)
 
 
@@ -159,30 +159,30 @@ def test_a_damaged_frame_is_refused_by_row(tmp_path):
     frame.loc[3, "sbytes"] = "many"
     with pytest.raises(DataError, match="pandas DataFrame, row 4, column 'sbytes'"):
         data_set("unsw-nb15").load_sheet(table_sheet(frame))
-    told = []
-    assert as_trained(frame, "label", told.append).name == "flows"
-    assert "derives is_tcp" in told[0] and "row 4, column 'sbytes'" in told[0]
+    notes = []
+    assert as_trained(frame, "label", notes.append).name == "flows"
+    assert "derives is_tcp" in notes[0] and "row 4, column 'sbytes'" in notes[0]
 
 
 def test_a_frame_without_a_needed_column_is_told_how_to_have_the_derived_ones():
     whole = frame_of(TOR, 300)
     fwd = [name for name in whole if name.strip() == "Fwd IAT Max"]
     frame = whole.drop(columns=fwd)
-    told = []
-    table = as_trained(frame, "label", told.append)
+    notes = []
+    table = as_trained(frame, "label", notes.append)
     assert table.name == "flows" and "packets" not in table.features
-    assert told[0].startswith("the data set iscx-tor2016 derives packets, bytes,")
-    assert "1 column missing: fwd_iat_max" in told[0]
+    assert notes[0].startswith("the data set iscx-tor2016 derives packets, bytes,")
+    assert "1 column missing: fwd_iat_max" in notes[0]
 
 
 def test_nothing_is_told_where_no_column_is_to_be_had():
     """A frame of n3ic.datasets has the derived columns; a few common names are no layout."""
-    frame, told = n3ic.datasets.load("iscx-tor2016").frame.sample(300, random_state=1), []
-    assert as_trained(frame, "target", told.append).name == "flows"
+    frame, notes = n3ic.datasets.load("iscx-tor2016").frame.sample(300, random_state=1), []
+    assert as_trained(frame, "target", notes.append).name == "flows"
     rng = np.random.default_rng(1)
     few = pd.DataFrame({name: rng.integers(0, 99, 90) for name in ("dur", "size", "pace")})
-    as_trained(few.assign(app=["a", "b"] * 45), "app", told.append)
-    assert not [line for line in told if line.startswith("the data set")]
+    as_trained(few.assign(app=["a", "b"] * 45), "app", notes.append)
+    assert not [line for line in notes if line.startswith("the data set")]
 
 
 def test_another_data_set_may_be_named_for_a_frame():

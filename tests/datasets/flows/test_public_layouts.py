@@ -73,10 +73,10 @@ def flows(rows=900, seed=0):
 def test_python_warns_and_the_run_and_its_reports_tell_of_every_column(tmp_path):
     with pytest.warns(N3icWarning, match="bytes is in doubt: alone it tells") as warned:
         run = n3ic.train(flows(), label="app", overrides=QUICK, out=tmp_path / "run")
-    said = str(warned[0].message)
+    warning = str(warned[0].message)
     assert warned[0].filename == __file__
-    assert "overrides={'columns': ['!bytes']} leaves it out" in said
-    assert "said is left out: by its values another form of the label" in said
+    assert "overrides={'columns': ['!bytes']} leaves it out" in warning
+    assert "said is left out: by its values another form of the label" in warning
     uses = {name: (use, why) for name, use, why in run.columns.rows}
     assert {name: use for name, (use, _) in uses.items()} == {
         "src_ip": "left out",
@@ -108,7 +108,7 @@ def test_the_command_tells_in_one_table_and_named_columns_are_not_called_left_ou
     words += ["--hidden", "8", "--epochs", "1", "--bits", "32", "--polish", "0"]
     words += ["--encoding", "boosted"]
 
-    def told(*more):
+    def column_rows(*more):
         every = [*words, *more]
         done = CliRunner().invoke(command_line(["train"]), every, catch_exceptions=False)
         assert done.exit_code == 0, done.output
@@ -119,20 +119,20 @@ def test_the_command_tells_in_one_table_and_named_columns_are_not_called_left_ou
             for name in names.split(",")
         }
 
-    usual = told("--out", str(tmp_path / "usual"))
+    usual = column_rows("--out", str(tmp_path / "usual"))
     assert {name: row[0] for name, row in usual.items()} == {
         "src_ip": "left out",
         "said": "left out",
         "bytes": "in doubt",
         **dict.fromkeys(("proto", "syn", "pkts"), "used"),
     }
-    named = told("--columns", "src_ip,proto,said,bytes", "--out", str(tmp_path / "named"))
+    named = column_rows("--columns", "src_ip,proto,said,bytes", "--out", str(tmp_path / "named"))
     assert {name: row[0] for name, row in named.items()} == {
         **dict.fromkeys(("src_ip", "proto", "said", "bytes"), "used"),
         **dict.fromkeys(("syn", "pkts"), "left out"),
     }
     assert "named, though: an address" in named["src_ip"][1]
-    found = json.loads((tmp_path / "named" / "metrics.json").read_bytes())["columns"]
-    assert {one["name"] for one in found if one["use"] == "used"} == {
+    columns = json.loads((tmp_path / "named" / "metrics.json").read_bytes())["columns"]
+    assert {one["name"] for one in columns if one["use"] == "used"} == {
         *("src_ip", "proto", "said", "bytes")
     }

@@ -49,10 +49,10 @@ def test_the_papers_shape_on_the_host(tmp_path):
     result = trained("paper")
     assert result.model.shape == (256, 256, 256, 8)
     out = export(result.model, "host", tmp_path / "export", verify=False)
-    found = verify_directory(out.path, vectors=50)
-    if found.missing:
-        pytest.skip(found.missing)
-    assert found.ok, str(found)
+    verification = verify_directory(out.path, vectors=50)
+    if verification.missing:
+        pytest.skip(verification.missing)
+    assert verification.ok, str(verification)
     table = DATASET.load()
     classes = predict(result.model, result.model.encode(table.features)).classes
     assert len(np.unique(classes)) > 1

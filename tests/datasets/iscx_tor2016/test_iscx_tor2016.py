@@ -100,12 +100,12 @@ def test_no_conversation_is_on_both_sides(table, rows):
 
 
 def test_figures_of_the_card(table):
-    found = DATASET.check(DATASET.embedded)
+    report = DATASET.check(DATASET.embedded)
     card = " ".join(DATASET.card.split())
-    assert found["rows_changed"] == 388
+    assert report["rows_changed"] == 388
     assert "387 rows of the embedded file" in card
-    assert "flow_iat_min negative, set to 0: 387 of 14,508 rows" in found["problems"]
-    assert found["conversations"] == 78
+    assert "flow_iat_min negative, set to 0: 387 of 14,508 rows" in report["problems"]
+    assert report["conversations"] == 78
     several = [len(np.unique(table.label[table.conversation == k])) > 1 for k in range(78)]
     assert sum(several) == 4
     largest = {}

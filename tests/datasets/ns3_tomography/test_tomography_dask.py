@@ -37,8 +37,8 @@ def cluster():
         protocol="tcp",
         host="127.0.0.1",
         dashboard_address=None,
-    ) as found:
-        yield found.scheduler_address
+    ) as dask_cluster:
+        yield dask_cluster.scheduler_address
 
 
 @pytest.mark.slow

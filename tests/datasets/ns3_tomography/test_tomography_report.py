@@ -53,16 +53,16 @@ def test_mean_worst_queue_core_and_baselines_without_a_network():
         report.QueueFigures("agg2_core0", (32, 16), 0.93, 0.9, 0.88, None, 676, 21632, 0.88, 0.93),
         report.QueueFigures("core0_agg1", (32, 16), 0.95, 0.9, 0.90, None, 676, 21632, 0.90, 0.92),
     ]
-    found = report.summary(own)["32-16-2"]
-    assert found["mean_accuracy"] == pytest.approx(0.9425)
-    assert (found["min_accuracy"], found["worst_queue"]) == (0.90, "tor1_agg0")
-    assert found["median_one_cut"] == pytest.approx(0.89)
-    assert (found["min_one_cut"], found["better_than_one_cut"]) == (0.75, 4)
-    assert found["mean_logistic"] == pytest.approx(0.9325)
-    assert found["better_than_logistic"] == 2
-    assert found["core"]["queues"] == ["agg2_core0", "core0_agg1"]
-    assert found["core"]["median_accuracy"] == pytest.approx(0.94)
-    assert found["core"]["median_majority"] == pytest.approx(0.89)
+    summary = report.summary(own)["32-16-2"]
+    assert summary["mean_accuracy"] == pytest.approx(0.9425)
+    assert (summary["min_accuracy"], summary["worst_queue"]) == (0.90, "tor1_agg0")
+    assert summary["median_one_cut"] == pytest.approx(0.89)
+    assert (summary["min_one_cut"], summary["better_than_one_cut"]) == (0.75, 4)
+    assert summary["mean_logistic"] == pytest.approx(0.9325)
+    assert summary["better_than_logistic"] == 2
+    assert summary["core"]["queues"] == ["agg2_core0", "core0_agg1"]
+    assert summary["core"]["median_accuracy"] == pytest.approx(0.94)
+    assert summary["core"]["median_majority"] == pytest.approx(0.89)
     row = report.table5(own).splitlines()[2]
     assert "| 94.3 % | 90.0 % (tor1_agg0) | 94.0 % |" in row
     assert row.endswith("| 89.0 % | 92.5 % | 92.0 % | 90.0 % |")
@@ -77,14 +77,14 @@ def test_one_cut_is_the_best_of_all_and_fitted_to_training_rows_alone():
         every = [float(((column > c) == congested).mean()) for c in range(-1, 7)]
         assert right == max(every) == float(((column > cut) == congested).mean())
     table = queue_tables(DATASET.load().rows(np.arange(4000)), "0")["tor0_server0"]
-    found = delay_baselines(table, "time", 0)
+    baselines = delay_baselines(table, "time", 0)
     test = split(table, "time", 0).test
-    said = table.features[found.cut.delay][test] > found.cut.above
-    assert found.cut.accuracy == (said == (table.label[test] == 1)).mean()
-    assert min(found.cut.accuracy, found.logistic) > 1 - table.label[test].mean()
+    verdicts = table.features[baselines.cut.delay][test] > baselines.cut.above
+    assert baselines.cut.accuracy == (verdicts == (table.label[test] == 1)).mean()
+    assert min(baselines.cut.accuracy, baselines.logistic) > 1 - table.label[test].mean()
     flipped = replace(table, label=np.where(np.isin(np.arange(4000), test), 1, table.label))
     again = delay_baselines(flipped, "time", 0)
-    assert (again.cut.delay, again.cut.above) == (found.cut.delay, found.cut.above)
+    assert (again.cut.delay, again.cut.above) == (baselines.cut.delay, baselines.cut.above)
 
 
 def test_box_plot_has_a_box_a_shape():
@@ -106,14 +106,14 @@ def test_probe_budgets_are_those_of_the_whole_set():
         "e": of(10.0, problems=("too much",)),
         "f": {"networks": 0, "refused": {"too large": 17}, "together": None},
     }  # fmt: skip
-    found = {row["target"]: row for row in report.probe_budget(summary)}
+    budgets = {row["target"]: row for row in report.probe_budget(summary)}
     links = ("40 Gb/s", "100 Gb/s", "400 Gb/s")
-    assert [found["a"][link] for link in links] == [True, True, False]
-    assert found["a"]["set_us"] == 34
-    assert [found["b"][link] for link in links] == [False] * 3
-    assert [found["e"][link] for link in links] == [False] * 3
+    assert [budgets["a"][link] for link in links] == [True, True, False]
+    assert budgets["a"]["set_us"] == 34
+    assert [budgets["b"][link] for link in links] == [False] * 3
+    assert [budgets["e"][link] for link in links] == [False] * 3
     for unknown in "cdf":
-        assert [found[unknown][link] for link in links] == [None] * 3
+        assert [budgets[unknown][link] for link in links] == [None] * 3
 
 
 def test_a_set_is_exported_with_its_probe_budgets(tmp_path):

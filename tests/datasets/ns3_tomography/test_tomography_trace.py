@@ -206,19 +206,19 @@ def test_queues_are_named_or_numbered_and_wrong_ones_listed(table):
 
 
 def test_queues_that_cannot_be_learned_are_left_out_with_a_word(table):
-    kept = replace(table, occupancy=dict(table.occupancy) | {"tor1_agg0": 0 * table.label})
+    changed_table = replace(table, occupancy=dict(table.occupancy) | {"tor1_agg0": 0 * table.label})
     with pytest.warns(N3icWarning, match="tor1_agg0"):
-        assert len(queue_tables(kept)) == 16
+        assert len(queue_tables(changed_table)) == 16
     with pytest.raises(UsageError, match="threshold"):
-        queue_tables(kept, "tor1_agg0")
+        queue_tables(changed_table, "tor1_agg0")
 
 
 def test_a_queue_that_fills_in_the_test_rows_alone_cannot_be_learned(table):
     late = np.zeros(len(table), dtype=np.int64)
     late[-3000:] = 100
-    kept = replace(table, occupancy=dict(table.occupancy) | {"tor1_agg0": late})
+    changed_table = replace(table, occupancy=dict(table.occupancy) | {"tor1_agg0": late})
     with pytest.raises(UsageError, match="tor1_agg0 holds more than 10 packets in 0 of the first"):
-        queue_tables(kept, "tor1_agg0")
+        queue_tables(changed_table, "tor1_agg0")
 
 
 def test_rows_keep_the_occupancy(table):

@@ -141,7 +141,7 @@ def test_lengths_and_times_mean_what_the_meter_counts(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[1, 2]", "a list with an object for each flow"),
         ("[{}]", "no packet sequences"),
@@ -163,9 +163,9 @@ def test_lengths_and_times_mean_what_the_meter_counts(tmp_path):
         (PLAIN.replace(",b,", ",a,"), "two or more"),
     ],
 )
-def test_damaged_files_are_refused_by_flow(tmp_path, text, said):
+def test_damaged_files_are_refused_by_flow(tmp_path, text, message):
     (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         load_sequences("it", tmp_path / "x.csv", (8,))
 
 
@@ -183,11 +183,11 @@ def test_packets_are_increasing_and_in_range(packets):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "packets", "said"),
+    ("dataset", "packets", "message"),
     [("iscx-tor2016", "8", "no packet sequences"), ("doh-tunnels", "4,x", "numbers such as")],
 )
-def test_packets_are_said_of_data_sets_of_sequences(tmp_path, dataset, packets, said):
-    with pytest.raises(UsageError, match=said):
+def test_packets_are_said_of_data_sets_of_sequences(tmp_path, dataset, packets, message):
+    with pytest.raises(UsageError, match=message):
         n3ic.train(
             "classification",
             dataset=dataset,

@@ -134,9 +134,9 @@ def test_folder_that_others_may_write_is_not_used(home, parses, above):
 def test_a_link_in_the_cache_is_not_followed(home, parses):
     path = write_csv(home / "f.csv", 200, 4)
     load_table(path)
-    kept = entry()
-    kept.rename(home / "elsewhere.npz")
-    kept.symlink_to(home / "elsewhere.npz")
+    entry_path = entry()
+    entry_path.rename(home / "elsewhere.npz")
+    entry_path.symlink_to(home / "elsewhere.npz")
     load_table(path)
     assert len(parses) == 2
 

@@ -27,18 +27,18 @@ def test_each_kind_is_what_it_says():
         "less": [["swin", "dwin"]],
         "and": [["sload", "dload"]],
     }
-    found = {one.feature.name: one for one in crosses(entries, COLUMN)}
-    assert list(found) == [
+    by_name = {one.feature.name: one for one in crosses(entries, COLUMN)}
+    assert list(by_name) == [
         "smean_per_dmean", "spkts_2_times_dpkts", "swin_less_dwin", "sload_and_dload"
     ]  # fmt: skip
     a, b = np.array([0, 7, 2**32 - 1]), np.array([7, 0, 2**32 - 1])
-    assert found["smean_per_dmean"].of(a, b).tolist() == [2**13 - 192, 2**13 + 192, 2**13]
-    assert found["spkts_2_times_dpkts"].of(a, b).tolist() == [
+    assert by_name["smean_per_dmean"].of(a, b).tolist() == [2**13 - 192, 2**13 + 192, 2**13]
+    assert by_name["spkts_2_times_dpkts"].of(a, b).tolist() == [
         2**13 + 192, 2**13 + 384, 2**13 + 3 * int(log_steps(a[2:])[0])
     ]  # fmt: skip
-    assert found["swin_less_dwin"].of(a, b).tolist() == [2**31 - 7, 2**31 + 7, 2**31]
-    assert found["sload_and_dload"].of(a, b).tolist() == [7, 7, 2**32 - 1]
-    assert found["spkts_2_times_dpkts"].feature.meaning == (
+    assert by_name["swin_less_dwin"].of(a, b).tolist() == [2**31 - 7, 2**31 + 7, 2**31]
+    assert by_name["sload_and_dload"].of(a, b).tolist() == [7, 7, 2**32 - 1]
+    assert by_name["spkts_2_times_dpkts"].feature.meaning == (
         "2 times the logarithm of spkts and that of dpkts, each of the value plus 1, plus 8192"
     )
 

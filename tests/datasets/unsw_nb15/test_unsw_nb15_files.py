@@ -309,9 +309,9 @@ def test_recoded_categories_get_their_names_from_shared_flows(tmp_path):
     named = write(tmp_path, text(rows[:400]), "named.csv")
     both = DATASET.load([named, tmp_path / "recoded.csv"])
     truth = [r[-2] for r in rows]
-    found = both.category[400:].tolist()
-    assert all(f == t or f == f"category {code[t]}" for f, t in zip(found, truth, strict=True))
-    assert {"Exploits", "Fuzzers", "Normal"} <= set(found)
+    categories = both.category[400:].tolist()
+    assert all(f == t or f == f"category {code[t]}" for f, t in zip(categories, truth, strict=True))
+    assert {"Exploits", "Fuzzers", "Normal"} <= set(categories)
 
 
 def test_unlabelled_tables_can_be_read_for_prediction(tmp_path):

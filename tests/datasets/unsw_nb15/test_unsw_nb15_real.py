@@ -54,11 +54,11 @@ def test_official_test_partition_is_known_under_any_name(partition, table, tmp_p
     assert set(table.partition) == {"test"}
     renamed = tmp_path / "UNSW_NB15_training-set.csv"
     renamed.write_bytes(lzma.decompress(partition.read_bytes()))
-    found = check(renamed)
-    assert found.partitions == {"test": TEST.rows}
-    assert found.categories == dict(TEST.categories)
+    report = check(renamed)
+    assert report.partitions == {"test": TEST.rows}
+    assert report.categories == dict(TEST.categories)
     assert any(
-        "named like the train partition, but it is the test one" in p for p in found.problems
+        "named like the train partition, but it is the test one" in p for p in report.problems
     )
 
 
@@ -75,29 +75,29 @@ def test_reencoded_copy_is_known_by_rows_and_categories(partition):
 
 @pytest.mark.slow
 def test_figures_of_the_card(partition):
-    found = check(partition)
+    report = check(partition)
     card = DATASET.card
     for figure, words in (
-        (found.duplicate_share, "{:.1%} of the rows repeat an earlier row"),
+        (report.duplicate_share, "{:.1%} of the rows repeat an earlier row"),
         (duplicate_share(DATASET.load(partition)), "{:.1%} where the class alone"),
-        (found.twin_share, "{:.1%} of the test rows"),
-        (found.contradiction_share, "{:.3%} of the rows have the features"),
-        (found.one_column["sttl"], "gets {:.1%} of the rows"),
-        (found.one_column["dttl"], "{:.1%} for `dttl`"),
-        (found.one_column["ct_state_ttl"], "{:.1%} for `ct_state_ttl`"),
-        (found.rate_agreement, "in {:.1%} of the rows"),
-        (found.classes["attack"] / found.rows, 'always saying "attack": {:.1%}'),
+        (report.twin_share, "{:.1%} of the test rows"),
+        (report.contradiction_share, "{:.3%} of the rows have the features"),
+        (report.one_column["sttl"], "gets {:.1%} of the rows"),
+        (report.one_column["dttl"], "{:.1%} for `dttl`"),
+        (report.one_column["ct_state_ttl"], "{:.1%} for `ct_state_ttl`"),
+        (report.rate_agreement, "in {:.1%} of the rows"),
+        (report.classes["attack"] / report.rows, 'always saying "attack": {:.1%}'),
     ):
         assert words.format(figure).replace("%", " %") in " ".join(card.split())
-    assert found.rows == TEST.rows
+    assert report.rows == TEST.rows
 
 
 @pytest.mark.slow
 def test_ports_give_the_service_as_the_card_says(folder):
-    found = check(folder / "raw_layout")
-    assert found.rows == 13_500
-    assert found.rate_agreement == 1.0
-    assert f"{found.port_agreement:.1%}".replace("%", " %") in DATASET.card
+    report = check(folder / "raw_layout")
+    assert report.rows == 13_500
+    assert report.rate_agreement == 1.0
+    assert f"{report.port_agreement:.1%}".replace("%", " %") in DATASET.card
 
 
 @pytest.mark.slow
@@ -123,9 +123,9 @@ def test_values_are_those_of_the_file(partition, table):
 
 @pytest.mark.slow
 def test_folder_reads_the_partition_and_says_what_it_left_out(folder, table):
-    found = DATASET.load(folder)
-    assert found.sha256 == table.sha256
-    notes = [s.identity for s in found.sources if not s.rows]
+    folder_table = DATASET.load(folder)
+    assert folder_table.sha256 == table.sha256
+    notes = [s.identity for s in folder_table.sources if not s.rows]
     assert sum(n.startswith("left out beside an official partition") for n in notes) == 3
     assert sum(n.startswith("skipped") for n in notes) == 2
 
@@ -187,10 +187,10 @@ def test_recoded_categories_are_named_by_the_partition(folder, partition):
 
 
 def test_extract_of_the_train_partition_belongs_to_none(folder):
-    found = check(folder / "UNSW_NB15_training-set.first-5000.csv.xz")
-    assert found.rows == 5000
-    assert found.partitions == {"": 5000}
-    assert any("all rows are normal" in p for p in found.problems)
+    report = check(folder / "UNSW_NB15_training-set.first-5000.csv.xz")
+    assert report.rows == 5000
+    assert report.partitions == {"": 5000}
+    assert any("all rows are normal" in p for p in report.problems)
 
 
 @pytest.mark.slow

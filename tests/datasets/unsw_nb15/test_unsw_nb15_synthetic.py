@@ -201,11 +201,11 @@ def test_cards_are_filled_from_the_catalogue():
 
 @pytest.mark.slow
 def test_figures_of_the_card():
-    found = report(SYNTHETIC.load())
+    figures = report(SYNTHETIC.load())
     card = " ".join(SYNTHETIC.card.split())
-    assert f"{found.classes['attack'] / found.rows:.1%} attacks".replace("%", " %") in card
-    assert f"{found.duplicate_share:.1%} of the rows repeat".replace("%", " %") in card
-    assert f"{found.twin_share:.1%} of the test rows".replace("%", " %") in card
+    assert f"{figures.classes['attack'] / figures.rows:.1%} attacks".replace("%", " %") in card
+    assert f"{figures.duplicate_share:.1%} of the rows repeat".replace("%", " %") in card
+    assert f"{figures.twin_share:.1%} of the test rows".replace("%", " %") in card
 
 
 @pytest.mark.slow

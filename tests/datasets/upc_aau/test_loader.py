@@ -31,10 +31,10 @@ FLOWS = 400
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
-    kept = tmp_path / "cache"
-    kept.mkdir()
-    monkeypatch.setattr("n3ic.util.cache.user_cache_path", lambda *_, **__: kept)
-    return kept / "upc_aau"
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    monkeypatch.setattr("n3ic.util.cache.user_cache_path", lambda *_, **__: folder)
+    return folder / "upc_aau"
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +146,8 @@ def test_a_folder_is_recognised_and_its_report_kept(data):
     facts = DATASET.check(data)
     assert facts["label_field"] == 9
     assert facts["flows"] == FLOWS
-    assert any("field 9 of packets_default.info" in said for said in facts["problems"])
-    assert any(OTHER in said for said in facts["problems"])
+    assert any("field 9 of packets_default.info" in problem for problem in facts["problems"])
+    assert any(OTHER in problem for problem in facts["problems"])
     json.dumps(facts)
 
 
@@ -177,7 +177,7 @@ def test_pieces_of_a_capture_and_packed_files(data):
     assert loaded.extraction.counters["packets"] == len(packets.time)
     assert len(loaded.table.sources) == 3
     assert loaded.extraction.flows == FLOWS  # those across the pieces are one
-    assert any("2 captures were taken for pieces of one" in said for said in loaded.table.notes)
+    assert any("2 captures were taken for pieces of one" in note for note in loaded.table.notes)
 
 
 @pytest.mark.slow
@@ -203,10 +203,10 @@ def test_what_is_interrupted_goes_on_where_it_stopped(data, monkeypatch, pieces,
     with pytest.raises(KeyboardInterrupt):
         DATASET.load(data)
     monkeypatch.setattr(steps, "flow_table", real)
-    found = loader.load(data)
-    assert found.extraction.passed == 1500 * stop
-    assert found.extraction.flows == FLOWS
-    assert found.table.sha256 == want.sha256
+    loaded = loader.load(data)
+    assert loaded.extraction.passed == 1500 * stop
+    assert loaded.extraction.flows == FLOWS
+    assert loaded.table.sha256 == want.sha256
 
 
 def test_at_most_so_many_of_a_class_spread_over_time(data):
@@ -214,7 +214,7 @@ def test_at_most_so_many_of_a_class_spread_over_time(data):
     (data / "upc-aau.toml").write_text("flows_per_class = 5\n")
     table = DATASET.load(data)
     assert np.bincount(table.label).tolist() == [5] * 10
-    assert any("5 of" in said and "spread evenly" in said for said in table.notes)
+    assert any("5 of" in note and "spread evenly" in note for note in table.notes)
     assert {*table.features["dur"].tolist()} <= {*whole.features["dur"].tolist()}
 
 
@@ -233,14 +233,14 @@ def test_the_label_is_found_wherever_it_stands(data, field):
     rewrite(data, moved)
     table = DATASET.load(data)
     assert np.array_equal(table.label, want.label)
-    assert any(f"field {field} of" in said for said in table.notes)
-    assert any("these lines match any" in said for said in table.notes) == (field == 7)
+    assert any(f"field {field} of" in note for note in table.notes)
+    assert any("these lines match any" in note for note in table.notes) == (field == 7)
 
 
 def test_of_two_fields_with_classes_the_fuller_is_taken_and_the_other_named(data):
     rewrite(data, lambda cells: [*cells[:11], "dns" if cells[9] == "dns" else "", ""])
     table = DATASET.load(data)
-    assert any(said.startswith("field 11 holds classes, too, in") for said in table.notes)
+    assert any(note.startswith("field 11 holds classes, too, in") for note in table.notes)
     assert len(table.classes) == 10
 
 
@@ -253,7 +253,7 @@ def test_labels_that_nobody_knows_are_not_guessed(data):
     table = DATASET.load(data)
     assert table.classes == ("rdp",)
     assert len(table) == want.label.sum()
-    assert any("upc-aau.toml says that field 9" in said for said in table.notes)
+    assert any("upc-aau.toml says that field 9" in note for note in table.notes)
     (data / "upc-aau.toml").write_text("label_field = 8\n")
     with pytest.raises(DataError, match="expected one of the classes in field 8"):
         DATASET.load(data)
@@ -305,18 +305,18 @@ def test_damaged_lines_are_counted_by_reason_and_never_guessed(data):
         "longer than 64 KiB": [lines[0] + "#" * (1 << 16)],
         "no label": [with_cell(9, " "), "#".join(cells[:8])],
     }
-    mixed = [line for found in bad.values() for line in found]
+    mixed = [line for bad_lines in bad.values() for line in bad_lines]
     want = DATASET.load(data)
     text = "\r\n".join([*mixed, "", *lines, lines[2][:50]])  # the last line is cut
     (data / INFO).write_bytes(text.encode() + b"\xff\xfe")
     loaded = loader.load(data)
-    counted = {reason: len(found) for reason, found in bad.items()}
+    counted = {reason: len(bad_lines) for reason, bad_lines in bad.items()}
     counted["fewer than 8 fields"] += 1
     assert loaded.info.bad == counted
     assert loaded.info.lines == len(mixed) + len(lines) + 1
     assert loaded.table.sha256 == want.sha256
     for reason, count in counted.items():
-        assert any(f"{count:,} of" in said and reason in said for said in loaded.table.notes)
+        assert any(f"{count:,} of" in note and reason in note for note in loaded.table.notes)
 
 
 def test_flows_of_which_lines_say_different_things_are_left_out(data):
@@ -325,9 +325,9 @@ def test_flows_of_which_lines_say_different_things_are_left_out(data):
     swapped = [*first[:3], first[4], first[3], first[6], first[5], *first[7:9], "rdp", *first[10:]]
     want = loader.load(data)
     (data / INFO).write_text("\n".join([*lines, "#".join(swapped)]))
-    found = loader.load(data)
-    assert found.joined["ambiguous"] == 1
-    assert len(found.table) == len(want.table) - 1
+    loaded = loader.load(data)
+    assert loaded.joined["ambiguous"] == 1
+    assert len(loaded.table) == len(want.table) - 1
     (data / INFO).write_text("\n".join([*lines, "#".join(first)]))  # the same, said twice
     assert loader.load(data).joined["ambiguous"] == 0
 
@@ -424,10 +424,10 @@ def test_the_papers_shape_trains_exports_and_verifies(tmp_path):
     assert result.model.meter == standard_spec()
     assert result.test.accuracy > 0.3  # the majority class has 12.6 %
     out = export(result.model, "host", tmp_path / "export", verify=False)
-    found = verify_directory(out.path, vectors=50, rows=table.rows(np.arange(40)).features)
-    if found.missing:
-        pytest.skip(found.missing)
-    assert found.ok, str(found)
+    verification = verify_directory(out.path, vectors=50, rows=table.rows(np.arange(40)).features)
+    if verification.missing:
+        pytest.skip(verification.missing)
+    assert verification.ok, str(verification)
 
 
 @pytest.mark.slow

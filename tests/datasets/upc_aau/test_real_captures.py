@@ -32,11 +32,11 @@ def table(real_data, tmp_path_factory):
     spec = sequence_spec((8,))
     extract(sorted(files), out, spec, labels=labels, jobs=1)
     rows = pq.read_table(out)
-    said = [(text or "").partition(".")[0] for text in rows["label"].to_pylist()]
-    said = [name if name in PROTOCOLS else "" for name in said]
+    names = [(text or "").partition(".")[0] for text in rows["label"].to_pylist()]
+    names = [name if name in PROTOCOLS else "" for name in names]
     at = rows.column_names.index("label")
-    of = [name for name, label in zip(rows["capture"].to_pylist(), said, strict=True) if label]
-    flows = flow_table("nDPI", rows.set_column(at, "label", pa.array(said)), spec, sha256="0" * 64)
+    of = [name for name, label in zip(rows["capture"].to_pylist(), names, strict=True) if label]
+    flows = flow_table("nDPI", rows.set_column(at, "label", pa.array(names)), spec, sha256="0" * 64)
     return replace(flows, conversation=np.unique(of, return_inverse=True)[1])
 
 
@@ -49,8 +49,8 @@ def test_protocols_are_told_in_captures_that_nobody_trained_on(table):
     for seed in range(5):
         parts = split(table, "conversation", seed)
         assert {*table.conversation[parts.train]}.isdisjoint(table.conversation[parts.test])
-        this = Experiment(table, recipe, "conversation", seed, with_baselines=False)
-        right += train(this).test.accuracy * len(parts.test)
+        experiment = Experiment(table, recipe, "conversation", seed, with_baselines=False)
+        right += train(experiment).test.accuracy * len(parts.test)
         rows += len(parts.test)
     assert rows == len(table)
     majority = np.bincount(table.label).max()

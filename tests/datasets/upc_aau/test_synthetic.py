@@ -151,8 +151,10 @@ def test_flows_begin_as_their_protocols_are_specified(generated, label, udp, siz
         ways = packets.outbound[own]
         if len(own) < len(sizes) or (len(sizes) > 1 and (ways[1:2] == ways[:1]).all()):
             continue
-        found = packets.payload[own][: len(sizes)]
-        assert all(low <= n <= high for n, (low, high) in zip(found, sizes, strict=True)), found
+        payloads = packets.payload[own][: len(sizes)]
+        assert all(low <= n <= high for n, (low, high) in zip(payloads, sizes, strict=True)), (
+            payloads
+        )
         seen += 1
     assert seen > 20
 

@@ -72,8 +72,8 @@ def test_kinds_that_are_not_known_are_refused() -> None:
     assert struct.unpack_from("<I", data, at) == (1,)
     for place in (at, shapes + 8, shapes + 12):
         for kind in (2, 3) if place != shapes + 12 else (1,):
-            said = difference(reseal(put_word(data, place // 4, kind)), MODEL)
-            assert said == "weights.bin: an unknown kind of layer or field"
+            message = difference(reseal(put_word(data, place // 4, kind)), MODEL)
+            assert message == "weights.bin: an unknown kind of layer or field"
 
 
 @pytest.mark.parametrize("size", range(10))
@@ -132,8 +132,8 @@ def test_the_place_is_named(tmp_path: Path) -> None:
     weights = MODEL.hidden[1].weights.copy()
     weights[4, 17] ^= True
     other = replace(MODEL, hidden=(MODEL.hidden[0], replace(MODEL.hidden[1], weights=weights)))
-    found = difference(blob.dump(other), MODEL)
-    assert found.startswith("weights.bin, layer 1, neuron 4, input 17: weight ")
+    message = difference(blob.dump(other), MODEL)
+    assert message.startswith("weights.bin, layer 1, neuron 4, input 17: weight ")
 
 
 @pytest.mark.parametrize("name", ["weights.bin", "bnn.c"])
@@ -153,14 +153,14 @@ def test_each_artefact_is_read(tmp_path: Path, name: str) -> None:
         text = (tmp_path / name).read_text()
         body = ", ".join(f"0x{byte:02x}" for byte in wrong)
         (tmp_path / name).write_text(re.sub(r"(baked\[\d+\] = \{)[^}]*", rf"\g<1>{body}", text))
-    found = [decoding_difference(model, d) for d in EXPORTER.decode(tmp_path, model, {})]
-    found.sort()
-    assert found[0] == ""
-    assert found[1].startswith(f"{name}, layer 0, neuron 5, input 60: weight ")
+    differences = [decoding_difference(model, d) for d in EXPORTER.decode(tmp_path, model, {})]
+    differences.sort()
+    assert differences[0] == ""
+    assert differences[1].startswith(f"{name}, layer 0, neuron 5, input 60: weight ")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (r"baked\[(\d+)\]", r"baked[\g<1>0]", "are declared"),
         (r"0x", r"0X", "one array of bytes"),
@@ -168,12 +168,12 @@ def test_each_artefact_is_read(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_c_that_is_no_array_of_weights_is_refused(
-    export_directory: Path, tmp_path: Path, old: str, new: str, said: str
+    export_directory: Path, tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     text = (export_directory / "bnn.c").read_text()
     (tmp_path / "bnn.c").write_text(re.sub(old, new, text))
     (tmp_path / "weights.bin").write_bytes(blob.dump(MODEL))
-    with pytest.raises(VerifyError, match=said):
+    with pytest.raises(VerifyError, match=message):
         EXPORTER.decode(tmp_path, MODEL, {})
 
 
@@ -183,5 +183,5 @@ def test_a_threshold_that_was_changed_is_seen(tmp_path):
     assert [d.shunt for d in EXPORTER.decode(tmp_path, model, {})] == [3, 3]
     weights = tmp_path / "weights.bin"
     weights.write_bytes(put_word(weights.read_bytes(), 9, 4))
-    found = EXPORTER.decode(tmp_path, model, {})
-    assert "shunts margins below 4, the model below 3" in decoding_difference(model, found[0])
+    decoded = EXPORTER.decode(tmp_path, model, {})
+    assert "shunts margins below 4, the model below 3" in decoding_difference(model, decoded[0])

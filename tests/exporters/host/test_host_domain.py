@@ -53,20 +53,24 @@ def test_the_program_warns_of_the_domain_as_predict_does(
     columns = capture_features(model, capture)
     for start in range(0, len(next(iter(columns.values()))), 1000):  # of so few, it looks at all
         watch.add({n: v[start : start + 1000] for n, v in columns.items()})
-    found = watch.report()
-    assert found.rows > 400 and len(found.mixture) == 3
-    assert found.traffic == ("same" if like else "another")
-    said = [line for line in done.stderr.splitlines() if "not the traffic" in line]
-    assert len(said) == len(found.lines())
+    report = watch.report()
+    assert report.rows > 400 and len(report.mixture) == 3
+    assert report.traffic == ("same" if like else "another")
+    warning_lines = [line for line in done.stderr.splitlines() if "not the traffic" in line]
+    assert len(warning_lines) == len(report.lines())
     if not like:
-        of = len({d.feature for d in found.drift})
-        counted = re.search(r"(\d+) of (\d+) features have moved \(largest PSI ([\d.]+)", said[0])
-        assert (int(counted[1]), int(counted[2])) == (len(found.moved), of)
-        assert float(counted[3]) == pytest.approx(found.drift[0].psi, abs=0.006)
-        outside = re.search(r"([\d.]+)% of (\d+) flows are outside .*\(([\d.]+)% are", said[0])
-        assert int(outside[2]) == found.rows
-        assert float(outside[1]) == pytest.approx(100 * found.outside, abs=0.06)
-        assert float(outside[3]) == pytest.approx(100 * found.outside_bound, abs=0.06)
+        of = len({d.feature for d in report.drift})
+        counted = re.search(
+            r"(\d+) of (\d+) features have moved \(largest PSI ([\d.]+)", warning_lines[0]
+        )
+        assert (int(counted[1]), int(counted[2])) == (len(report.moved), of)
+        assert float(counted[3]) == pytest.approx(report.drift[0].psi, abs=0.006)
+        outside = re.search(
+            r"([\d.]+)% of (\d+) flows are outside .*\(([\d.]+)% are", warning_lines[0]
+        )
+        assert int(outside[2]) == report.rows
+        assert float(outside[1]) == pytest.approx(100 * report.outside, abs=0.06)
+        assert float(outside[3]) == pytest.approx(100 * report.outside_bound, abs=0.06)
 
 
 @pytest.mark.slow
@@ -83,13 +87,17 @@ def test_of_few_flows_the_program_says_what_predict_says(compiler, tmp_path, cap
     done = subprocess.run([program, short], capture_output=True, text=True, timeout=600)
     watch = OodMonitor(model.input)
     watch.add(capture_features(model, short))
-    found = watch.report()
-    assert 0 < found.rows < 200
-    said = [line for line in done.stderr.splitlines() if "traffic of the training" in line]
-    assert len(said) == len(found.lines()) == 1
-    assert ("too few" in said[0]) == ("too few" in found.lines()[0]) == (found.traffic == "unknown")
-    counted = re.search(r"(\d+) of (\d+) features of (\d+) flows are unlike", said[0])
-    expected = (len(found.unlike), len({d.feature for d in found.drift}), found.rows)
+    report = watch.report()
+    assert 0 < report.rows < 200
+    warning_lines = [line for line in done.stderr.splitlines() if "traffic of the training" in line]
+    assert len(warning_lines) == len(report.lines()) == 1
+    assert (
+        ("too few" in warning_lines[0])
+        == ("too few" in report.lines()[0])
+        == (report.traffic == "unknown")
+    )
+    counted = re.search(r"(\d+) of (\d+) features of (\d+) flows are unlike", warning_lines[0])
+    expected = (len(report.unlike), len({d.feature for d in report.drift}), report.rows)
     assert (tuple(map(int, counted.groups())) if counted else (0, *expected[1:])) == expected
 
 

@@ -267,9 +267,9 @@ def test_units_are_never_guessed(
 @pytest.mark.parametrize("line", ["# n3ic-units: nic", "\ufeff#n3ic-units:nic \r"])
 def test_the_first_line_or_the_option_tells_the_units(bnn_exec: Path, line: str) -> None:
     rows = f"{HEADER}\n1,2,3,4,5\n"
-    said = run(bnn_exec, "-s", given=f"{line}\n{rows}".encode())
-    assert said == run(bnn_exec, "-s", "--units", "nic", given=rows.encode())
-    assert said[0] == 0
+    output = run(bnn_exec, "-s", given=f"{line}\n{rows}".encode())
+    assert output == run(bnn_exec, "-s", "--units", "nic", given=rows.encode())
+    assert output[0] == 0
     _, _, err = run(bnn_exec, given=f"{line}\n{HEADER}\nx,2,3,4,5\n".encode())
     assert "line 3, column 1" in err
 
@@ -340,8 +340,8 @@ def test_both_programs_refuse_the_same_and_read_the_same(
     path = tmp_path / "flows.csv"
     row = ["1", "2", "3", "4", "5"]
     row[column] = cell
-    said = f"# n3ic-units: {units}\n" if units else ""
-    path.write_text(f"{said}{HEADER}\n{','.join(row)}\n")
+    units_line = f"# n3ic-units: {units}\n" if units else ""
+    path.write_text(f"{units_line}{HEADER}\n{','.join(row)}\n")
     words = as_python_reads(path)
     code, out, err = run(bnn_exec, "-s", path)
     assert (code == 0) == (words is not None), err

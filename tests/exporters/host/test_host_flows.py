@@ -130,13 +130,13 @@ def rows_of(text: bytes) -> list[list[str]]:
 
 def check_capture(program: Path, model: BinaryModel, capture: Path, scratch: Path) -> int:
     """Compare flow-exec with n3ic predict, byte by byte, and with the reference meter."""
-    code, out, said = run(program, capture)
-    if code and "its link type" in said:
+    code, out, errors = run(program, capture)
+    if code and "its link type" in errors:
         with pytest.raises(DataError, match="its link type"):
             predicted(model, capture, scratch / "v.csv")
         return 0
-    assert (code, out) == (0, predicted(model, capture, scratch / "v.csv")), said
-    code, out, said = run(program, "-r", "-f", "-b", capture)
+    assert (code, out) == (0, predicted(model, capture, scratch / "v.csv")), errors
+    code, out, errors = run(program, "-r", "-f", "-b", capture)
     with Capture(capture) as opened, warnings.catch_warnings():
         warnings.simplefilter("ignore", N3icWarning)
         frames = [(d, n, t // model.meter.tick_ns) for d, n, t in opened.packets()]
@@ -144,16 +144,16 @@ def check_capture(program: Path, model: BinaryModel, capture: Path, scratch: Pat
     header, *rows = rows_of(out)
     assert header == flow_columns(model)
     assert [tuple(row) for row in rows] == list(want.flows)
-    assert f"{len(frames)} packets, {len(rows)} flows decided" in said
+    assert f"{len(frames)} packets, {len(rows)} flows decided" in errors
     names = ("packets", "late", "evicted", *STAMPS)
     for reason, count in want.counters.items():
-        assert reason in names or f"{count} packets ({reason})" in said
+        assert reason in names or f"{count} packets ({reason})" in errors
     back, ahead, steps = (want.counters.get(name, 0) for name in STAMPS)
     line = (
         f"time stamps: {back} packets earlier than one before them, {ahead} more than an hour "
         f"ahead, {steps} times the clock was set back\n"
     )
-    assert (line if back or ahead or steps else "flows decided") in said
+    assert (line if back or ahead or steps else "flows decided") in errors
     return len(rows)
 
 
@@ -201,14 +201,14 @@ def test_points_in_powers_decide_as_every_other_way(
 def test_a_schedule_decides_as_every_other_way(compiler: build.CCompiler, tmp_path: Path) -> None:
     model = metered_network(small_spec(decision=Decision(after=60, schedule=(3, 4))))
     program = compiled_flows(compiler, model, tmp_path / "out", "-std=c11", "-O0")
-    found = set()
+    decisions = set()
     for made in fuzz_captures(model.meter, 5, 800):
         (tmp_path / made.name).write_bytes(made.data)
         check_capture(program, model, tmp_path / made.name, tmp_path)
         rows = csv.DictReader(io.StringIO(run(program, tmp_path / made.name)[1].decode()))
-        found |= {(row["decided"], row["packets"]) for row in rows}
-    assert {n for why, n in found if why == "packets"} == {"3", "4"}
-    assert {n for why, n in found if why == "after"} == {"2"}
+        decisions |= {(row["decided"], row["packets"]) for row in rows}
+    assert {n for why, n in decisions if why == "packets"} == {"3", "4"}
+    assert {n for why, n in decisions if why == "after"} == {"2"}
 
 
 @pytest.mark.slow
@@ -322,18 +322,18 @@ def test_the_readers_are_equal_on_damaged_files(dump: Path, tmp_path: Path) -> N
     for seed in range(300):
         paths.append(tmp_path / f"{seed}.pcap")
         paths[-1].write_bytes(damaged_capture(random.Random(seed)))
-    code, out, said = run(dump, *paths)
-    assert code == 0, said
-    found: list[list[str]] = []
+    code, out, errors = run(dump, *paths)
+    assert code == 0, errors
+    flows: list[list[str]] = []
     for line in out.decode().splitlines():
         if line in ("refused", "opened"):
-            found.append([])
+            flows.append([])
         numbers = line.split()
         if len(numbers) == 6:
             stamp = int(numbers[4]) * 10**9 + int(numbers[5])
             line = " ".join([*numbers[:4], str(min(max(0, stamp), 2**63 - 1))])
-        found[-1].append(line)
-    for path, got in zip(paths, found, strict=True):
+        flows[-1].append(line)
+    for path, got in zip(paths, flows, strict=True):
         assert got == listed(path), path
 
 
@@ -426,18 +426,18 @@ def test_what_is_no_capture_is_one_line(
     small: Path, tmp_path: Path, data: bytes, message: str
 ) -> None:
     (tmp_path / "c").write_bytes(data)
-    code, out, said = run(small, tmp_path / "c")
+    code, out, errors = run(small, tmp_path / "c")
     assert (code, out) == (1, b"")
-    assert said.startswith(f"flow-exec: {tmp_path / 'c'}: {message}")
-    assert said.count("\n") == 1
+    assert errors.startswith(f"flow-exec: {tmp_path / 'c'}: {message}")
+    assert errors.count("\n") == 1
 
 
 def test_a_capture_that_ends_early_counts_up_to_there(small: Path, tmp_path: Path) -> None:
     *_, cut = fuzz_captures(SMALL.meter, 0, 50)
-    code, out, said = run(small, given=cut.data)
+    code, out, errors = run(small, given=cut.data)
     assert code == 0
-    assert "standard input: the capture ends early: it is cut short; what came" in said
-    assert "49 packets" in said
+    assert "standard input: the capture ends early: it is cut short; what came" in errors
+    assert "49 packets" in errors
     (tmp_path / "c.pcap").write_bytes(cut.data)
     assert run(small, tmp_path / "c.pcap")[1] == out
 
@@ -457,15 +457,15 @@ def test_a_capture_that_ends_early_counts_up_to_there(small: Path, tmp_path: Pat
     ],
 )
 def test_mistakes_are_one_error(small: Path, arguments: list[str], code: int, message: str) -> None:
-    found, out, said = run(small, *arguments)
-    assert (found, out) == (code, b"")
-    assert message in said
+    status, out, errors = run(small, *arguments)
+    assert (status, out) == (code, b"")
+    assert message in errors
 
 
 def test_a_count_of_packets_ends_it(small: Path, tmp_path: Path) -> None:
     frames = [(f, n, t) for f, n, t in fuzz_frames(random.Random(1), 30, [0, 1])]
-    code, out, said = run(small, "-c", 20, "-", given=pcap(ETHERNET, frames, 1000, "<"))
-    assert (code, "20 packets" in said) == (0, True)
+    code, out, errors = run(small, "-c", 20, "-", given=pcap(ETHERNET, frames, 1000, "<"))
+    assert (code, "20 packets" in errors) == (0, True)
     assert out == run(small, given=pcap(ETHERNET, frames[:20], 1000, "<"))[1]
 
 
@@ -482,8 +482,8 @@ def test_a_stream_is_answered_as_it_comes_and_ends_cleanly(small: Path) -> None:
         assert first[1].startswith(b"0,")  # while the stream goes on
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_S) == 0
-        rest, said = process.stdout.read(), process.stderr.read()
-    assert b"200 packets" in said
+        rest, errors = process.stdout.read(), process.stderr.read()
+    assert b"200 packets" in errors
     assert b"".join(first) + rest == run(small, given=data)[1]
 
 
@@ -562,12 +562,15 @@ def test_verify_meters_generated_traffic_and_captures(
     (made, *_) = fuzz_captures(SMALL.meter, 9, 100)
     (tmp_path / "c.pcap.gz").write_bytes(gzip.compress(made.data))
     alone = n3ic.verify(tmp_path / "out", vectors=300)
-    found = n3ic.verify(tmp_path / "out", vectors=300, captures=[tmp_path / "c.pcap.gz"])
+    verification = n3ic.verify(tmp_path / "out", vectors=300, captures=[tmp_path / "c.pcap.gz"])
     assert alone.ok
-    assert found.ok
-    assert found.packets == alone.packets + 100 == 899 + 100
-    assert found.flows > alone.flows > 100
-    assert f"on {found.flows:,} flows that it metered from {found.packets:,} packets" in str(found)
+    assert verification.ok
+    assert verification.packets == alone.packets + 100 == 899 + 100
+    assert verification.flows > alone.flows > 100
+    assert (
+        f"on {verification.flows:,} flows that it metered from {verification.packets:,} packets"
+        in str(verification)
+    )
     with pytest.raises(DataError, match="not a capture"):
         (tmp_path / "none").write_bytes(b"nothing")
         n3ic.verify(tmp_path / "out", vectors=300, captures=[tmp_path / "none"])
@@ -642,7 +645,7 @@ def test_the_report_tells_what_the_flow_cache_takes(
     source = Path(__file__).with_name("flow_cache_bytes.c")
     words = [*compiler.command, "-std=c11", f"-I{directory}", source, "-o", tmp_path / "bytes"]
     subprocess.run(words, check=True, timeout=TIMEOUT_S)
-    told = int(run(tmp_path / "bytes")[1])
+    cache_bytes = int(run(tmp_path / "bytes")[1])
     figures = EXPORTER.report(model, OPTIONS, directory).figures
-    (found,) = (f.value for f in figures if f.name == "memory.flow_cache")
-    assert found == told
+    (figure,) = (f.value for f in figures if f.name == "memory.flow_cache")
+    assert figure == cache_bytes

@@ -62,8 +62,8 @@ def leaf_of(tree: Tree, features: list[int]) -> int:
 
 def test_rows_reach_the_leaves_that_the_choices_give() -> None:
     graph = graph_of(FOREST)
-    found = trees.trees(graph)
-    assert len(found) == 6
+    trees_by_value = trees.trees(graph)
+    assert len(trees_by_value) == 6
     words = codes(FOREST.input, np.random.default_rng(0), 50)
     for bits in unpack(words, FOREST.input.n_bits).tolist():
         features = [
@@ -71,9 +71,14 @@ def test_rows_reach_the_leaves_that_the_choices_give() -> None:
             for start, field in zip(FOREST.input.offsets, FOREST.input.fields, strict=True)
         ]
         values = values_of(graph, bits)
-        assert {i: values[i] for i in found} == {i: leaf_of(t, features) for i, t in found.items()}
+        assert {i: values[i] for i in trees_by_value} == {
+            i: leaf_of(t, features) for i, t in trees_by_value.items()
+        }
     # The largest feature is not above a leaf's mark.
-    assert all(leaf_of(t, [(1 << 32) - 1] * 5) in {n.leaf for n in t.nodes} for t in found.values())
+    assert all(
+        leaf_of(t, [(1 << 32) - 1] * 5) in {n.leaf for n in t.nodes}
+        for t in trees_by_value.values()
+    )
 
 
 def test_a_forest_is_one_tree_a_step_and_equal_children_are_placed_once() -> None:
@@ -103,9 +108,9 @@ def test_a_tree_of_too_many_nodes_is_steps(tmp_path: Path, monkeypatch: pytest.M
     made = program(graph_of(FOREST))
     assert made.trees == ()
     assert {step.kind for step in made.steps} == {"CHOOSE", "CONSTANT", "ADD"}
-    found = export(FOREST, "host", tmp_path / "e")
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
+    exported = export(FOREST, "host", tmp_path / "e")
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
 
 
 @pytest.mark.slow
@@ -196,8 +201,8 @@ def test_every_changed_number_is_found(name: str) -> None:
     places += [(m[1], m.start(2), m[2]) for m in macros.finditer(text) if m[1] not in CODE]
     assert {"cuts", "scores_at", "program", "SHUNT", "SLOTS"} <= {name for name, *_ in places}
     for array, start, body in places:
-        found = [*NUMBER.finditer(body)]
-        for m in found[:: 1 + len(found) // 60]:
+        numbers = [*NUMBER.finditer(body)]
+        for m in numbers[:: 1 + len(numbers) // 60]:
             changed = f"0x{int(m[1][:-1], 16) ^ 1:08x}u" if m[1] else str(int(m[0]) ^ 1)
             at = start + m.start()
             other = text[:at] + changed + text[at + len(m[0]) :]
@@ -212,15 +217,17 @@ def test_every_changed_number_is_found(name: str) -> None:
 def test_a_block_of_rows_has_a_size_that_is_written(rows: int) -> None:
     text, blocks = re.subn(r"(#define BLOCK )\d+", rf"\g<1>{rows}", EXPORTER.source(FOREST))
     assert blocks == 1
-    said = "" if rows in (16, 32, 64, 128) else f"{rows} rows at a time"
-    assert difference(text, FOREST).endswith(said) and bool(difference(text, FOREST)) == bool(said)
+    message = "" if rows in (16, 32, 64, 128) else f"{rows} rows at a time"
+    assert difference(text, FOREST).endswith(message) and bool(difference(text, FOREST)) == bool(
+        message
+    )
 
 
 def test_another_cut_is_found() -> None:
     model = READ["sum-product network"]()
     text, changes = re.subn(
         r"(\bcuts\[\w+\] = \{\s*)(\d+)",
-        lambda found: f"{found[1]}{int(found[2]) ^ 1}",
+        lambda match: f"{match[1]}{int(match[2]) ^ 1}",
         EXPORTER.source(model),
     )
     assert changes == 1

@@ -121,8 +121,8 @@ def test_another_project_finds_the_library(kind, tmp_path):
     compiler = build.find_compiler().command
     subprocess.run([*compiler, mine / "main.c", "-o", program, *flags], check=True, timeout=300)
     for binary in (mine / "build" / "mine", program):
-        told = subprocess.run(
+        words = subprocess.run(
             [binary], input=asked, check=True, capture_output=True, text=True, timeout=60
         ).stdout.split()
-        assert [int(word) for word in told[: len(values)]] == classes.tolist()
-        assert "portable" in told and "avx512" not in told
+        assert [int(word) for word in words[: len(values)]] == classes.tolist()
+        assert "portable" in words and "avx512" not in words

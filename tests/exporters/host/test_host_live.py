@@ -141,15 +141,15 @@ def test_an_interface_gets_the_verdicts_of_a_capture(inside: list[str], program:
         send(inside, "one", frames)
         lines = read(end=True)
     rows = [row for row in csv.reader(lines[1:]) if len(row) > 10]
-    said = "".join(lines)
+    summary = "".join(lines)
     want = reference_flows(passes.unchanged(MODEL), 1, [(f, len(f), 0) for f in frames])
-    assert f"{len(frames)} packets, {len(want.flows)} flows decided" in said
+    assert f"{len(frames)} packets, {len(want.flows)} flows decided" in summary
     times = slice(6, 8)
     assert [(*row[: times.start], *row[times.stop :]) for row in rows] == [
         (*row[: times.start], *row[times.stop :]) for row in want.flows
     ]
     for reason, count in want.counters.items():
-        assert reason in ("packets", "late", "evicted") or f"{count} packets ({reason})" in said
+        assert reason in ("packets", "late", "evicted") or f"{count} packets ({reason})" in summary
     now = time.time() * 1e6
     assert all(now - 600 * SECOND < int(t) < now + SECOND for row in rows for t in row[times])
 

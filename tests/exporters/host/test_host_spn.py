@@ -63,11 +63,11 @@ def test_every_kernel_gives_the_scores_and_verdicts(
 ) -> None:
     rng = np.random.default_rng(classes)
     model = random_spn(rng, features=5, cuts=40, classes=classes, arithmetic=arithmetic)
-    found = export(shunting(model), "host", tmp_path / "e")
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
-    assert found.verification.edges
-    measured = {f.name for f in found.verification.figures if f.kind == "measured"}
+    exported = export(shunting(model), "host", tmp_path / "e")
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
+    assert exported.verification.edges
+    measured = {f.name for f in exported.verification.figures if f.kind == "measured"}
     assert "throughput" in measured and any(name.startswith("time.") for name in measured)
     if arithmetic is not ARITHMETICS[0]:  # one is enough to see that it repeats
         return
@@ -75,7 +75,7 @@ def test_every_kernel_gives_the_scores_and_verdicts(
     files = [p.relative_to(again.path) for p in again.path.rglob("*") if p.is_file()]
     assert Path("report.json") in files
     for file in files:
-        assert (found.path / file).read_bytes() == (again.path / file).read_bytes(), file
+        assert (exported.path / file).read_bytes() == (again.path / file).read_bytes(), file
 
 
 def test_blocks_of_every_length(compiler: build.CCompiler, tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_a_field_of_many_cuts_is_searched(compiler: build.CCompiler, tmp_path: P
     nodes = (*leaves, Product((0, 1, 2, 3)), Product((4, 5, 6, 7)), Sum((8, 9), [-256, -300]))
     model = SpnModel(spec, nodes, log, (10, CONSTANT), [0, -4000], ("normal", "odd"))
     EXPORTER.write(model, OPTIONS, tmp_path)
-    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 500)
-    assert found.ok, found
+    verification = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 500)
+    assert verification.ok, verification
 
 
 def test_a_table_that_is_read_twice_and_scores_of_one_value(
@@ -134,8 +134,8 @@ def test_an_entry_that_is_a_step_off_is_found(
     path.write_text(f"{head}{mark}{int(number) + (arithmetic.one or 1)},{rest}")
     assert "bnn.c is not what n3ic writes" in str(verify_directory(directory))
     with pytest.warns(N3icWarning, match="not what n3ic writes"):
-        found = verify_directory(directory, run_changed=True)
-    assert any("lacks a look-up of" in failure for failure in found.failures), found
+        verification = verify_directory(directory, run_changed=True)
+    assert any("lacks a look-up of" in failure for failure in verification.failures), verification
 
 
 def test_values_of_a_block_stay_in_a_first_level_cache() -> None:
@@ -236,6 +236,6 @@ def test_flow_exec_meters_packets_for_the_network(
         [0, threshold], ("normal", "anomaly"), meter=spec,
     )  # fmt: skip
     EXPORTER.write(model, OPTIONS, tmp_path)
-    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
-    assert found.ok, found
-    assert found.flows > 20
+    verification = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
+    assert verification.ok, verification
+    assert verification.flows > 20

@@ -51,14 +51,14 @@ def test_every_kernel_gives_the_scores_and_verdicts(
 ) -> None:
     rng = np.random.default_rng(classes)
     model = random_tables(rng, cuts=40, tables=20, classes=classes, inputs=(1, 8), widths=(1, 8))
-    found = export(shunting(model), "host", tmp_path / "e")
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
-    assert found.verification.edges
-    assert found.verification.decoded == ("bnn.c",)
-    assert found.verification.decided_bits == found.verification.weight_bits > 1000
+    exported = export(shunting(model), "host", tmp_path / "e")
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
+    assert exported.verification.edges
+    assert exported.verification.decoded == ("bnn.c",)
+    assert exported.verification.decided_bits == exported.verification.weight_bits > 1000
     again = export(shunting(model), "host", tmp_path / "again")
-    assert (found.path / "bnn.c").read_bytes() == (again.path / "bnn.c").read_bytes()
+    assert (exported.path / "bnn.c").read_bytes() == (again.path / "bnn.c").read_bytes()
 
 
 @pytest.mark.slow
@@ -111,8 +111,8 @@ def test_raw_bits_several_fields_of_a_feature_and_many_cuts(
     )
     model = random_tables(rng, spec=spec, tables=40, inputs=(2, 6))
     EXPORTER.write(model, OPTIONS, tmp_path)
-    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 500)
-    assert found.ok, found
+    verification = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 500)
+    assert verification.ok, verification
     only_raw = random_tables(rng, spec=InputSpec.raw(40), tables=9, classes=4)
     EXPORTER.write(only_raw, OPTIONS, tmp_path)
     assert verify_artefacts(tmp_path, EXPORTER, passes.unchanged(only_raw), OPTIONS, 200).ok
@@ -152,11 +152,11 @@ def test_features_of_every_size_at_the_ends_of_their_ranges(
     for kernel in library.kernels:
         net.use_kernel(kernel)
         for count in (0, 1, 7, 8, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK):
-            found = net.run({name: column[:count] for name, column in values.items()})
-            assert (found.scores == wanted.scores[:count]).all()
-            assert (found.margins == wanted.margins[:count]).all()
-            assert found.verdicts is not None and wanted.verdicts is not None
-            assert (found.verdicts == wanted.verdicts[:count]).all()
+            answers = net.run({name: column[:count] for name, column in values.items()})
+            assert (answers.scores == wanted.scores[:count]).all()
+            assert (answers.margins == wanted.margins[:count]).all()
+            assert answers.verdicts is not None and wanted.verdicts is not None
+            assert (answers.verdicts == wanted.verdicts[:count]).all()
 
 
 NAME = r"""a"\?{},é"""
@@ -247,8 +247,8 @@ def test_sizes_at_whole_words_and_registers_are_read_back(
     assert decoded(text, model) == ""
     for name in ("WORDS", "ROOM", "MOST", "EVEN", "BLOCK", "PLANES"):
         for step in (-1, 1, 32):
-            held = re.compile(rf"(#define {name} )(\d+)")
-            changed = held.sub(lambda m: f"{m[1]}{max(0, int(m[2]) + step)}", text)  # noqa: B023
+            pattern = re.compile(rf"(#define {name} )(\d+)")
+            changed = pattern.sub(lambda m: f"{m[1]}{max(0, int(m[2]) + step)}", text)  # noqa: B023
             assert changed == text or decoded(changed, model)
 
 
@@ -291,7 +291,7 @@ def test_numbers_are_in_the_range_of_their_type_and_count() -> None:
 
 
 def test_spans_hold_all_tables_and_no_more_than_a_byte() -> None:
-    def told(spans: list[int], *tables: list[list[int]]) -> str:
+    def fault(spans: list[int], *tables: list[list[int]]) -> str:
         try:
             _check_spans(spans, tuple(np.array(t) for t in tables))
         except VerifyError as error:
@@ -299,14 +299,14 @@ def test_spans_hold_all_tables_and_no_more_than_a_byte() -> None:
         return ""
 
     low, high, both = [[-64, 0], [5, 0]], [[0, 63], [0, 64]], [[-65, 0], [0, 64]]
-    assert told([2, 1], low, low, high) == told([1, 2], high, low, low) == ""
-    assert told([2], high, [[0, 63], [0, 0]]) == told([2], low, [[0, -128], [0, 0]]) == ""
-    assert told([2], high, high) == "bnn.c: sums from table 0 on exceed a byte"  # 64 + 64
-    assert told([1, 2], high, low, both) == "bnn.c: sums from table 1 on exceed a byte"  # -129
-    assert told([1, 1], low, [[-129], [0]]) == "bnn.c: sums from table 1 on exceed a byte"
+    assert fault([2, 1], low, low, high) == fault([1, 2], high, low, low) == ""
+    assert fault([2], high, [[0, 63], [0, 0]]) == fault([2], low, [[0, -128], [0, 0]]) == ""
+    assert fault([2], high, high) == "bnn.c: sums from table 0 on exceed a byte"  # 64 + 64
+    assert fault([1, 2], high, low, both) == "bnn.c: sums from table 1 on exceed a byte"  # -129
+    assert fault([1, 1], low, [[-129], [0]]) == "bnn.c: sums from table 1 on exceed a byte"
     for spans in ([], [1], [1, 2], [0, 2], [3]):
-        said = f"bnn.c: {sum(spans)} tables in spans, there are 2"
-        assert told(spans, low, low) == said
+        message = f"bnn.c: {sum(spans)} tables in spans, there are 2"
+        assert fault(spans, low, low) == message
 
 
 @pytest.mark.parametrize("room", [0, 31, 32, 33, 64])
@@ -339,10 +339,10 @@ def test_a_number_that_is_wrong_is_found(compiler: build.CCompiler, tmp_path: Pa
     path.write_text(f"{head}{mark}{int(number) + 1},{rest}")
     assert "bnn.c is not what n3ic writes" in str(verify_directory(directory))
     with pytest.warns(N3icWarning, match="not what n3ic writes"):
-        found = verify_directory(directory, run_changed=True)
+        verification = verify_directory(directory, run_changed=True)
     bits = ", ".join(map(str, sorted(model.tables[0].bits)))
     lacking = f"bnn.c: the score of class 1 lacks a look-up by the bits {bits}, of "
-    assert any(lacking in text for text in found.failures), found
+    assert any(lacking in text for text in verification.failures), verification
 
 
 def test_index_bits_are_ordered_for_few_planes() -> None:
@@ -375,21 +375,21 @@ def test_memory_counts_the_arrays_of_the_c(compiler: build.CCompiler, tmp_path: 
         body = text.partition(f"{array} = {{")[2].partition("};")[0].split("*/")[-1]
         return len(re.findall(r"\d+", body))
 
-    held = EXPORTER.memory(model)
-    assert held["entries"] == numbers("int8_t entries[]")
-    assert held["index_bits"] == (
+    memory = EXPORTER.memory(model)
+    assert memory["entries"] == numbers("int8_t entries[]")
+    assert memory["index_bits"] == (
         numbers("uint8_t sizes[TABLES]")
         + 2 * numbers("uint16_t bits[]")
         + 4 * numbers("uint32_t starts[TABLES]")
         + 2 * numbers("uint8_t octets[MOST][ROOM]")
     )
-    assert held["planes"] == (
+    assert memory["planes"] == (
         2 * numbers("uint16_t plane_octets[PLANES]")
         + numbers("int8_t plane_shifts[PLANES]")
         + 2 * numbers("uint16_t planes[]")
     )
-    assert held["spans"] == 2 * numbers("uint16_t spans[]")
-    assert held["cuts"] == 4 * (numbers("compared[]") + numbers("uint32_t cuts[]"))
+    assert memory["spans"] == 2 * numbers("uint16_t spans[]")
+    assert memory["cuts"] == 4 * (numbers("compared[]") + numbers("uint32_t cuts[]"))
 
 
 def test_more_input_bits_than_the_stack_holds_are_refused() -> None:
@@ -411,6 +411,6 @@ def test_metered_packets_reach_the_tables(compiler: build.CCompiler, tmp_path: P
         for n in names
     )
     model = random_tables(rng, spec=InputSpec(fields)).changed(meter=meter)
-    found = export(model, "host", tmp_path / "e")
-    assert found.verification is not None and found.verification.ok, found.verification
-    assert found.verification.flows
+    exported = export(model, "host", tmp_path / "e")
+    assert exported.verification is not None and exported.verification.ok, exported.verification
+    assert exported.verification.flows

@@ -44,8 +44,8 @@ def packets(options: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     """Packets, and what must come back of each."""
     form = packet_format(model_of(), EXPORTER.parse_options(dict(options)))
     rng, model, made = random.Random(1), model_of(), []
-    for turn in range(60):
-        asks = turn % 2 == 0
+    for attempt in range(60):
+        asks = attempt % 2 == 0
         length = max(rng.choice(LENGTHS), form.need if asks else 14)
         data = bytearray(rng.randbytes(length))
         data[12:14] = (form.value if asks else form.value ^ 1).to_bytes(2, "big")
@@ -54,9 +54,9 @@ def packets(options: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
             field = data[form.offset : form.offset + form.input_bytes]
             number = int.from_bytes(field, "big")
             bits = np.array([[number >> i & 1 for i in range(model.input.n_bits)]], dtype=bool)
-            found = model.infer(pack(bits))
-            margin = int(found.margins[0])
-            label = 0xFFFF if margin < model.shunt else int(found.classes[0])
+            inference = model.infer(pack(bits))
+            margin = int(inference.margins[0])
+            label = 0xFFFF if margin < model.shunt else int(inference.classes[0])
             result = bytes.fromhex(model.digest[:8])
             result += label.to_bytes(2, "big") + margin.to_bytes(4, "big")
             back[form.result_at : form.result_at + len(result)] = result

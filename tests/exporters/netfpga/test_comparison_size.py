@@ -48,6 +48,6 @@ def test_a_comparison_takes_the_tables_of_its_bits(cuts, width, tables):
 def test_the_estimate_is_near_what_was_measured():
     spec = some_cuts()
     for bits, measured in MEASURED.items():
-        told = comparisons(spec, feature_widths(spec, {"feature-bits": bits}))
-        assert abs(told.lut_sites - measured) <= 0.15 * measured
-        assert told.kind == "estimated"
+        estimated = comparisons(spec, feature_widths(spec, {"feature-bits": bits}))
+        assert abs(estimated.lut_sites - measured) <= 0.15 * measured
+        assert estimated.kind == "estimated"

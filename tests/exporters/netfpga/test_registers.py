@@ -69,13 +69,13 @@ def maps(folder: Path) -> dict[str, dict[str, int]]:
     verilog = (folder / "rtl" / "n3ic_axil.v").read_text()
     header = (folder / "registers" / "n3ic_registers.h").read_text()
     page = (folder / "registers" / "registers.md").read_text()
-    found = {
+    listings = {
         "verilog": re.findall(r"12'h(\w{3}): s_axil_rdata <= [^;]+;  // (\w+)", verilog),
         "header": re.findall(r"N3IC_REG_(?P<n>\w+) 0x(\w{3})u /\*", header),
         "page": re.findall(r"^\| `0x(\w{3})` \| `(\w+)` \|", page, re.MULTILINE),
     }
-    found["header"] = [(at, name.lower()) for name, at in found["header"]]
-    return {kind: {name: int(at, 16) for at, name in rows} for kind, rows in found.items()}
+    listings["header"] = [(at, name.lower()) for name, at in listings["header"]]
+    return {kind: {name: int(at, 16) for at, name in rows} for kind, rows in listings.items()}
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

@@ -64,12 +64,12 @@ def written(folder: Path, model: BinaryModel, given: dict[str, str]) -> Options:
 def complaint(folder: Path, model: BinaryModel, options: Options) -> str:
     """What decoding finds; empty where the artefacts hold the model."""
     try:
-        found = EXPORTER.decode(folder, model, options)
+        decoded = EXPORTER.decode(folder, model, options)
     except VerifyError as error:
         return str(error)
-    assert found, "the network is decidable"
-    assert all(each.shunt is not None for each in found)
-    return "; ".join(filter(None, (decoding_difference(model, each) for each in found)))
+    assert decoded, "the network is decidable"
+    assert all(each.shunt is not None for each in decoded)
+    return "; ".join(filter(None, (decoding_difference(model, each) for each in decoded)))
 
 
 # --- the core --------------------------------------------------------------------------------
@@ -105,9 +105,9 @@ def test_a_core_of_another_threshold_is_found(tmp_path, at_the_threshold, given)
     model, words = at_the_threshold(3)
     written(tmp_path, model.with_shunt(3), given)
     seen = simulate.run_core(tmp_path, model, words, "icarus")
-    found = str(first_difference(model, seen.inference, words))
-    assert "margin 2, shunting threshold 2: verdict" in found
-    assert found.endswith("expected, got shunt")
+    difference = str(first_difference(model, seen.inference, words))
+    assert "margin 2, shunting threshold 2: verdict" in difference
+    assert difference.endswith("expected, got shunt")
 
 
 @pytest.mark.slow
@@ -120,8 +120,8 @@ def test_an_export_is_verified_and_a_changed_threshold_is_refused(
 ):
     model, _ = at_the_threshold(2)
     done = export(model, "netfpga", tmp_path / "out", options=given, simplify=False)
-    found = done.verification
-    assert found.ok and found.at_shunt and found.below_shunt, str(found)
+    verification = done.verification
+    assert verification.ok and verification.at_shunt and verification.below_shunt, str(verification)
     other = tmp_path / "other"
     written(other, model.with_shunt(4), given)
     for file in ("rtl/n3ic_core.v", "rtl/n3ic_cells.v", "mem/shunting.mem"):
@@ -214,13 +214,13 @@ def test_a_missing_or_second_threshold_of_an_update_is_found(tmp_path, at_the_th
     head, body = file.read_text().split("\n")[:5], file.read_text().split("\n")[5:-1]
     threshold = next(line for line in body[-2:] if line.endswith(" 00000002"))
     assert body[-2] == threshold, "behind the weights, before the id"
-    for changed, said in (
+    for changed, message in (
         ([*body[:-2], body[-1]], "a word of shunting is not written"),
         ([*body[:-1], *body[-2:]], "is written twice"),
     ):
         lines = [*head[:4], *changed]
         file.write_text("\n".join([*head[:4], _checksum(lines), *changed]) + "\n")
-        assert said in complaint(tmp_path, model, options)
+        assert message in complaint(tmp_path, model, options)
 
 
 def _checksum(lines: list[str]) -> str:
@@ -244,10 +244,10 @@ def test_every_threshold_is_read_back_from_the_logic(at_the_threshold, outputs, 
     model = simplify(at_the_threshold(classes)[0].with_shunt(threshold)).model
     texts = unrolled_write.generate(model, outputs=outputs)
     core, cells = texts[unrolled_write.FILE], texts[unrolled_write.CELLS]
-    found = decode_core(core, cells, model)
-    assert found is not None and found.shunt == threshold
+    decoded = decode_core(core, cells, model)
+    assert decoded is not None and decoded.shunt == threshold
 
-    def said(wanted: BinaryModel, text: str) -> str:
+    def core_complaint(wanted: BinaryModel, text: str) -> str:
         try:
             other = decode_core(text, cells, wanted)
         except VerifyError as error:
@@ -255,12 +255,14 @@ def test_every_threshold_is_read_back_from_the_logic(at_the_threshold, outputs, 
         return "" if other is None else decoding_difference(wanted, other)
 
     for other in {threshold - 1, threshold + 1} - {0}:
-        assert said(model.with_shunt(other), core), other
+        assert core_complaint(model.with_shunt(other), core), other
     inverted = core.replace("assign out_shunt = {", "assign out_shunt = {!").replace("{!!", "{")
-    assert inverted != core and said(model, inverted)
-    assert "has 2 bits" in said(model, core.replace("out_shunt = {", "out_shunt = {1'b0, "))
+    assert inverted != core and core_complaint(model, inverted)
+    assert "has 2 bits" in core_complaint(
+        model, core.replace("out_shunt = {", "out_shunt = {1'b0, ")
+    )
     constant = re.sub(r"(assign out_shunt = \{).*?\}", r"\g<1>1'b0}", core)
-    assert "shunts margins below" in said(model, constant)
+    assert "shunts margins below" in core_complaint(model, constant)
 
 
 def test_thresholds_that_no_margin_tells_apart_are_one():
@@ -272,12 +274,12 @@ def test_thresholds_that_no_margin_tells_apart_are_one():
     assert margins <= {0, 2, 4, 6, 8, 10, 12}
     for outputs in unrolled_design.OUTPUTS:
         texts = unrolled_write.generate(model, outputs=outputs)
-        for told in (3, 4):
-            found = decode_core(
-                texts[unrolled_write.FILE], texts[unrolled_write.CELLS], model.with_shunt(told)
+        for threshold in (3, 4):
+            decoded = decode_core(
+                texts[unrolled_write.FILE], texts[unrolled_write.CELLS], model.with_shunt(threshold)
             )
-            assert found is not None
-            assert outputs == "scores" or found.shunt == told
+            assert decoded is not None
+            assert outputs == "scores" or decoded.shunt == threshold
 
 
 # --- the register ----------------------------------------------------------------------------

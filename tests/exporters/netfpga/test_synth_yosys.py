@@ -87,11 +87,11 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_estimates_are_within_15_percent(case):
     seen = Resources(**case["measured"])
-    told = estimate(recorded_model(case), pipeline=case["pipeline"], outputs=case["outputs"])
-    assert told.luts == pytest.approx(seen.luts, rel=0.15)
-    assert told.lut_sites == pytest.approx(seen.lut_sites, rel=0.15)
-    assert told.ffs == pytest.approx(seen.ffs, rel=0.15)
-    assert (told.bram36, told.carry) == (seen.bram36, seen.carry) == (0, 0)
+    estimated = estimate(recorded_model(case), pipeline=case["pipeline"], outputs=case["outputs"])
+    assert estimated.luts == pytest.approx(seen.luts, rel=0.15)
+    assert estimated.lut_sites == pytest.approx(seen.lut_sites, rel=0.15)
+    assert estimated.ffs == pytest.approx(seen.ffs, rel=0.15)
+    assert (estimated.bram36, estimated.carry) == (seen.bram36, seen.carry) == (0, 0)
 
 
 def sequential_name(case) -> str:
@@ -104,11 +104,11 @@ def test_estimates_of_sequential_cores_are_within_15_percent(case):
     seen = Resources(**case["measured"])
     model = recorded_model(case)
     given = EXPORTER.parse_options(case["options"])
-    told = size.resources(plan_with(model, given))
-    assert told.luts == pytest.approx(seen.luts, rel=0.15)
-    assert told.lut_sites == pytest.approx(seen.lut_sites, rel=0.15)
-    assert told.ffs == pytest.approx(seen.ffs, rel=0.05)
-    assert told.bram36 == seen.bram36
+    estimated = size.resources(plan_with(model, given))
+    assert estimated.luts == pytest.approx(seen.luts, rel=0.15)
+    assert estimated.lut_sites == pytest.approx(seen.lut_sites, rel=0.15)
+    assert estimated.ffs == pytest.approx(seen.ffs, rel=0.05)
+    assert estimated.bram36 == seen.bram36
 
 
 @pytest.mark.exhaustive

@@ -64,11 +64,11 @@ def written(model: BinaryModel, **options) -> tuple[str, str]:
 def fault(model: BinaryModel, core: str, cells: str) -> str:
     """What is found wrong with a core; empty where nothing is."""
     try:
-        found = decode_core(core, cells, model)
+        decoded = decode_core(core, cells, model)
     except VerifyError as error:
         return str(error)
-    assert found, "the network is decidable"
-    return decoding_difference(model, found)
+    assert decoded, "the network is decidable"
+    return decoding_difference(model, decoded)
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
@@ -83,10 +83,10 @@ def fault(model: BinaryModel, core: str, cells: str) -> str:
 def test_every_weight_is_read_back(shape, classes, density, seed, outputs, pipeline):
     model = random_model((*shape, classes), np.random.default_rng(seed), density=density)
     model = simplify(model).model
-    found = decode_core(*written(model, outputs=outputs, pipeline=pipeline), model)
-    if found:  # else a neuron is constant, or two share a wire
-        assert not decoding_difference(model, found)
-        assert not any((x.weights & ~x.mask).any() for x in found.layers if x.mask is not None)
+    decoded = decode_core(*written(model, outputs=outputs, pipeline=pipeline), model)
+    if decoded:  # else a neuron is constant, or two share a wire
+        assert not decoding_difference(model, decoded)
+        assert not any((x.weights & ~x.mask).any() for x in decoded.layers if x.mask is not None)
 
 
 def small(seed: int = 3) -> BinaryModel:
@@ -162,9 +162,9 @@ def test_an_input_of_a_neuron_counts_once():
     def read(terms):
         return _hidden(Neuron(terms, 1), ((1, 0), (2, 1)), ((9, 0),), 0, set(), {})
 
-    found = read({1: 1, 2: 1})
+    row = read({1: 1, 2: 1})
     # The second wire is the inverted input: weight bits 1 and 0, of which one agrees.
-    assert (found.weights.tolist(), found.limits.tolist()) == ([[True, False]], [1])
+    assert (row.weights.tolist(), row.limits.tolist()) == ([[True, False]], [1])
     for terms in ({1: 2, 2: 1}, {1: 1, 2: -2}, {1: 2}):
         with pytest.raises(VerifyError, match="layer 0, neuron 0: an input counts more than once"):
             read(terms)
@@ -264,18 +264,18 @@ def test_a_score_of_four_bits_is_a_bias_and_the_inputs_that_agree(signs):
             with pytest.raises(VerifyError, match="the score of class 0 exceeds its 4 bits"):
                 _output(system, WIRES, [literals])
             continue
-        found = _output(system, WIRES, [literals])
+        output = _output(system, WIRES, [literals])
         inputs = rows ^ np.array([0, 1, 0])
-        agree = (inputs == found.weights) & found.mask
-        assert np.array_equal(agree.sum(axis=1) + found.limits[0], scores)
-        assert not (found.weights & ~found.mask).any()
+        agree = (inputs == output.weights) & output.mask
+        assert np.array_equal(agree.sum(axis=1) + output.limits[0], scores)
+        assert not (output.weights & ~output.mask).any()
         assert system.asked == [[(("s", k), Fraction(1 << k)) for k in range(4)]]
 
 
 def test_each_class_has_its_own_bits():
     system = Summed(form_of(1, {1: 1}), form_of(2, {2: 15}))
     core = ParsedCore(3, (), {"out_scores": tuple(("s", k) for k in range(8))})
-    found = _output(system, WIRES, score_literals(core, 2))
+    output = _output(system, WIRES, score_literals(core, 2))
     assert [[bit for bit, _ in asked] for asked in system.asked] == [
         [("s", k) for k in range(4)],
         [("s", k) for k in range(4, 8)],
@@ -283,14 +283,14 @@ def test_each_class_has_its_own_bits():
     for classes in (3, 5):
         with pytest.raises(VerifyError, match=f"^the core has 8 bits of {classes} scores$"):
             score_literals(core, classes)
-    assert (found.mask.tolist(), found.limits.tolist()) == (
+    assert (output.mask.tolist(), output.limits.tolist()) == (
         [[True, False, False], [False, True, False]],
         [1, 1],  # 2 - y is 1 and the inverted y
     )
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "message"),
     [
         (
             form_of(0, {1: 1}, low=-1),
@@ -307,16 +307,16 @@ def test_each_class_has_its_own_bits():
         (form_of(0, {1: 8}), "the score of class 1 counts an input more than once"),
     ],
 )
-def test_a_score_that_is_no_exact_sum_is_refused(form, said):
-    with pytest.raises(VerifyError, match=said):
+def test_a_score_that_is_no_exact_sum_is_refused(form, message):
+    with pytest.raises(VerifyError, match=message):
         _output(Summed(form_of(0, {1: 1}), form), WIRES, [[("s", k) for k in range(4)]] * 2)
 
 
 def test_a_constant_is_the_one_that_keeps_the_least_sum_inside_its_bits():
     for half, low, constant in product((4, 8), range(-9, 1), range(-20, 20)):
-        found = unwrapped(constant, half, low)
-        assert (found - constant) % (2 * half) == 0
-        assert -half <= found + low < half
+        unwrapped_constant = unwrapped(constant, half, low)
+        assert (unwrapped_constant - constant) % (2 * half) == 0
+        assert -half <= unwrapped_constant + low < half
         assert unwrapped(constant, half) == unwrapped(constant, half, 0)
 
 
@@ -332,9 +332,9 @@ def test_a_core_without_an_output_is_refused(outputs, threshold):
         **({"out_margin": "no out_margin"} if outputs == "scores" and threshold else {}),
         **({"out_shunt": "no shunting threshold, the model's is 3"} if threshold else {}),
     }
-    for name, said in missing.items():
+    for name, message in missing.items():
         changed = re.sub(rf"assign {name} = \{{.*?\}};", "", core, flags=re.DOTALL)
-        assert said in fault(model, changed, cells), name
+        assert message in fault(model, changed, cells), name
 
 
 def test_an_output_of_one_bit_has_one():
@@ -391,8 +391,8 @@ UP, DOWN = ((1, 0), (2, 0), (3, 0)), ((1, 1), (2, 1))  # a margin of 0 to 7, and
     ],
 )
 def test_a_threshold_is_read_from_a_comparison_of_the_margin(margin, terms, bound, thresholds):
-    for wanted, found in thresholds.items():
-        assert shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted) == found
+    for wanted, threshold in thresholds.items():
+        assert shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted) == threshold
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -423,13 +423,13 @@ def test_a_threshold_is_right_for_every_margin(seed, shared):
         right = [t for t in range(-20, 30) if np.array_equal(margins >= t, decided)]
         for wanted in (0, 1, 2, 3, 5, 9):
             try:
-                found = shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted)
+                threshold = shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted)
             except VerifyError as error:
                 assert str(error) == "out_shunt is not a comparison of the margin"
                 assert not right or shared or not like
             else:
-                assert found in right
-                assert shared or not like or found == wanted or wanted not in right
+                assert threshold in right
+                assert shared or not like or threshold == wanted or wanted not in right
 
 
 @pytest.mark.parametrize("low", [0, 1])
@@ -439,8 +439,8 @@ def test_a_threshold_is_right_for_every_margin(seed, shared):
 )
 def test_a_threshold_of_a_constant_is_any_that_no_margin_reaches(inverted, thresholds, low):
     """Margins of 2 and 3: up to 2 all are decided, from 4 on none is."""
-    for wanted, found in thresholds.items():
-        assert shunt_of_margin(Solved(), (0, inverted), ((1, low), (0, 1)), wanted) == found
+    for wanted, threshold in thresholds.items():
+        assert shunt_of_margin(Solved(), (0, inverted), ((1, low), (0, 1)), wanted) == threshold
 
 
 @pytest.mark.parametrize(
@@ -512,11 +512,11 @@ def test_the_threshold_of_a_lead_decides_every_input_alike(seed):
     rows = np.array(list(product((0, 1), repeat=3)))
     row, constant = rng.integers(-2, 3, 3), int(rng.integers(-3, 4))
     leads = constant + rows @ row
-    turn = np.array([1, -1, 1])  # the second input is the inverted wire
+    signs = np.array([1, -1, 1])  # the second input is the inverted wire
 
     def compared(sign, threshold):
         """``sign * lead >= threshold`` of the wires."""
-        terms = {v: int(c) for v, c in enumerate(sign * row * turn, 1) if c}
+        terms = {v: int(c) for v, c in enumerate(sign * row * signs, 1) if c}
         return Comparison(terms, threshold - sign * (constant + int(row[1])))
 
     def decoded(parts, constantly, wanted):
@@ -570,7 +570,7 @@ def test_a_lead_is_the_second_score_less_the_first():
 
 
 @pytest.mark.parametrize(
-    ("row", "bound", "found", "agree"),
+    ("row", "bound", "comparison", "agree"),
     [
         ([1, 2], 2, ([2, 4], 4), True),
         ([1, 2], 2, ([0, 1], 1), True),
@@ -581,8 +581,8 @@ def test_a_lead_is_the_second_score_less_the_first():
         ([1, -2], -1, ([0, 0], 0), False),
     ],
 )
-def test_comparisons_that_always_agree(row, bound, found, agree):
-    other = (np.array(found[0]), found[1])
+def test_comparisons_that_always_agree(row, bound, comparison, agree):
+    other = (np.array(comparison[0]), comparison[1])
     assert _agree((np.array(row), bound), other) == agree
     assert not _agree((np.array(row), bound), None)
 
@@ -622,9 +622,9 @@ def test_a_constant_reaches_the_bound_0_or_1():
     inputs = ((1, 0), (2, 0))
 
     def compared(solved, bit, inputs):
-        found = _comparison(solved, bit, inputs)
-        assert found is not None
-        return found[0].tolist(), found[1]
+        comparison = _comparison(solved, bit, inputs)
+        assert comparison is not None
+        return comparison[0].tolist(), comparison[1]
 
     for bit, bound in (((0, 0), 1), ((0, 1), 0)):
         assert compared(Solved(), bit, inputs) == ([0, 0], bound)
@@ -680,10 +680,10 @@ def test_only_an_adder_has_a_sum_bit_and_only_a_comparison_a_bound():
     module = Module("n3ic_parity6", 6, {})
     inputs = tuple((f"in_bits[{i}]", i & 1) for i in range(6))
     system = EquationSystem(ParsedCore(6, (ParsedInstance(module, inputs, {"s": "s"}),), {}))
-    (found,) = system.equations
-    assert (found.kind, found.total, found.bound) == ("parity", (0, 0), 0)
-    assert (found.formula, found.table) == ("", 0)
-    assert found.inputs == tuple(((i + 1, i & 1), 1) for i in range(6))
+    (equation,) = system.equations
+    assert (equation.kind, equation.total, equation.bound) == ("parity", (0, 0), 0)
+    assert (equation.formula, equation.table) == ("", 0)
+    assert equation.inputs == tuple(((i + 1, i & 1), 1) for i in range(6))
 
 
 def adder(first: Literal) -> EquationSystem:

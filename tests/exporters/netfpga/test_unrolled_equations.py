@@ -145,8 +145,8 @@ def test_a_weighted_sum_of_wires_lies_in_the_solved_range(seed, modulus):
     assert 0 not in form.terms.values() and set(form.terms) <= known
     for row in range(ROWS):
         wanted = sum(w * made.value(x)[row] for w, x in zip(weights, wires, strict=True))
-        found = form.constant + sum(c * values[v][row] for v, c in form.terms.items())
-        low, high = form.low + found - wanted, form.high + found - wanted
+        total = form.constant + sum(c * values[v][row] for v, c in form.terms.items())
+        low, high = form.low + total - wanted, form.high + total - wanted
         # Some multiple of the modulus is between them; without a modulus, 0 is.
         multiple = high // modulus * modulus if modulus else 0
         assert low <= multiple <= high, (row, form)
@@ -213,8 +213,8 @@ def test_a_number_of_bits_is_solved_in_any_order_of_its_adders(order):
     odd, four, *_ = made.adder("n3ic_add3", (two, twos, ("", 0)))
     low, middle, high = made.adder("n3ic_add7", (ones, *bits[5:]))
     twice, fours = made.adder("n3ic_add3", (odd, middle, ("", 0)))
-    fours, eight = made.adder("n3ic_add3", (four, high, fours))
-    asked = [(low, 1), (twice, 2), (fours, 4), (eight, 8)]
+    fours, eights = made.adder("n3ic_add3", (four, high, fours))
+    asked = [(low, 1), (twice, 2), (fours, 4), (eights, 8)]
     turned = {int(name[8:-1]): 1 - 2 * flip for name, flip in bits}
     exact(made, [asked[i] for i in rng.permutation(4)], turned)
 
@@ -223,9 +223,9 @@ def test_a_table_is_an_equation_of_its_inputs():
     made = Circuit(3)
     bits = [(f"in_bits[{i}]", i & 1) for i in range(3)]
     made.add(sized("n3ic_table3_x", 3, lambda x: x[0] ^ x[2]), bits)
-    (found,) = made.system().equations
-    assert (found.kind, found.table, found.total) == ("table", 0b01011010, (0, 0))
-    assert found.inputs == (((1, 0), 1), ((2, 1), 1), ((3, 0), 1))
+    (equation,) = made.system().equations
+    assert (equation.kind, equation.table, equation.total) == ("table", 0b01011010, (0, 0))
+    assert equation.inputs == (((1, 0), 1), ((2, 1), 1), ((3, 0), 1))
 
 
 def test_the_same_sum_makes_one_equation_however_its_bits_are_turned():
@@ -253,8 +253,8 @@ def agrees(made: Circuit, literal: Literal, known: set[int] | None = None) -> st
     except VerifyError as error:
         return str(error)
     for row, wanted in enumerate(made.value(literal)):
-        found = sum(c * (row >> inputs[v] & 1) for v, c in test.terms.items())
-        if (found >= test.bound) != bool(wanted):
+        total = sum(c * (row >> inputs[v] & 1) for v, c in test.terms.items())
+        if (total >= test.bound) != bool(wanted):
             return f"wrong for {row}: {test}"
     return "right"
 
@@ -339,7 +339,7 @@ OR = (1, 1), 1
 
 
 @pytest.mark.parametrize(
-    ("inner", "outer", "turned", "said"),
+    ("inner", "outer", "turned", "is_equal"),
     [
         (OR, OR, 0, "right"),
         (((2, 3), 1), ((3, 1), 1), 0, "right"),
@@ -349,14 +349,14 @@ OR = (1, 1), 1
         (OR, ((1, 1), 2), 0, "a comparison is used as a number"),
     ],
 )
-def test_only_an_or_of_ors_is_one_comparison(inner, outer, turned, said):
+def test_only_an_or_of_ors_is_one_comparison(inner, outer, turned, is_equal):
     made = Circuit(4)
     w, x, y, z = ((f"in_bits[{i}]", 0) for i in range(4))
     ((name, _),) = made.add(comparison(*inner), (w, x))
     (last,) = made.add(comparison(*outer), ((name, turned), y))
-    assert agrees(made, last) == said
+    assert agrees(made, last) == is_equal
     (first,) = made.add(comparison(*outer), (z, (name, turned)))
-    assert agrees(made, first) == said
+    assert agrees(made, first) == is_equal
 
 
 def test_what_a_layer_reads_is_not_expanded():
@@ -388,8 +388,8 @@ def test_an_or_has_its_inputs_as_alternatives():
 
 def expanded(made: Circuit, literal: Literal, most: int = 99) -> list[list[Bit]] | None:
     system = made.system()
-    found = system.multiplied_out(system.bit(literal), set(range(1, made.n + 1)), most)
-    return None if found is None else [sorted(cube) for cube in found]
+    cubes = system.multiplied_out(system.bit(literal), set(range(1, made.n + 1)), most)
+    return None if cubes is None else [sorted(cube) for cube in cubes]
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ def test_formulas_of_formulas():
 
 
 @pytest.mark.parametrize(
-    ("text", "n_inputs", "said"),
+    ("text", "n_inputs", "message"),
     [
         ("01", 2, "no formula after 1 letters"),
         ("a012", 3, "no formula after 3 letters"),
@@ -460,8 +460,8 @@ def test_formulas_of_formulas():
         ("a01", 2, "y is wrong for in = 3"),
     ],
 )
-def test_a_name_that_is_no_formula(text, n_inputs, said):
-    with pytest.raises(VerifyError, match=f"^module n3ic_rule_{text}:? {said}$"):
+def test_a_name_that_is_no_formula(text, n_inputs, message):
+    with pytest.raises(VerifyError, match=f"^module n3ic_rule_{text}:? {message}$"):
         claimed_formula(Module(f"n3ic_rule_{text}", n_inputs, {"y": 0}))
 
 

@@ -80,11 +80,11 @@ def written(model: BinaryModel, **options) -> tuple[str, str]:
 
 def fault(model: BinaryModel, core: str, cells: str) -> str:
     try:
-        found = decode_core(core, cells, model)
+        decoded = decode_core(core, cells, model)
     except VerifyError as error:
         return str(error)
-    assert found, "the network is decidable"
-    return decoding_difference(model, found)
+    assert decoded, "the network is decidable"
+    return decoding_difference(model, decoded)
 
 
 @pytest.mark.parametrize("trees", [1, 3])
@@ -129,9 +129,9 @@ def test_any_or_of_ands_is_computed_and_never_misread(trees):
     """ANDs that hold each other, that differ in one bit, that are equal, that cover all inputs."""
     model = model_of(trees, 8)
     check(model, "class", 256)
-    found = decode_core(*written(model), model)
-    if found:  # else two ANDs are one, or a tree is constant
-        assert not decoding_difference(model, found)
+    decoded = decode_core(*written(model), model)
+    if decoded:  # else two ANDs are one, or a tree is constant
+        assert not decoding_difference(model, decoded)
 
 
 def test_a_formula_has_each_and_once():

@@ -61,10 +61,10 @@ def test_the_component_is_what_was_written(tmp_path: Path, options: dict[str, st
     assert sorted(mapped + settings) == sorted(name for _, _, name in ports)
     core, digest = CorePorts.load(out), "0" * 64
     table = registers(core, digest, front="front-end" in options)
-    found = [
+    component_registers = [
         (text(r, "name"), int(text(r, "addressOffset"), 16)) for r in root.iter(f"{SPIRIT}register")
     ]
-    assert found == [(r.name, r.offset) for r in table]
+    assert component_registers == [(r.name, r.offset) for r in table]
     files = {text(f, "name") for f in root.iter(f"{SPIRIT}file")}
     assert files == {
         p.relative_to(out).as_posix() for p in [*out.glob("rtl/*.v"), *out.glob("mem/*.mem")]

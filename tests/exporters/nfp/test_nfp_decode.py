@@ -59,9 +59,9 @@ def test_every_flipped_bit_is_found(density):
 def test_both_artefacts_are_read_and_named(tmp_path):
     model = model_of(None)
     EXPORTER.write(model, EXPORTER.parse_options({}), tmp_path)
-    found = EXPORTER.decode(tmp_path, model, {})
-    assert [d.artefact for d in found] == ["weights.bin", "n3ic_weights.h"]
-    assert [decoding_difference(model, d) for d in found] == ["", ""]
+    decoded = EXPORTER.decode(tmp_path, model, {})
+    assert [d.artefact for d in decoded] == ["weights.bin", "n3ic_weights.h"]
+    assert [decoding_difference(model, d) for d in decoded] == ["", ""]
     built = build(model)
     at = built.rows[0] + 4 * built.strides[0] + 1
     path = tmp_path / "n3ic_weights.h"
@@ -69,9 +69,9 @@ def test_both_artefacts_are_read_and_named(tmp_path):
     place = [m.start() for m in re.finditer("0x", text)][at]
     digit = format(int(text[place + 9], 16) ^ 1, "x")
     path.write_text(text[: place + 9] + digit + text[place + 10 :])
-    found = EXPORTER.decode(tmp_path, model, {})
-    assert decoding_difference(model, found[0]) == ""
-    assert "n3ic_weights.h, layer 0, neuron 4, input 0:" in decoding_difference(model, found[1])
+    decoded = EXPORTER.decode(tmp_path, model, {})
+    assert decoding_difference(model, decoded[0]) == ""
+    assert "n3ic_weights.h, layer 0, neuron 4, input 0:" in decoding_difference(model, decoded[1])
 
 
 @pytest.mark.parametrize("text", ["", "uint32_t n3ic_words[N3IC_WORDS] = { 1 };", "\xff"])
@@ -94,10 +94,10 @@ def test_a_short_file_is_refused(tmp_path):
 @pytest.mark.parametrize("density", [None, 0.5])
 def test_rows_have_as_many_words_as_inputs_need(inputs, density):
     model = random_model((inputs, 3, 2), np.random.default_rng(inputs), density=density)
-    found = decode_words("weights.bin", build(model).words, model)
-    assert decoding_difference(model, found) == ""
-    assert [layer.mask is None for layer in found.layers] == [density is None] * 2
-    assert found.shunt == 0 and found.digest == model.digest
+    decoded = decode_words("weights.bin", build(model).words, model)
+    assert decoding_difference(model, decoded) == ""
+    assert [layer.mask is None for layer in decoded.layers] == [density is None] * 2
+    assert decoded.shunt == 0 and decoded.digest == model.digest
 
 
 def test_the_threshold_is_the_last_word():
@@ -109,7 +109,7 @@ def test_the_threshold_is_the_last_word():
 
 
 @pytest.mark.parametrize(
-    ("at", "value", "said"),
+    ("at", "value", "message"),
     [
         (0, 0x464E334F, "not weights for the NFP"),
         (1, 0, "not weights for the NFP"),
@@ -122,10 +122,10 @@ def test_the_threshold_is_the_last_word():
         (20, 6, "layer 1: not of the shape"),
     ],
 )
-def test_a_header_that_says_something_else_is_refused(at, value, said):
+def test_a_header_that_says_something_else_is_refused(at, value, message):
     words = build(model_of(None)).words.copy()
     words[at] = value
-    assert said in difference(words, model_of(None))
+    assert message in difference(words, model_of(None))
 
 
 @pytest.mark.parametrize(("field", "at", "value"), [(0, 1, 2), (1, 0, 3), (0, 4, 30), (1, 4, 0)])

@@ -322,7 +322,7 @@ def test_blob_and_header_must_agree(exported):
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "said"),
+    ("file", "old", "new", "message"),
     [
         ("n3ic_serve.h", "scores[i] > scores[best]", "scores[i] >= scores[best]", "lowest index"),
         ("n3ic_neuron.h", "(uint32_t)1 << bit", "(uint32_t)1 << (31 - bit)", "layer 0, neuron"),
@@ -330,12 +330,12 @@ def test_blob_and_header_must_agree(exported):
         ("n3ic_serve.h", "scores[best] - scores[i]", "scores[best] - scores[i] + 1", "margin"),
     ],
 )
-def test_changed_code_is_found(exported, file, old, new, said):
+def test_changed_code_is_found(exported, file, old, new, message):
     model, out = exported
     text = (out / file).read_text()
     assert text.count(old) == 1
     (out / file).write_text(text.replace(old, new))
-    assert said in difference(model, out, options(), 1000)
+    assert message in difference(model, out, options(), 1000)
 
 
 def test_weights_for_the_host_are_refused(exported):

@@ -79,9 +79,9 @@ def installed() -> Iterator[None]:
 def test_equal_scores_from_bits_and_features(tmp_path: Path, name: str) -> None:
     model = MODELS[name]
     EXPORTER.write(model, OPTIONS, tmp_path)
-    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
-    assert found.ok, found
-    assert found.edges
+    verification = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
+    assert verification.ok, verification
+    assert verification.edges
 
 
 @pytest.mark.slow
@@ -95,16 +95,16 @@ def test_an_export_shunts_and_is_the_same_again(tmp_path: Path, family: str) -> 
     )
     middle = int(np.median(margins_of(model.scores(codes(model.input, rng, 200)))))
     model = model.with_shunt(max(1, middle))
-    found = export(model, "nfp", tmp_path / "e")
-    assert found.verification is not None and found.verification.ok, found.verification
+    exported = export(model, "nfp", tmp_path / "e")
+    assert exported.verification is not None and exported.verification.ok, exported.verification
     again = export(model, "nfp", tmp_path / "again")
-    assert (again.path / "weights.bin").read_bytes() == (found.path / "weights.bin").read_bytes()
-    figures = {f.name: f for f in found.report.figures}
-    size = (found.path / "weights.bin").stat().st_size
+    assert (again.path / "weights.bin").read_bytes() == (exported.path / "weights.bin").read_bytes()
+    figures = {f.name: f for f in exported.report.figures}
+    size = (exported.path / "weights.bin").stat().st_size
     assert figures["memory.blob"].value == size
     assert sum(figures[f"memory.{part}"].value for part in build(model).sections) == size
     assert {figures[n].kind for n in ("latency", "features.latency")} == {"estimated"}
-    assert not list(found.path.glob("n3ic_neuron.h"))
+    assert not list(exported.path.glob("n3ic_neuron.h"))
 
 
 # --- words --------------------------------------------------------------------------------------
@@ -281,11 +281,11 @@ def test_changed_code_is_found(tmp_path: Path, name: str, old: str, new: str) ->
     assert text.count(old) == 1
     (tmp_path / "n3ic_graph.h").write_text(text.replace(old, new))
     try:
-        found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
+        verification = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
     except VerifyError as error:
         assert "input stage" in str(error)
     else:
-        assert found.failures
+        assert verification.failures
 
 
 @compiles
@@ -363,8 +363,8 @@ class _Asked(GraphModel):
 def asked(make: object, spec: InputSpec | None = None) -> GraphModel:
     base = graph_model(1, classes=2)
     own = type("_Own", (_Asked,), {"made": staticmethod(make)})
-    found: GraphModel = own(spec or base.input, base.drawn, base.classes)
-    return found
+    own_model: GraphModel = own(spec or base.input, base.drawn, base.classes)
+    return own_model
 
 
 @compiles
@@ -502,9 +502,9 @@ def test_larger_forests_go_to_slower_memories() -> None:
     for model, memory in ((small, "cls"), (large, "ctm")):
         fit = EXPORTER.check(model, OPTIONS)
         assert fit.ok
-        held = {p.part: p for p in fit.placements}
-        assert held["trees"].memory == memory
-        assert held["trees"].bytes == build(model).sections["trees"]
+        parts = {p.part: p for p in fit.placements}
+        assert parts["trees"].memory == memory
+        assert parts["trees"].bytes == build(model).sections["trees"]
     chosen = EXPORTER.parse_options({"memory": "cls"})
     (problem,) = EXPORTER.check(large, chosen).problems
     assert problem.memory == "cls"
@@ -518,9 +518,9 @@ def test_values_that_do_not_fit_the_threads_state_are_refused() -> None:
     built = build(model)
     (problem,) = EXPORTER.check(model, EXPORTER.parse_options({"state": "lmem"})).problems
     arrays = model.input.n_words + 1 + len(model.classes) + len(model.input.features)
-    held = 4 * (arrays + built.value_words * built.program.slots)
+    state_bytes = 4 * (arrays + built.value_words * built.program.slots)
     assert problem.memory == "lmem"
-    assert problem.missing_bytes == 8 * held - 2048
+    assert problem.missing_bytes == 8 * state_bytes - 2048
 
 
 def test_the_target_takes_graphs() -> None:

@@ -78,7 +78,7 @@ def test_a_chain_longer_than_the_device_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("shape", "given", "said"),
+    ("shape", "given", "message"),
     [
         (
             (64, 2),
@@ -94,8 +94,8 @@ def test_a_chain_longer_than_the_device_is_refused():
         ),
     ],
 )
-def test_an_option_that_would_be_ignored_is_refused(shape, given, said):
-    with pytest.raises(UsageError, match=said):
+def test_an_option_that_would_be_ignored_is_refused(shape, given, message):
+    with pytest.raises(UsageError, match=message):
         EXPORTER.check(*planned(shape, **given)[:2])
 
 

@@ -83,10 +83,10 @@ MODELS = {
 def test_equal_scores_from_bits_and_features(tmp_path: Path, name: str) -> None:
     model = MODELS[name]
     EXPORTER.write(model, OPTIONS, tmp_path)
-    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
-    assert found.ok, found
-    assert found.edges
-    assert found.decided_bits == found.weight_bits > 0
+    verification = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
+    assert verification.ok, verification
+    assert verification.edges
+    assert verification.decided_bits == verification.weight_bits > 0
 
 
 @pytest.mark.slow
@@ -94,17 +94,17 @@ def test_equal_scores_from_bits_and_features(tmp_path: Path, name: str) -> None:
 def test_an_export_shunts_and_is_the_same_again(tmp_path: Path) -> None:
     model = tables(6)
     middle = int(np.median(margins_of(model.scores(tables_vectors(model, 200)))))
-    found = export(model.with_shunt(max(1, middle)), "nfp", tmp_path / "e")
-    assert found.verification is not None and found.verification.ok, found.verification
+    exported = export(model.with_shunt(max(1, middle)), "nfp", tmp_path / "e")
+    assert exported.verification is not None and exported.verification.ok, exported.verification
     again = export(model.with_shunt(max(1, middle)), "nfp", tmp_path / "again")
-    assert (again.path / "weights.bin").read_bytes() == (found.path / "weights.bin").read_bytes()
-    figures = {f.name: f for f in found.report.figures}
-    size = (found.path / "weights.bin").stat().st_size
+    assert (again.path / "weights.bin").read_bytes() == (exported.path / "weights.bin").read_bytes()
+    figures = {f.name: f for f in exported.report.figures}
+    size = (exported.path / "weights.bin").stat().st_size
     parts = ("header", "tables", "indices", "entries", "biases", "input", "shunt")
     assert figures["memory.blob"].value == size
     assert sum(figures[f"memory.{part}"].value for part in parts) == size
     assert {figures[n].kind for n in ("latency", "features.latency")} == {"estimated"}
-    assert not list(found.path.glob("n3ic_neuron.h"))
+    assert not list(exported.path.glob("n3ic_neuron.h"))
 
 
 # --- words --------------------------------------------------------------------------------------
@@ -152,11 +152,11 @@ def test_a_group_of_other_sizes_is_refused() -> None:
     """Tables of a group, bits of an index, of an entry and of a row, and the group's sums."""
     model = tables(7, spec=MIXED, tables=4, inputs=(2, 3), classes=3)
     words = build(model).words
-    held = [int(words[21 + k]) for k in range(4)]
-    size, slot, row = held[1] & 0xFF, held[1] >> 8 & 0xFF, held[1] >> 16
-    assert (size, slot) in {(2, 4), (3, 4)} and held[2] == 7
+    sizes = [int(words[21 + k]) for k in range(4)]
+    size, slot, row = sizes[1] & 0xFF, sizes[1] >> 8 & 0xFF, sizes[1] >> 16
+    assert (size, slot) in {(2, 4), (3, 4)} and sizes[2] == 7
 
-    def told(at: int, value: int) -> str:
+    def difference_of(at: int, value: int) -> str:
         damaged = words.copy()
         damaged[21 + at] = value
         return difference(damaged, model)
@@ -168,11 +168,14 @@ def test_a_group_of_other_sizes_is_refused() -> None:
         *((1, row << 16 | other << 8 | size) for other in (0, 3, 5, 9, 16)),
         (2, 15),
     ):
-        assert told(at, value) == "weights.bin, group 0: unknown sizes or sums", (at, value)
+        assert difference_of(at, value) == "weights.bin, group 0: unknown sizes or sums", (
+            at,
+            value,
+        )
     assert row == 16
     for bits in (0, 8, 32):
-        said = f"weights.bin, group 0: rows of {bits} bits for 3 entries of {slot}"
-        assert told(1, bits << 16 | slot << 8 | size) == said
+        message = f"weights.bin, group 0: rows of {bits} bits for 3 entries of {slot}"
+        assert difference_of(1, bits << 16 | slot << 8 | size) == message
     for at, header in ((0, 0), (1, 0), (1, 3), (2, len(words) + 1)):
         damaged = words.copy()
         damaged[at] = header
@@ -236,11 +239,11 @@ def test_changed_code_is_found(tmp_path: Path, name: str, old: str, new: str) ->
     assert text.count(old) == 1
     file.write_text(text.replace(old, new))
     try:
-        found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
+        verification = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), OPTIONS, 300)
     except VerifyError as error:
         assert "input stage" in str(error)
     else:
-        assert found.failures
+        assert verification.failures
 
 
 @compiles
@@ -319,9 +322,9 @@ def test_more_classes_than_a_word_names_are_steps(tmp_path: Path) -> None:
     many = tables(9, classes=33, tables=4)
     assert isinstance(kernel_of(many), MicroCSteps)
     assert isinstance(kernel_of(tables(9, classes=32, tables=4)), MicroCBitTables)
-    found = export(many, "nfp", tmp_path / "e", options={"threads": 48})
-    assert found.verification is not None and found.verification.ok, found.verification
-    assert any("the steps of a graph" in note for note in found.report.notes)
+    exported = export(many, "nfp", tmp_path / "e", options={"threads": 48})
+    assert exported.verification is not None and exported.verification.ok, exported.verification
+    assert any("the steps of a graph" in note for note in exported.report.notes)
 
 
 def test_features_that_a_part_cannot_name_are_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,9 +342,9 @@ def test_larger_tables_go_to_slower_memories() -> None:
     for model, memory in ((small, "cls"), (large, "imem")):
         fit = EXPORTER.check(model, options)
         assert fit.ok
-        held = {p.part: p for p in fit.placements}
-        assert held["entries"].memory == memory
-        assert held["entries"].bytes == build(model).sections["entries"]
+        parts = {p.part: p for p in fit.placements}
+        assert parts["entries"].memory == memory
+        assert parts["entries"].bytes == build(model).sections["entries"]
     chosen = EXPORTER.parse_options({"memory": "cls"})
     (problem, *_) = EXPORTER.check(large, chosen).problems
     assert problem.memory == "cls"
@@ -353,9 +356,9 @@ def test_state_that_does_not_fit_is_refused() -> None:
     model = tables(11, tables=2000, inputs=(8, 8), widths=(1, 1))
     chosen = EXPORTER.parse_options({"state": "lmem"})
     (problem,) = EXPORTER.check(model, chosen).problems
-    held = 4 * (2 * build(model).index_words + 2 + len(model.input.features))
+    state_bytes = 4 * (2 * build(model).index_words + 2 + len(model.input.features))
     assert problem.memory == "lmem"
-    assert problem.missing_bytes == 8 * held - 2048
+    assert problem.missing_bytes == 8 * state_bytes - 2048
 
 
 def test_the_target_names_the_family() -> None:

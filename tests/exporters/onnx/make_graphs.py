@@ -133,8 +133,8 @@ def main() -> None:
         wrapped = ModelWrapper(made)
         for each in passes:
             wrapped = wrapped.transform(each())
-        said = ", ".join((*tools.values(), *(p.__name__ for p in passes)))
-        written(f"qonnx-{name}", wrapped.model, answer, said)
+        tool_names = ", ".join((*tools.values(), *(p.__name__ for p in passes)))
+        written(f"qonnx-{name}", wrapped.model, answer, tool_names)
 
 
 if __name__ == "__main__":

@@ -88,11 +88,11 @@ def trained(layers: list[Any]) -> Any:
 def written(name: str, graph: Any, model: Any, tools: list[str]) -> None:
     """Write a graph with the tools' versions, inputs and the model's classes."""
     rows = np.random.default_rng(1).integers(0, 2, (ROWS, WIDTH))
-    said = model.predict(np.where(rows, 1.0, -1.0).astype(np.float32), verbose=0)
+    scores = model.predict(np.where(rows, 1.0, -1.0).astype(np.float32), verbose=0)
     facts = {
         "made by": ", ".join(f"{t} {version(t)}" for t in tools),
         "rows": "".join(map(str, rows.ravel())),
-        "classes": "".join(map(str, np.argmax(said, axis=1))),
+        "classes": "".join(map(str, np.argmax(scores, axis=1))),
     }
     helper.set_model_props(graph, facts)
     onnx.save(graph, FOLDER / f"{name}.onnx")

@@ -27,6 +27,6 @@ def test_a_graph_of_another_tool_predicts_the_classes_that_its_network_gave(path
     assert facts["made by"]
     model = read(path)
     rows = np.array([*facts["rows"]], np.int64).reshape(len(facts["classes"]), -1).astype(np.bool_)
-    found = [model.classes[c] for c in model.infer(pack(rows)).classes]
-    assert found == [f"class{c}" for c in facts["classes"]]
-    assert len({*found}) > 1
+    classes = [model.classes[c] for c in model.infer(pack(rows)).classes]
+    assert classes == [f"class{c}" for c in facts["classes"]]
+    assert len({*classes}) > 1

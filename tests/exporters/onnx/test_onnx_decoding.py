@@ -31,8 +31,8 @@ def read(*nodes, source="signs", **constants):
 
 
 def line(reader, name="t"):
-    found = reader.lines[name]
-    return found.slope, found.offset.tolist()
+    affine = reader.lines[name]
+    return affine.slope, affine.offset.tolist()
 
 
 def test_the_input_is_bits_or_signs():
@@ -42,11 +42,11 @@ def test_the_input_is_bits_or_signs():
 
 
 @pytest.mark.parametrize(
-    ("op", "found"),
+    ("op", "slope_and_offset"),
     [("Add", (2, [3])), ("Sub", (2, [-5])), ("Mul", (8, [-4])), ("Div", (0.5, [-0.25]))],
 )
-def test_a_line_is_moved_and_scaled(op, found):
-    assert line(read(node(op, "signs", "c"), c=[4])) == found
+def test_a_line_is_moved_and_scaled(op, slope_and_offset):
+    assert line(read(node(op, "signs", "c"), c=[4])) == slope_and_offset
 
 
 def test_a_line_is_moved_by_channel_but_scaled_by_one_factor():
@@ -65,17 +65,17 @@ def test_a_cast_changes_nothing_and_other_tensors_are_not_followed():
 
 
 def test_a_product_counts_the_agreements_of_weights():
-    found = read(node("MatMul", "signs", "w"), w=WEIGHTS).lines["t"]
-    assert (found.slope, found.offset.tolist(), found.mask) == (2, [-2, -2, -2], None)
-    assert found.weights.tolist() == [[True, False], [False, False], [True, True]]
-    found = read(node("MatMul", "signs", "w"), w=SPARSE).lines["t"]
-    assert (found.slope, found.offset.tolist()) == (2, [-2, 0, -2])
-    assert found.weights.tolist() == [[True, False], [False, False], [False, True]]
-    assert found.mask.tolist() == [[True, True], [False, False], [True, True]]
+    affine = read(node("MatMul", "signs", "w"), w=WEIGHTS).lines["t"]
+    assert (affine.slope, affine.offset.tolist(), affine.mask) == (2, [-2, -2, -2], None)
+    assert affine.weights.tolist() == [[True, False], [False, False], [True, True]]
+    affine = read(node("MatMul", "signs", "w"), w=SPARSE).lines["t"]
+    assert (affine.slope, affine.offset.tolist()) == (2, [-2, 0, -2])
+    assert affine.weights.tolist() == [[True, False], [False, False], [False, True]]
+    assert affine.mask.tolist() == [[True, True], [False, False], [True, True]]
     bits = read(node("XnorPopcountMatMul", "bits", "w"), source="bits", w=[[1, 0], [0, 0], [1, 1]])
-    found = bits.lines["t"]
-    assert (found.slope, found.offset.tolist(), found.mask) == (1, [0, 0], None)
-    assert found.weights.tolist() == [[True, False, True], [False, False, True]]
+    affine = bits.lines["t"]
+    assert (affine.slope, affine.offset.tolist(), affine.mask) == (1, [0, 0], None)
+    assert affine.weights.tolist() == [[True, False, True], [False, False, True]]
 
 
 PRODUCTS = {"signs": "MatMul", "bits": "XnorPopcountMatMul"}
@@ -109,7 +109,7 @@ def test_what_is_no_weight_is_told(source, wrong):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (0.5, "is not an integer"),
         (np.inf, "is not an integer"),
@@ -117,8 +117,8 @@ def test_what_is_no_weight_is_told(source, wrong):
         (-0.0, "is a negative 0"),
     ],
 )
-def test_constants_are_integers(value, said):
-    with pytest.raises(ValueError, match=f"constant 'c' {said}"):
+def test_constants_are_integers(value, message):
+    with pytest.raises(ValueError, match=f"constant 'c' {message}"):
         read(node("Add", "signs", "c"), c=[1, 0, value, 0])
 
 
@@ -202,15 +202,15 @@ SCORES = (NEURONS, node("Div", "n", "half", to="h"), node("Add", "h", "c", to="s
 
 
 def test_scores_are_agreements_and_a_bias(monkeypatch, tmp_path):
-    found = Graph(monkeypatch, SCORES, w=WEIGHTS, half=[2], c=[1, 8, -3]).decoded(tmp_path)
-    (layer,) = found.layers
-    assert (found.artefact, found.cuts, found.shunt) == ("x.onnx", None, 0)
+    decoded = Graph(monkeypatch, SCORES, w=WEIGHTS, half=[2], c=[1, 8, -3]).decoded(tmp_path)
+    (layer,) = decoded.layers
+    assert (decoded.artefact, decoded.cuts, decoded.shunt) == ("x.onnx", None, 0)
     assert layer.limits.tolist() == [0, 7, -4]
     assert layer.weights.tolist() == [[True, False], [False, False], [True, True]]
 
 
 @pytest.mark.parametrize(
-    ("nodes", "constants", "said"),
+    ("nodes", "constants", "message"),
     [
         (SCORES[:2], {"half": [2]}, "the scores do not count agreements"),
         (SCORES, {"half": [1], "c": [0, 0, 0]}, "the scores do not count agreements"),
@@ -223,8 +223,8 @@ def test_scores_are_agreements_and_a_bias(monkeypatch, tmp_path):
         (SCORES, {"half": [2]}, "node 'Add_scores' .Add. cannot be read back"),
     ],
 )
-def test_other_scores_are_refused(monkeypatch, tmp_path, nodes, constants, said):
-    with pytest.raises(VerifyError, match=said):
+def test_other_scores_are_refused(monkeypatch, tmp_path, nodes, constants, message):
+    with pytest.raises(VerifyError, match=message):
         Graph(monkeypatch, nodes, w=WEIGHTS, **constants).decoded(tmp_path)
 
 
@@ -300,8 +300,10 @@ STAGE: dict[str, list[int]] = {
 
 
 def cuts(**change):
-    held = {name: np.array(value) for name, value in (STAGE | change).items() if value is not None}
-    return cuts_of(held, SPEC)
+    arrays = {
+        name: np.array(value) for name, value in (STAGE | change).items() if value is not None
+    }
+    return cuts_of(arrays, SPEC)
 
 
 def test_cuts_are_those_of_each_field():
@@ -315,8 +317,8 @@ def test_cuts_are_those_of_each_field():
 def test_another_comparison_of_the_input_stage_is_refused(name, bit, feature):
     changed = list(STAGE[name])
     changed[bit] = not changed[bit] if name == "thermometer" else changed[bit] + 1
-    said = f"input field '{feature}': constant '{name}' is not its own"
-    with pytest.raises(VerifyError, match=said):
+    message = f"input field '{feature}': constant '{name}' is not its own"
+    with pytest.raises(VerifyError, match=message):
         cuts(**{name: changed})
     for other in (None, [*STAGE[name], 0], STAGE[name][:-1]):
         with pytest.raises(VerifyError, match=f"constant '{name}' is not its own"):

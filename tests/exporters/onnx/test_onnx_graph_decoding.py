@@ -90,5 +90,5 @@ def test_another_operator_is_found(tmp_path: Path, name: str) -> None:
 
 def test_a_verified_export_is_read_back(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    found = export(MODELS["trees"](), "onnx", tmp_path / "e").verification
-    assert found is not None and found.ok and found.decoded == ("model.onnx",)
+    verification = export(MODELS["trees"](), "onnx", tmp_path / "e").verification
+    assert verification is not None and verification.ok and verification.decoded == ("model.onnx",)

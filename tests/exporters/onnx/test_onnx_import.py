@@ -334,8 +334,8 @@ def test_ties_that_a_runtime_rounds_are_told(form, seed, monkeypatch):
     g.add("MatMul", g.constant(signs(rng, m, 3)))
     seen = []
 
-    def tried(made, scores, found):
-        seen.append((made, scores, found))
+    def tried(made, scores, last):
+        seen.append((made, scores, last))
         return "tried"
 
     monkeypatch.setattr(importer, "tried", tried)
@@ -346,14 +346,14 @@ def test_ties_that_a_runtime_rounds_are_told(form, seed, monkeypatch):
     theirs = np.array([f"class{c}" for c in scores.argmax(axis=1)])
     wrong = theirs != np.array(model.classes)[model.infer(pack(bits)).classes]
     assert wrong.any()
-    ((made, tables, found),) = seen
-    assert in_doubt(made, tables, found, bits)[wrong].all()
+    ((made, tables, final),) = seen
+    assert in_doubt(made, tables, final, bits)[wrong].all()
     assert "every input" not in model.provenance["scores"]
     assert "by exact sums" in model.provenance["scores"]
     assert "float sums may round to the other side" in model.provenance["rounding"]
     monkeypatch.undo()
-    said = parse(g.bytes()).provenance["rounding"]
-    assert re.search(r"may be another on at most [\d,]+ of 4,096 inputs tried$", said)
+    rounding = parse(g.bytes()).provenance["rounding"]
+    assert re.search(r"may be another on at most [\d,]+ of 4,096 inputs tried$", rounding)
 
 
 def test_a_batch_norm_that_folds_exactly_rounds_nothing():
@@ -382,8 +382,8 @@ def test_a_bias_within_a_product_may_be_added_in_any_order(op, counted):
     g.add("MatMul", g.constant([[1, 1], [1, -1]]))
     model = parse(g.bytes())
     assert model.hidden[0].thresholds.tolist() == [255, 254]
-    said = model.provenance.get("rounding", "")
-    assert ("at 1 of 1,026 popcounts, of 1 neurons" in said) == counted
+    rounding = model.provenance.get("rounding", "")
+    assert ("at 1 of 1,026 popcounts, of 1 neurons" in rounding) == counted
 
 
 @pytest.mark.filterwarnings("error")

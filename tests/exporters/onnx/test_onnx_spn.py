@@ -38,12 +38,12 @@ def test_the_graph_gives_scores_and_verdicts(
     model = random_spn(rng, features=5, cuts=9, classes=classes, arithmetic=arithmetic)
     margins = margins_of(model.scores(spn_vectors(model, 200)))
     model = model.with_shunt(max(1, int(np.median(margins))))
-    found = export(model, "onnx", tmp_path / "e", options={"input": given})
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
-    assert bool(found.verification.edges) == (given == "features")
+    exported = export(model, "onnx", tmp_path / "e", options={"input": given})
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
+    assert bool(exported.verification.edges) == (given == "features")
     again = export(model, "onnx", tmp_path / "again", options={"input": given}, verify=False)
-    same = [(e.path / "model.onnx").read_bytes() for e in (found, again)]
+    same = [(e.path / "model.onnx").read_bytes() for e in (exported, again)]
     assert same[0] == same[1]
 
 
@@ -59,5 +59,5 @@ def test_an_entry_that_is_a_step_off_is_found(tmp_path: Path, arithmetic: Arithm
             tensor.CopyFrom(onnx.numpy_helper.from_array(table, tensor.name))
     onnx.save(graph, str(directory / "model.onnx"))
     with pytest.warns(N3icWarning, match="not what n3ic writes"):
-        found = verify_directory(directory, vectors=400, run_changed=True)
-    assert any("lacks a look-up of" in failure for failure in found.failures), found
+        verification = verify_directory(directory, vectors=400, run_changed=True)
+    assert any("lacks a look-up of" in failure for failure in verification.failures), verification

@@ -48,11 +48,13 @@ def test_the_graph_gives_scores_and_verdicts(
     model = model.with_shunt(max(1, int(np.median(margins))))
     # Not simplified: an index of 8 bits stays one.
     options = {"input": given}
-    found = export(model, "onnx", tmp_path / "e", options=options, simplify=False).verification
-    assert found is not None and found.ok, found
-    assert found.weight_bits == found.decided_bits > 0
-    assert found.decoded == ("model.onnx",)
-    assert bool(found.edges) == (given == "features")
+    verification = export(
+        model, "onnx", tmp_path / "e", options=options, simplify=False
+    ).verification
+    assert verification is not None and verification.ok, verification
+    assert verification.weight_bits == verification.decided_bits > 0
+    assert verification.decoded == ("model.onnx",)
+    assert bool(verification.edges) == (given == "features")
     built = onnx.load(str(tmp_path / "e" / "model.onnx")).graph
     operators = {node.op_type for node in built.node}
     assert {"Gather", "ReduceSum"} <= operators and "MatMul" not in operators
@@ -123,8 +125,10 @@ def test_an_entry_that_is_a_step_off_gives_other_scores(tmp_path: Path) -> None:
     out = export(model, "onnx", tmp_path / "e", verify=False).path
     damaged(out / "model.onnx", "entries", add_to_first)
     with pytest.warns(N3icWarning, match="not what n3ic writes"):
-        found = verify_directory(out, vectors=100, run_changed=True)
-    assert any("lacks a look-up by the bits" in failure for failure in found.failures), found
+        verification = verify_directory(out, vectors=100, run_changed=True)
+    assert any("lacks a look-up by the bits" in failure for failure in verification.failures), (
+        verification
+    )
 
 
 def test_the_import_says_that_it_reads_binary_networks_only(tmp_path: Path) -> None:

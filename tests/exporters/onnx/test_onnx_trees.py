@@ -55,8 +55,8 @@ def test_the_class_is_that_of_onnxruntime(kind, classes, text):
     unseen = rows(3000, 4)
     wanted = session.run(None, {"X": unseen})[0]
     features = {f"x{i}": column.astype(np.int64) for i, column in enumerate(unseen.T)}
-    found = np.array(model.classes)[n3ic.predict(model, features).classes]
-    assert (found == wanted.astype(str)).all()
+    names = np.array(model.classes)[n3ic.predict(model, features).classes]
+    assert (names == wanted.astype(str)).all()
     assert model.provenance["source"] == "onnx" and len(model.provenance["onnx_sha256"]) == 64
     assert model.provenance["compared"].endswith("onnxruntime gives the same class to all")
     assert parse(data) == model

@@ -68,9 +68,9 @@ def test_controls_are_those_of_v1model(tmp_path: Path, architecture: str) -> Non
         written(tmp_path / each, each)
         texts[each] = (tmp_path / each / "n3ic.p4").read_text()
     block = r"\n// Copies the input bits\..*?(?=\ncontrol N3icIngress)"
-    found = {each: re.findall(block, text, re.DOTALL) for each, text in texts.items()}
-    assert found["v1model"] == found[architecture]
-    assert len(found["v1model"]) == 1 and "control ArgMax" in found["v1model"][0]
+    controls = {each: re.findall(block, text, re.DOTALL) for each, text in texts.items()}
+    assert controls["v1model"] == controls[architecture]
+    assert len(controls["v1model"]) == 1 and "control ArgMax" in controls["v1model"][0]
     assert waiting_tables(texts["v1model"]) == waiting_tables(texts[architecture])
     for name in ("commands.txt", "p4runtime.json", "bfrt.py"):
         assert (tmp_path / "v1model" / name).read_text() == (

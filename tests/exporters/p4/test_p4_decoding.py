@@ -51,10 +51,10 @@ def written(target: Exporter, model: BinaryModel, out: Path) -> Path:
 def complaint(target: Exporter, model: BinaryModel, out: Path) -> str:
     """What decoding finds in an export directory; empty where it holds the model."""
     try:
-        found = target.decode(out, model, target.parse_options({}))
+        decoded = target.decode(out, model, target.parse_options({}))
     except VerifyError as error:
         return str(error)
-    return "; ".join(filter(None, (decoding_difference(model, each) for each in found)))
+    return "; ".join(filter(None, (decoding_difference(model, each) for each in decoded)))
 
 
 @pytest.mark.first_case
@@ -67,11 +67,13 @@ def test_what_is_written_is_read_back(target: Exporter, tmp_path: Path, shape, d
     for seed in range(3):
         model = drawn(shape, seed, density)
         out = written(target, model, tmp_path / str(seed))
-        found = target.decode(out, model, target.parse_options({}))
-        assert [each.artefact for each in found] == [n for t, n in ARTEFACTS if t is target]
+        decoded = target.decode(out, model, target.parse_options({}))
+        assert [each.artefact for each in decoded] == [n for t, n in ARTEFACTS if t is target]
         assert complaint(target, model, out) == ""
-        assert {each.digest for each in found} == {model.digest}
-        assert all(each.weight_bits == sum(w.weights.size for w in model.layers) for each in found)
+        assert {each.digest for each in decoded} == {model.digest}
+        assert all(
+            each.weight_bits == sum(w.weights.size for w in model.layers) for each in decoded
+        )
 
 
 @pytest.mark.first_case
@@ -89,26 +91,28 @@ def test_a_change_of_any_bit_of_the_network_is_found(
             if layer.mask is None or layer.mask[place]:
                 weights = layer.weights.copy()
                 weights[place] ^= True
-                assert f"layer {index}, neuron {place[0]}, input {place[1]}" in told(
+                assert f"layer {index}, neuron {place[0]}, input {place[1]}" in decoding_message(
                     target, model, out, name, index, weights=weights
                 )
             if layer.mask is not None:
                 mask = layer.mask.copy()
                 mask[place] ^= True
                 limits = {} if index else {"thresholds": np.minimum(1, mask.sum(axis=1))}
-                assert f"layer {index}, neuron {place[0]}, input {place[1]}" in told(
+                assert f"layer {index}, neuron {place[0]}, input {place[1]}" in decoding_message(
                     target, model, out, name, index, mask=mask, **limits
                 )
         for neuron in range(layer.n_outputs):
             values = np.array(model.output.bias if index else model.hidden[0].thresholds)
             values[neuron] += -1 if values[neuron] > 0 else 1
             changed = {"bias" if index else "thresholds": values}
-            assert f"layer {index}, neuron {neuron}: " in told(
+            assert f"layer {index}, neuron {neuron}: " in decoding_message(
                 target, model, out, name, index, **changed
             )
 
 
-def told(target: Exporter, model: BinaryModel, out: Path, name: str, index: int, **changed) -> str:
+def decoding_message(
+    target: Exporter, model: BinaryModel, out: Path, name: str, index: int, **changed
+) -> str:
     """What decoding an artefact says beside a model of which one layer was changed."""
     layer = (model.hidden[0], model.output)[index]
     given = {
@@ -120,8 +124,8 @@ def told(target: Exporter, model: BinaryModel, out: Path, name: str, index: int,
     hidden, output = ((model.hidden[0],), made) if index else ((made,), model.output)
     other = BinaryModel(model.input, hidden, output, model.classes, model.name)
     options = target.parse_options({})
-    found = {each.artefact: each for each in target.decode(out, model, options)}
-    return decoding_difference(other, found[name])
+    artefacts = {each.artefact: each for each in target.decode(out, model, options)}
+    return decoding_difference(other, artefacts[name])
 
 
 @pytest.mark.slow
@@ -147,7 +151,7 @@ def test_flipped_bits_of_the_file_are_found(target: Exporter, name: str, tmp_pat
         "n3ic.p4": rb"user_metadata\.l\d_v\d = \(?~.+|const bit<\d+> L\d_MASK.+|score\d = \(\(.+"
         rb"|\.model = 32w.+|(?<= - \dw)\d+(?=\) >>)",
     }[name]
-    places = [i for found in re.finditer(pattern, plain) for i in range(*found.span())]
+    places = [i for match in re.finditer(pattern, plain) for i in range(*match.span())]
     rng = np.random.default_rng(0)
     missed = []
     for place in rng.choice(places, min(150, len(places)), replace=False):
@@ -221,8 +225,8 @@ def test_a_shunting_threshold_is_read_back(target: Exporter, tmp_path: Path) -> 
     model = drawn((9, 40, 2)).with_shunt(27)
     out = written(target, model, tmp_path)
     assert complaint(target, model, out) == ""
-    found = target.decode(out, model, target.parse_options({}))
-    assert {each.shunt for each in found} == {27}
+    decoded = target.decode(out, model, target.parse_options({}))
+    assert {each.shunt for each in decoded} == {27}
 
 
 def test_a_digest_is_told_by_its_first_eight_digits() -> None:
@@ -238,8 +242,8 @@ def test_the_line_of_a_command_that_n3ic_does_not_write_is_named(tmp_path: Path)
     lines = (out / "commands.txt").read_text().split("\n")
     lines[4] += " "
     (out / "commands.txt").write_text("\n".join(lines))
-    said = "commands.txt, line 5: not a command that n3ic writes there"
-    assert complaint(P4, model, out) == said
+    message = "commands.txt, line 5: not a command that n3ic writes there"
+    assert complaint(P4, model, out) == message
 
 
 @pytest.mark.parametrize("change", [{"default_action": False}, {"priority": 1}])
@@ -280,42 +284,49 @@ def masked_fixture(tmp_path_factory) -> tuple[BinaryModel, Path]:
     return model, out
 
 
-Held = list[DecodedEntry]
+Entries = list[DecodedEntry]
 
 
-def changed(table: str, /, **fields: Any) -> Callable[[Held], Held]:
+def changed(table: str, /, **fields: Any) -> Callable[[Entries], Entries]:
     """The last entry of a table with other fields."""
 
-    def change(held: Held) -> Held:
-        at = max(i for i, entry in enumerate(held) if entry.table == table)
-        return [*held[:at], replace(held[at], **fields), *held[at + 1 :]]
+    def change(entries: Entries) -> Entries:
+        at = max(i for i, entry in enumerate(entries) if entry.table == table)
+        return [*entries[:at], replace(entries[at], **fields), *entries[at + 1 :]]
 
     return change
 
 
-def twice(table: str) -> Callable[[Held], Held]:
-    def change(held: Held) -> Held:
-        at = next(i for i, entry in enumerate(held[2:-2], 2) if entry.table == table)
-        return [*held[:at], held[at], *held[at:]]
+def twice(table: str) -> Callable[[Entries], Entries]:
+    def change(entries: Entries) -> Entries:
+        at = next(i for i, entry in enumerate(entries[2:-2], 2) if entry.table == table)
+        return [*entries[:at], entries[at], *entries[at:]]
 
     return change
 
 
-def without(table: str) -> Callable[[Held], Held]:
-    return lambda held: [*held[:2], *(e for e in held[2:-2] if e.table != table), *held[-2:]]
+def without(table: str) -> Callable[[Entries], Entries]:
+    return lambda entries: [
+        *entries[:2],
+        *(e for e in entries[2:-2] if e.table != table),
+        *entries[-2:],
+    ]
 
 
 @pytest.mark.parametrize(
     ("change", "wrong"),
     [
-        (lambda held: held, ""),
-        (lambda held: [held[1], held[0], *held[2:-2], held[-1], held[-2]], ""),
-        (lambda held: [], "go to port None"),
-        (lambda held: held[:1], "go to port None"),
-        (lambda held: held[:2], "no such entry|go to port None"),
-        (lambda held: [held[0], held[0], *held[2:]], "does not begin by clearing"),
-        (lambda held: [replace(held[0], data=(1,)), *held[1:]], "does not begin by clearing"),
-        (lambda held: [*held[:-1], held[-2]], "does not end with the model's number"),
+        (lambda entries: entries, ""),
+        (lambda entries: [entries[1], entries[0], *entries[2:-2], entries[-1], entries[-2]], ""),
+        (lambda entries: [], "go to port None"),
+        (lambda entries: entries[:1], "go to port None"),
+        (lambda entries: entries[:2], "no such entry|go to port None"),
+        (lambda entries: [entries[0], entries[0], *entries[2:]], "does not begin by clearing"),
+        (
+            lambda entries: [replace(entries[0], data=(1,)), *entries[1:]],
+            "does not begin by clearing",
+        ),
+        (lambda entries: [*entries[:-1], entries[-2]], "does not end with the model's number"),
         (changed("model", data=()), "does not end with the model's number"),
         (changed("model", data=(1, 2)), "does not end with the model's number"),
         (changed("model_again", data=()), "does not end with the model's number"),
@@ -369,10 +380,10 @@ def without(table: str) -> Callable[[Held], Held]:
         (without("l0_weights0"), "l0_weights0 is missing"),
         (without("l1_biases"), "l1_biases is missing"),
         (
-            lambda held: [
-                *held[:2],
-                replace(held[3], table="l0_weights1", action="l0_xnor1"),
-                *held[2:],
+            lambda entries: [
+                *entries[:2],
+                replace(entries[3], table="l0_weights1", action="l0_xnor1"),
+                *entries[2:],
             ],
             "the network has no l0_weights1",
         ),
@@ -380,23 +391,23 @@ def without(table: str) -> Callable[[Held], Held]:
 )
 def test_entries_are_those_of_the_network(masked, change, wrong) -> None:
     model, out = masked
-    held = from_tutorial((out / "runtime.json").read_text(), "runtime.json")
+    entries = from_tutorial((out / "runtime.json").read_text(), "runtime.json")
     try:
-        found = decoding_difference(model, decode_entries("file", change(held), model, 8))
+        message = decoding_difference(model, decode_entries("file", change(entries), model, 8))
     except VerifyError as error:
-        found = str(error)
-    assert re.search(wrong, found) and bool(wrong) == bool(found), found
+        message = str(error)
+    assert re.search(wrong, message) and bool(wrong) == bool(message), message
 
 
 def test_packets_are_shunted_where_the_export_says(masked) -> None:
     model, out = masked
-    held = from_tutorial((out / "runtime.json").read_text(), "runtime.json")
+    entries = from_tutorial((out / "runtime.json").read_text(), "runtime.json")
     with pytest.raises(VerifyError, match="go to port 8, the export's is None"):
-        decode_entries("file", held, model)
-    for short in ([], held[:1], held[:2], held[:3]):
+        decode_entries("file", entries, model)
+    for short in ([], entries[:1], entries[:2], entries[:3]):
         with pytest.raises(VerifyError, match=r"does not (begin by clearing|end with) the model's"):
             decode_entries("file", short, model)
-    assert decode_entries("file", without("shunt_port")(held), model).shunt == 2
+    assert decode_entries("file", without("shunt_port")(entries), model).shunt == 2
 
 
 @pytest.mark.parametrize(

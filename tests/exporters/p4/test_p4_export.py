@@ -44,8 +44,8 @@ def write(target: Exporter, model: BinaryModel, out: Path, **given: str) -> dict
 
 def difference(target: Exporter, model: BinaryModel, out: Path, options, count: int = 40) -> str:
     words = verification_vectors(model, count)
-    found = first_difference(model, target.run(out, model, options, words).inference, words)
-    return "" if found is None else str(found)
+    difference_at = first_difference(model, target.run(out, model, options, words).inference, words)
+    return "" if difference_at is None else str(difference_at)
 
 
 def small(shape=(20, 5, 3), seed=3, density=None) -> BinaryModel:
@@ -207,15 +207,15 @@ def pair(tmp_path: Path) -> tuple[LoadedProgram, list[str], Words, dict[int, Inf
 def test_between_any_two_entries_of_a_reload_answers_name_the_model_or_none(pair) -> None:
     program, entries, words, known = pair
     running = program.switch()
-    said = []
+    models = []
     for entry in ["", *entries]:
         running.load(entry)
         results = answers_of(running, program, words)
         for row, result in enumerate(results):
             assert_honest(result, row, known)
-        said.append({result.model for result in results})
+        models.append({result.model for result in results})
     old, new = known
-    assert said == [{old}, *[{0}] * (len(entries) - 1), {new}]
+    assert models == [{old}, *[{0}] * (len(entries) - 1), {new}]
 
 
 def test_a_reload_while_a_packet_is_under_way_names_no_wrong_model(pair, monkeypatch) -> None:

@@ -99,10 +99,10 @@ def test_programs_give_scores_and_verdicts(
     margins = margins_of(model.scores(trees_vectors(model, 60, 0)))
     model = model.with_shunt(max(1, int(np.median(margins))))
     export(model, target.name, tmp_path / "e", verify=False, simplify=False)
-    found = verify_directory(tmp_path / "e", vectors=60)
-    assert found.ok, found
-    assert found.decoded == FILES[target.name]
-    assert found.at_shunt or found.below_shunt
+    verification = verify_directory(tmp_path / "e", vectors=60)
+    assert verification.ok, verification
+    assert verification.decoded == FILES[target.name]
+    assert verification.at_shunt or verification.below_shunt
 
 
 @pytest.mark.first_case
@@ -142,8 +142,8 @@ def test_packets_are_those_of_binary_networks(
     options = write(model, tmp_path, target, **given)
     words = trees_vectors(model, 40, 0)
     assert target.decode(tmp_path, model, options)
-    found = target.run(tmp_path, model, options, words).inference
-    assert first_difference(model, found, words) is None
+    inference = target.run(tmp_path, model, options, words).inference
+    assert first_difference(model, inference, words) is None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -238,8 +238,8 @@ def test_any_sum_of_trees_is_written(
     assert not target.check(model, options).problems
     words = codes(spec, np.random.default_rng(0), 30) if spec is WIDE else rows(spec, 60)
     assert len(target.decode(tmp_path, model, options)) == len(FILES[target.name])
-    found = target.run(tmp_path, model, options, words).inference
-    assert first_difference(model, found, words) is None
+    inference = target.run(tmp_path, model, options, words).inference
+    assert first_difference(model, inference, words) is None
 
 
 def rows(spec: InputSpec, count: int) -> Words:
@@ -332,7 +332,7 @@ def test_entries_are_replaced_while_the_switch_runs(tmp_path: Path) -> None:
     words = trees_vectors(first, 12, 0)
     known = {int(m.digest[:8], 16): m.scores(words) for m in (first, second)}
     old, new = known
-    said = []
+    models = []
     lines = (tmp_path / "second" / "commands.txt").read_text().splitlines()
     watched = {0, 1, 2, len(lines) - 2, len(lines) - 1, len(lines), *range(3, len(lines), 7)}
     for i, line in enumerate(["", *lines]):
@@ -340,12 +340,12 @@ def test_entries_are_replaced_while_the_switch_runs(tmp_path: Path) -> None:
         if i not in watched:
             continue
         results = answers(running, program, words)
-        said.append({result.model for result in results})
+        models.append({result.model for result in results})
         for row, result in enumerate(results):
             if result.model:
                 assert result.scores is not None
                 assert result.scores.tolist() == known[result.model][row].tolist()
-    assert said == [{old}, *[{0}] * (len(said) - 2), {new}]
+    assert models == [{old}, *[{0}] * (len(models) - 2), {new}]
     assert (known[old] != known[new]).any()
 
 
@@ -405,9 +405,9 @@ def test_a_running_switch_holds_the_ternary_entries(tmp_path: Path, stand_ins: P
     model = some_trees(1, trees=3)
     options = write(model, tmp_path / "e", with_bmv2="yes")
     words = trees_vectors(model, 20, 0)[:40]
-    found = TARGET.run(tmp_path / "e", model, options, words)
-    assert found.executor.startswith("simple_switch 0.0.0-stand-in")
-    assert first_difference(model, found.inference, words) is None
+    execution = TARGET.run(tmp_path / "e", model, options, words)
+    assert execution.executor.startswith("simple_switch 0.0.0-stand-in")
+    assert first_difference(model, execution.inference, words) is None
     program, log = loaded(tmp_path / "e", model, options), tmp_path / "log"
     with bmv2.network_namespace() as namespace:
         compiled = bmv2.compile_program(program.source, tmp_path)
@@ -420,7 +420,9 @@ def test_a_running_switch_holds_the_ternary_entries(tmp_path: Path, stand_ins: P
 # --- read back ---------------------------------------------------------------------------------
 
 
-def told(model: Classifier, out: Path, options: Options, target: Exporter[Any] = TARGET) -> str:
+def decoding_error(
+    model: Classifier, out: Path, options: Options, target: Exporter[Any] = TARGET
+) -> str:
     with pytest.raises(VerifyError) as error:
         target.decode(out, model, options)
     return str(error.value)
@@ -468,7 +470,7 @@ def test_what_is_changed_is_told(
     text = path.read_text()
     path.write_text(changed(text, pattern, new))
     assert path.read_text() != text
-    assert re.search(message, told(model, tmp_path, options))
+    assert re.search(message, decoding_error(model, tmp_path, options))
 
 
 @pytest.mark.parametrize(
@@ -495,7 +497,7 @@ def test_statements_that_are_changed_are_told(
     text = path.read_text()
     path.write_text(changed(text, pattern, new))
     assert path.read_text() != text
-    assert re.search(message, told(model, tmp_path, options, SUME))
+    assert re.search(message, decoding_error(model, tmp_path, options, SUME))
 
 
 def test_each_number_of_the_statements_is_compared(tmp_path: Path) -> None:
@@ -512,7 +514,7 @@ def test_each_number_of_the_statements_is_compared(tmp_path: Path) -> None:
     for match in numbers:
         other = f"w0x{int(match[0][3:], 16) ^ 1:0{len(match[0]) - 3}x}"
         path.write_text(text.replace(body, body[: match.start()] + other + body[match.end() :]))
-        assert "class" in told(model, tmp_path, options, SUME)
+        assert "class" in decoding_error(model, tmp_path, options, SUME)
 
 
 def test_every_leaf_and_offset_of_each_file_is_compared(tmp_path: Path) -> None:
@@ -527,10 +529,10 @@ def test_every_leaf_and_offset_of_each_file_is_compared(tmp_path: Path) -> None:
             start, end = (match.start() + at for at in number.span())
             other = f"{int(number[0], 16) ^ 1:#0{end - start}x}"
             path.write_text(text[:start] + other + text[end:])
-            assert "class" in told(model, tmp_path, options)
+            assert "class" in decoding_error(model, tmp_path, options)
     other_model = retrained(model, 1)
     path.write_text(text)
-    assert "class" in told(other_model, tmp_path, options)
+    assert "class" in decoding_error(other_model, tmp_path, options)
 
 
 # --- what does not fit -------------------------------------------------------------------------
@@ -611,8 +613,8 @@ def test_a_forest_that_nobody_tuned_is_written_with_what_it_costs(tmp_path: Path
     assert TARGET.check(model, options).ok
     assert len(TARGET.decode(tmp_path, model, options)) == len(FILES["p4"])
     words = trees_vectors(model, 100, 0)[:300:2]
-    found = TARGET.run(tmp_path, model, options, words).inference
-    assert first_difference(model, found, words) is None
+    inference = TARGET.run(tmp_path, model, options, words).inference
+    assert first_difference(model, inference, words) is None
     figures = {f.name: f.value for f in TARGET.report(model, options, tmp_path).figures}
     assert figures["tables.ternary"] == 100
     assert 3000 < figures["table.entries"] < 6500

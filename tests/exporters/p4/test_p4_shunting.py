@@ -127,10 +127,10 @@ def test_a_packet_through_the_wrong_port_is_found(target, tmp_path, at_the_thres
 
 def complaint(target: Exporter, model: BinaryModel, out: Path, options: Options) -> str:
     try:
-        found = target.decode(out, model, options)
+        decoded = target.decode(out, model, options)
     except VerifyError as error:
         return str(error)
-    return "; ".join(filter(None, (decoding_difference(model, each) for each in found)))
+    return "; ".join(filter(None, (decoding_difference(model, each) for each in decoded)))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_missing_doubled_and_foreign_entries_of_the_threshold_are_found(tmp_path
     file = tmp_path / "commands.txt"
     lines = file.read_text().splitlines(keepends=True)
     at = next(i for i, line in enumerate(lines) if " shunting " in line)
-    for changed, said in (
+    for changed, message in (
         ([*lines[:at], *lines[at + 1 :]], "does not end with the model's number"),
         ([*lines[: at + 1], *lines[at:]], "is set twice"),
         (
@@ -182,7 +182,7 @@ def test_missing_doubled_and_foreign_entries_of_the_threshold_are_found(tmp_path
         ([*lines[:at], lines[at].replace(" 0x", " 0x1 0x"), *lines[at + 1 :]], "got 2"),
     ):
         file.write_text("".join(changed))
-        assert said in complaint(P4, model, tmp_path, options)
+        assert message in complaint(P4, model, tmp_path, options)
 
 
 def test_entries_with_a_threshold_and_programs_without_one(tmp_path, at_the_threshold):
@@ -255,6 +255,6 @@ def test_a_model_without_a_threshold_has_no_word_of_it(target, tmp_path, at_the_
 @BOTH
 def test_an_export_is_verified_at_the_threshold(target, tmp_path, at_the_threshold):
     model, _ = at_the_threshold(3)
-    found = export(model, target.name, tmp_path / "out").verification
-    assert found.ok and found.shunt == 2
-    assert found.at_shunt >= 8 and found.below_shunt >= 8
+    verification = export(model, target.name, tmp_path / "out").verification
+    assert verification.ok and verification.shunt == 2
+    assert verification.at_shunt >= 8 and verification.below_shunt >= 8

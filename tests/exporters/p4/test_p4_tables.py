@@ -109,11 +109,11 @@ def test_programs_give_scores_and_verdicts(
     model = model.with_shunt(max(1, int(np.median(margins))))
     # Not simplified, so that indices and entries have the sizes of the case.
     export(model, target.name, tmp_path / "e", verify=False, simplify=False)
-    found = verify_directory(tmp_path / "e", vectors=40)
-    assert found.ok, found
-    assert found.weight_bits == found.decided_bits > 0
-    assert found.decoded == (FILES if target.name == "p4" else ("n3ic.p4",))
-    assert found.at_shunt or found.below_shunt
+    verification = verify_directory(tmp_path / "e", vectors=40)
+    assert verification.ok, verification
+    assert verification.weight_bits == verification.decided_bits > 0
+    assert verification.decoded == (FILES if target.name == "p4" else ("n3ic.p4",))
+    assert verification.at_shunt or verification.below_shunt
 
 
 @BOTH
@@ -122,9 +122,9 @@ def test_a_sum_to_which_no_table_adds_is_its_bias(target: Exporter[Any], tmp_pat
     options = write(target, model, tmp_path)
     words = tables_vectors(model, 40)
     assert target.decode(tmp_path, model, options)
-    found = target.run(tmp_path, model, options, words).inference
-    assert first_difference(model, found, words) is None
-    assert (found.scores[:, 3] == model.bias[3]).all()
+    inference = target.run(tmp_path, model, options, words).inference
+    assert first_difference(model, inference, words) is None
+    assert (inference.scores[:, 3] == model.bias[3]).all()
 
 
 @pytest.mark.first_case
@@ -159,9 +159,9 @@ def test_largest_biases_keep_their_order(target: Exporter[Any], tmp_path: Path) 
     model = replace(small(classes=3, widths=(8, 8)), bias=bias)
     options = write(target, model, tmp_path)
     words = tables_vectors(model, 40)
-    found = target.run(tmp_path, model, options, words).inference
-    assert first_difference(model, found, words) is None
-    assert set(found.classes.tolist()) == {1, 2}
+    inference = target.run(tmp_path, model, options, words).inference
+    assert first_difference(model, inference, words) is None
+    assert set(inference.classes.tolist()) == {1, 2}
 
 
 # --- entries changed at run time ---------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_entries_are_replaced_while_the_switch_runs(tmp_path: Path) -> None:
     words = tables_vectors(first, 12)
     known = {int(m.digest[:8], 16): m.scores(words) for m in (first, second)}
     old, new = known
-    said = []
+    models = []
     lines = (tmp_path / "second" / "commands.txt").read_text().splitlines()
     # Only the answers around the first and last lines and around some in between.
     watched = {0, 1, 2, len(lines) - 2, len(lines) - 1, len(lines), *range(3, len(lines), 7)}
@@ -200,12 +200,12 @@ def test_entries_are_replaced_while_the_switch_runs(tmp_path: Path) -> None:
         if i not in watched:
             continue
         results = answers(running, program, words)
-        said.append({result.model for result in results})
+        models.append({result.model for result in results})
         for row, result in enumerate(results):
             if result.model:
                 assert result.scores is not None
                 assert result.scores.tolist() == known[result.model][row].tolist()
-    assert said == [{old}, *[{0}] * (len(said) - 2), {new}]
+    assert models == [{old}, *[{0}] * (len(models) - 2), {new}]
     assert (known[old] != known[new]).any()
 
 
@@ -224,8 +224,10 @@ def sent(running: Switch, lines: Sequence[str]) -> list[str]:
     return refused
 
 
-@pytest.mark.parametrize("held", ["nothing", "the same", "another", "half of another"])
-def test_the_commands_give_their_model_whatever_the_switch_holds(tmp_path: Path, held: str) -> None:
+@pytest.mark.parametrize("state", ["nothing", "the same", "another", "half of another"])
+def test_the_commands_give_their_model_whatever_the_switch_holds(
+    tmp_path: Path, state: str
+) -> None:
     model = small(1, classes=3).with_shunt(2)
     options = write(TARGETS["p4"], model, tmp_path / "model")
     write(TARGETS["p4"], retrained(model, 2), tmp_path / "another")
@@ -239,7 +241,7 @@ def test_the_commands_give_their_model_whatever_the_switch_holds(tmp_path: Path,
         "another": other,
         "half of another": other[: len(other) // 2],
     }
-    assert sent(running, before[held]) == []
+    assert sent(running, before[state]) == []
     assert sent(running, lines) == []
     words = tables_vectors(model, 20)
     results = answers(running, program, words)
@@ -343,9 +345,9 @@ def test_entries_of_a_running_switch_are_changed_and_confirmed(
     options = write(TARGETS["p4"], first, tmp_path / "first", with_bmv2="yes")
     write(TARGETS["p4"], retrained(first, 2), tmp_path / "second")
     words = tables_vectors(first, 20)
-    found = TARGETS["p4"].run(tmp_path / "first", first, options, words)
-    assert found.executor.startswith("simple_switch 0.0.0-stand-in")
-    assert first_difference(first, found.inference, words) is None
+    execution = TARGETS["p4"].run(tmp_path / "first", first, options, words)
+    assert execution.executor.startswith("simple_switch 0.0.0-stand-in")
+    assert first_difference(first, execution.inference, words) is None
     program, log = loaded(tmp_path / "first", first, options), tmp_path / "log"
     entries = sum(len(t.entries) for t in first.tables)
     update = (tmp_path / "second" / "commands.txt").read_text()
@@ -361,7 +363,7 @@ def test_entries_of_a_running_switch_are_changed_and_confirmed(
 # --- read back ---------------------------------------------------------------------------------
 
 
-def told(target: Exporter[Any], model: TablesModel, out: Path, options: Options) -> str:
+def decoding_error(target: Exporter[Any], model: TablesModel, out: Path, options: Options) -> str:
     try:
         target.decode(out, model, options)
     except VerifyError as error:
@@ -376,7 +378,7 @@ def test_any_other_model_is_told_from_what_was_written(
     """Each entry, bias and bit of an index changed in the model: the artefacts tell."""
     model = small(classes=3, tables=3, inputs=(1, 2))
     options = write(target, model, tmp_path)
-    assert told(target, model, tmp_path, options) == ""
+    assert decoding_error(target, model, tmp_path, options) == ""
     others = []
     for t, table in enumerate(model.tables):
         for place in np.ndindex(table.entries.shape):
@@ -387,20 +389,20 @@ def test_any_other_model_is_told_from_what_was_written(
         others.append((0, t, replace(table, bits=tuple(bits))))
     for c, t, changed in others:
         tables = (*model.tables[:t], changed, *model.tables[t + 1 :])
-        text = told(target, replace(model, tables=tables), tmp_path, options)
+        text = decoding_error(target, replace(model, tables=tables), tmp_path, options)
         assert f"the score of class {c} " in text
     bias = model.bias + np.array([0, 0, 1], dtype=np.int32)
-    assert "the score of class 2 adds other values" in told(
+    assert "the score of class 2 adds other values" in decoding_error(
         target, replace(model, bias=bias), tmp_path, options
     )
-    assert "of model" in told(target, replace(model, name="another"), tmp_path, options)
+    assert "of model" in decoding_error(target, replace(model, name="another"), tmp_path, options)
 
 
 @BOTH
 def test_a_threshold_and_a_port_are_read_back(target: Exporter[Any], tmp_path: Path) -> None:
     model = small().with_shunt(3)
     options = write(target, model, tmp_path, shunt_port="4")
-    assert told(target, model, tmp_path, options) == ""
+    assert decoding_error(target, model, tmp_path, options) == ""
     path = tmp_path / ("p4runtime_update.json" if target.name == "p4" else "n3ic.p4")
     text = path.read_text()
     path.write_text(
@@ -409,20 +411,20 @@ def test_a_threshold_and_a_port_are_read_back(target: Exporter[Any], tmp_path: P
         else text.replace("- 32w0x00000003) >>", "- 32w0x00000002) >>")
     )
     assert path.read_text() != text
-    assert told(target, model, tmp_path, options) != ""
+    assert decoding_error(target, model, tmp_path, options) != ""
     other = target.parse_options({"shunt-port": "2"}, verify=True)
     path.write_text(text)
-    assert "port" in told(target, model, tmp_path, other) or "shunting" in told(
+    assert "port" in decoding_error(target, model, tmp_path, other) or "shunting" in decoding_error(
         target, model, tmp_path, other
     )
 
 
 def numbers_of(text: str) -> list[tuple[int, int]]:
     """Places of the digits of the values of a file, in any of its forms."""
-    found = re.finditer(
+    matches = re.finditer(
         r"0x([0-9a-f]+)|\"value\": \"([A-Za-z0-9+/=]+)\"|\\([0-7]{3})|_id: (\d+)", text
     )
-    return [m.span(m.lastindex or 0) for m in found]
+    return [m.span(m.lastindex or 0) for m in matches]
 
 
 @pytest.mark.first_case
@@ -454,7 +456,7 @@ def test_a_change_of_any_number_is_told(tmp_path: Path, name: str) -> None:
                 if other == digit:
                     continue
                 path.write_text(text[: at + start] + other + text[at + start + 1 :])
-                assert told(target, model, tmp_path, options), (line, start, end)
+                assert decoding_error(target, model, tmp_path, options), (line, start, end)
                 changed += 1
         at += len(line)
     assert changed > 5
@@ -462,16 +464,16 @@ def test_a_change_of_any_number_is_told(tmp_path: Path, name: str) -> None:
 
 def changed(text: str, old: str, new: str) -> str:
     """The text with its first match of a pattern replaced."""
-    found = re.sub(old, new, text, count=1, flags=re.MULTILINE)
-    assert found != text
-    return found
+    new_text = re.sub(old, new, text, count=1, flags=re.MULTILINE)
+    assert new_text != text
+    return new_text
 
 
 ENTRIES = "are not selected by its index"
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "said"),
+    ("name", "old", "new", "message"),
     [
         ("p4", r"(\.set_model_again_)\w", r"\1x", "number is not set by two matching actions"),
         ("p4", r"\.set_model_again_", ".set_model_", "number is not set by two matching actions"),
@@ -502,13 +504,13 @@ ENTRIES = "are not selected by its index"
     ],
 )
 def test_a_program_that_wires_its_tables_otherwise_is_told(
-    tmp_path: Path, name: str, old: str, new: str, said: str
+    tmp_path: Path, name: str, old: str, new: str, message: str
 ) -> None:
     target, model = TARGETS[name], small(tables=2, inputs=(3, 3))
     options = write(target, model, tmp_path)
     path = tmp_path / "n3ic.p4"
     path.write_text(changed(path.read_text(), old, new))
-    assert said in told(target, model, tmp_path, options)
+    assert message in decoding_error(target, model, tmp_path, options)
 
 
 def test_an_entry_of_a_sum_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -519,7 +521,7 @@ def test_an_entry_of_a_sum_that_is_not_there_is_told(tmp_path: Path) -> None:
     path.write_text(changed(text, r"(t0_entry\(.*)entry0(.*\n.*)entry0", r"\1entry1\2entry1"))
     calls = tmp_path / "bfrt.py"
     calls.write_text(re.sub(r"(p4\.t0\.add.*)entry0=", r"\1entry1=", calls.read_text()))
-    assert "table t0 has entries of sum 1" in told(target, model, tmp_path, options)
+    assert "table t0 has entries of sum 1" in decoding_error(target, model, tmp_path, options)
 
 
 @pytest.mark.parametrize(("old", "new"), [("t0_{}0", "t0_{}1"), ("t1_{}0", "t2_{}0")])
@@ -532,7 +534,7 @@ def test_constants_of_the_next_sum_or_table_are_refused(tmp_path: Path, old: str
     for kind in "vs":
         text = text.replace(old.format(kind), new.format(kind))
     path.write_text(text)
-    assert "table or sum that is not there" in told(target, model, tmp_path, options)
+    assert "table or sum that is not there" in decoding_error(target, model, tmp_path, options)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -573,7 +575,7 @@ def test_lines_that_are_missing_or_in_another_order_are_told(tmp_path: Path, nam
         texts = ["\n".join((start, *each, end)).strip() + "\n" for each in others_of]
     for text in texts:
         path.write_text(text)
-        assert told(target, model, tmp_path, options), text[:300]
+        assert decoding_error(target, model, tmp_path, options), text[:300]
 
 
 # --- what does not fit -------------------------------------------------------------------------

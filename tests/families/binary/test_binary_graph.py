@@ -53,9 +53,9 @@ def test_thresholds_at_their_ends_stay_in_the_graph():
     model = replace(model, hidden=(replace(layer, thresholds=ends),))
     words = adversarial(model)
     assert (scores(graph_of(model), words) == model.scores(words)).all()
-    (found,) = dense_layers(graph_of(model)).hidden
-    assert isinstance(found, HiddenLayer) and found.thresholds.tolist() == ends.tolist()
-    assert (found.weights == layer.weights).all()
+    (layer_read,) = dense_layers(graph_of(model)).hidden
+    assert isinstance(layer_read, HiddenLayer) and layer_read.thresholds.tolist() == ends.tolist()
+    assert (layer_read.weights == layer.weights).all()
 
 
 def test_features_and_their_cuts_lead_to_the_same_scores():

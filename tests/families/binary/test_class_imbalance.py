@@ -29,17 +29,17 @@ def test_the_bias_is_the_highest_that_keeps_the_rate(positive, share):
     words, label = pack(rng.random((400, 12)) < 0.5), rng.integers(0, 3, 400)
 
     def alarms(network):
-        said = network.scores(words).argmax(axis=1)
-        return (said[label != positive] == positive).mean()
+        classes = network.scores(words).argmax(axis=1)
+        return (classes[label != positive] == positive).mean()
 
-    found = with_false_alarms(model, model.scores(words), label, positive, share)
-    bias = found.output.bias
-    assert alarms(found) <= share
+    shifted_model = with_false_alarms(model, model.scores(words), label, positive, share)
+    bias = shifted_model.output.bias
+    assert alarms(shifted_model) <= share
     higher = bias + (np.arange(3) == positive).astype(np.int32)
-    assert alarms(replace(found, output=replace(found.output, bias=higher))) > share
+    assert alarms(replace(shifted_model, output=replace(shifted_model.output, bias=higher))) > share
     others = np.arange(3) != positive
     assert np.array_equal(bias[others], model.output.bias[others])
-    assert f"{100 * alarms(found):.1f} %, with" in found.provenance["false_alarms"]
+    assert f"{100 * alarms(shifted_model):.1f} %, with" in shifted_model.provenance["false_alarms"]
 
 
 def test_a_flow_that_is_decided_often_counts_once():
@@ -50,14 +50,14 @@ def test_a_flow_that_is_decided_often_counts_once():
     label = (flow < 20).astype(int)
 
     def alarms(network):
-        said = network.scores(words).argmax(axis=1)
-        return len({*flow[(said == 1) & (label == 0)].tolist()})
+        classes = network.scores(words).argmax(axis=1)
+        return len({*flow[(classes == 1) & (label == 0)].tolist()})
 
-    found = with_false_alarms(model, model.scores(words), label, 1, 0.1, flow)
-    assert alarms(found) <= 8
-    higher = found.output.bias + np.array([0, 1], np.int32)
-    assert alarms(replace(found, output=replace(found.output, bias=higher))) > 8
-    assert "at most of 80 validation flows" in found.provenance["false_alarms"]
+    shifted_model = with_false_alarms(model, model.scores(words), label, 1, 0.1, flow)
+    assert alarms(shifted_model) <= 8
+    higher = shifted_model.output.bias + np.array([0, 1], np.int32)
+    assert alarms(replace(shifted_model, output=replace(shifted_model.output, bias=higher))) > 8
+    assert "at most of 80 validation flows" in shifted_model.provenance["false_alarms"]
     by_row = with_false_alarms(model, model.scores(words), label, 1, 0.1)
     assert alarms(by_row) > 8
 
@@ -84,17 +84,17 @@ def test_balanced_weights_are_those_of_scikit_learn():
 
 
 @pytest.mark.parametrize(
-    ("said", "why"), [("d=2", "'d' is not one of a, b, c"), ("a=2,a=3", "'a' is named twice")]
+    ("weights", "why"), [("d=2", "'d' is not one of a, b, c"), ("a=2,a=3", "'a' is named twice")]
 )
-def test_weights_of_unknown_classes_are_refused(said, why):
+def test_weights_of_unknown_classes_are_refused(weights, why):
     with pytest.raises(UsageError, match=why):
-        class_weights(said, ("a", "b", "c"), np.array([0, 1, 2]))
+        class_weights(weights, ("a", "b", "c"), np.array([0, 1, 2]))
 
 
-@pytest.mark.parametrize("said", ["", "much", "a", "a=0", "a=-1", "a=1,,b=2", "a=nan", "a=0.0"])
-def test_weights_that_are_none_are_refused(said):
+@pytest.mark.parametrize("weights", ["", "much", "a", "a=0", "a=-1", "a=1,,b=2", "a=nan", "a=0.0"])
+def test_weights_that_are_none_are_refused(weights):
     with pytest.raises(UsageError, match="class_weight must be none, balanced or CLASS=WEIGHT"):
-        Training(class_weight=said)
+        Training(class_weight=weights)
 
 
 @pytest.fixture(scope="module", name="rare")
@@ -131,7 +131,7 @@ def trained(table, **options):
 @pytest.mark.parametrize("method", METHODS)
 def test_weights_find_more_of_a_rare_class(rare, method):
     plain, balanced = (
-        trained(rare, **METHODS[method], class_weight=said) for said in ("none", "balanced")
+        trained(rare, **METHODS[method], class_weight=weight) for weight in ("none", "balanced")
     )
 
     def recall(result):

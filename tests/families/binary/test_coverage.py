@@ -51,7 +51,7 @@ def with_flipped(model, layer, neuron, bit):
 def by_flipping(model, words, hidden):
     """Flip each weight bit in turn, run all vectors, compare."""
     want = model.infer(words)
-    found = []
+    layers = []
     for i, layer in enumerate(model.layers):
         known = np.zeros(layer.weights.shape, np.bool_)
         for j, k in np.ndindex(*layer.weights.shape):
@@ -61,8 +61,8 @@ def by_flipping(model, words, hidden):
                     hidden
                     and any((a != b).any() for a, b in zip(got.hidden, want.hidden, strict=True))
                 )
-        found.append(known)
-    return found
+        layers.append(known)
+    return layers
 
 
 @settings(max_examples=25, deadline=None)
@@ -77,10 +77,10 @@ def test_coverage_is_what_flipping_every_bit_shows(shape, seed, density, rows, h
     rng = np.random.default_rng(seed)
     model = random_model(shape, rng, density=density)
     words = pack(rng.random((rows, shape[0])) < 0.5)
-    found = coverage(model, words, hidden=hidden)
-    for known, want in zip(found.layers, by_flipping(model, words, hidden), strict=True):
+    report = coverage(model, words, hidden=hidden)
+    for known, want in zip(report.layers, by_flipping(model, words, hidden), strict=True):
         assert np.array_equal(known, want)
-    assert found.total == sum(int(layer.fan_in.sum()) for layer in model.layers)
+    assert report.total == sum(int(layer.fan_in.sum()) for layer in model.layers)
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -181,8 +181,8 @@ def test_inputs_that_are_tried_are_of_four_kinds():
     left = _connections(model)[0]
     left[:, 0] = left[:, 2] = 0  # what is left of a neuron may be in any word
     left[:7] = left[9:] = 0
-    found = coverage_module._candidates(model, left, useful, near, 4000, rng)
-    random, of_useful, of_near, edges = np.split(found, [1000, 2000, 3000])
+    inputs = coverage_module._candidates(model, left, useful, near, 4000, rng)
+    random, of_useful, of_near, edges = np.split(inputs, [1000, 2000, 3000])
     assert len(np.unique(random.sum(axis=1))) > 60  # of every density
     for parts, flips in ((of_useful, of_useful.sum(axis=1)), (of_near, (~of_near).sum(axis=1))):
         assert len(parts) == 1000
@@ -205,8 +205,8 @@ def test_inputs_are_made_for_neurons_with_anything_left():
     left[0][:] = 1  # the first layer's neurons have inputs at their thresholds without a search
     assert coverage_module._sought(model, left, np.random.default_rng(0)) == []
     left[1][2, 1] = 1
-    found = coverage_module._sought(model, left, np.random.default_rng(0))
-    assert [x.shape for x in found] == [(1, 12), (1, 12)]
+    inputs = coverage_module._sought(model, left, np.random.default_rng(0))
+    assert [x.shape for x in inputs] == [(1, 12), (1, 12)]
     for number, vectors in ((3, 6), (4, 8), (5, 8)):
         left[2][:number] = 1
         rows = coverage_module._sought(model, left, np.random.default_rng(0))
@@ -216,15 +216,15 @@ def test_inputs_are_made_for_neurons_with_anything_left():
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_descent_finds_an_input_on_which_a_layer_gives_what_is_wanted(masked):
     rng = np.random.default_rng(2)
-    found = 0
+    hits = 0
     for _ in range(40):
         layer = random_model((24, 4, 2), rng, density=0.7 if masked else None, extremes=False)
         wanted = rng.random(4) < 0.5
         x = coverage_module._descend(layer.hidden[0], wanted, rng)
         assert x.shape == (24,) and x.dtype == bool
         given = layer.hidden[0].popcounts(pack(x[None, :]))[0] >= layer.hidden[0].thresholds
-        found += (given == wanted).all()
-    assert found >= 36
+        hits += (given == wanted).all()
+    assert hits >= 36
 
 
 def test_the_last_layer_is_decided_by_any_vector_and_by_none_it_is_not():
@@ -243,13 +243,13 @@ def test_the_last_layer_is_decided_by_any_vector_and_by_none_it_is_not():
     assert coverage_module._strike(model, one, left, hidden=True).tolist() == []
 
 
-@pytest.mark.parametrize(("outputs", "found"), [(64, True), (65, False)])
-def test_a_descent_visits_2_to_the_26_weights_at_most(monkeypatch, outputs, found):
+@pytest.mark.parametrize(("outputs", "is_found"), [(64, True), (65, False)])
+def test_a_descent_visits_2_to_the_26_weights_at_most(monkeypatch, outputs, is_found):
     """Each of 1,024 inputs may be flipped, and each flip reads the weights of 64 neurons."""
     model = random_model((1024, outputs, 2, 2), np.random.default_rng(0), extremes=False)
     monkeypatch.setattr(coverage_module, "_descend", lambda layer, wanted, rng: wanted)
     sought = coverage_module._sought(model, _connections(model), np.random.default_rng(0))
-    assert bool(sought) is found
+    assert bool(sought) is is_found
 
 
 @pytest.mark.parametrize("density", [None, 0.5])
@@ -257,9 +257,9 @@ def test_a_few_vectors_decide_every_bit_by_the_scores(density):
     model = random_model((256, 32, 16, 2), np.random.default_rng(0), density=density)
     model = simplify(model).model  # constant neurons have bits that nothing can decide
     words = deciding_vectors(model)
-    found = coverage(model, words, hidden=False)
-    assert found.decided == found.total, found.lines(model)
-    assert found.lines(model) == []
+    report = coverage(model, words, hidden=False)
+    assert report.decided == report.total, report.lines(model)
+    assert report.lines(model) == []
     assert len(words) < 400
     assert np.array_equal(words, deciding_vectors(model))
 
@@ -283,15 +283,15 @@ def test_what_cannot_be_reached_is_said():
     never = HiddenLayer(np.array([[True, False]]), thresholds=np.array([2], np.int32))
     output = OutputLayer(np.array([[True], [False]]), bias=np.zeros(2, np.int32))
     model = replace(base, hidden=(twins, never), output=output)
-    found = coverage(model, deciding_vectors(model, hidden=True), hidden=True)
+    report = coverage(model, deciding_vectors(model, hidden=True), hidden=True)
     # At one below its threshold both bits flip it one way: each disagrees in one of two states.
-    assert found.layers[0].all()
-    assert found.decided == found.total
+    assert report.layers[0].all()
+    assert report.decided == report.total
     stuck = replace(never, thresholds=np.array([3], np.int32))
     model = replace(model, hidden=(twins, stuck))
-    found = coverage(model, deciding_vectors(model, hidden=True), hidden=True)
-    assert found.decided < found.total
-    assert found.lines(model) == ["layer 1: 2 of 2 weight bits not decided, in neurons 0 (2)"]
+    report = coverage(model, deciding_vectors(model, hidden=True), hidden=True)
+    assert report.decided < report.total
+    assert report.lines(model) == ["layer 1: 2 of 2 weight bits not decided, in neurons 0 (2)"]
 
 
 def short(words):
@@ -333,10 +333,10 @@ def test_lines_name_twenty_neurons_and_count_their_bits():
     known = [np.ones(layer.weights.shape, dtype=bool) for layer in model.layers]
     known[0][:, 1] = False
     known[0][3, :3] = False
-    found = Coverage(tuple(known), 220 + 66)
-    assert found.decided == 286 - 24
+    report = Coverage(tuple(known), 220 + 66)
+    assert report.decided == 286 - 24
     named = ", ".join(f"{j} ({3 if j == 3 else 1})" for j in range(20))
-    assert found.lines(model) == [
+    assert report.lines(model) == [
         f"layer 0: 24 of 220 weight bits not decided, in neurons {named}, ..."
     ]
     known[0][21, 1] = True
@@ -355,10 +355,10 @@ def test_seed_0_is_the_default():
     assert not np.array_equal(deciding_vectors(model), deciding_vectors(model, 1))
 
 
-@pytest.mark.parametrize(("most", "found"), [(30 * 6 * 30, True), (30 * 6 * 30 - 1, False)])
-def test_large_networks_are_not_descended(monkeypatch, most, found):
+@pytest.mark.parametrize(("most", "is_found"), [(30 * 6 * 30, True), (30 * 6 * 30 - 1, False)])
+def test_large_networks_are_not_descended(monkeypatch, most, is_found):
     """What a descent visits: the weights of the layers before, times their inputs."""
     model = random_model((30, 6, 4, 3), np.random.default_rng(1), extremes=False)
     left = [np.ones((layer.n_outputs, 1), dtype=np.uint32) for layer in model.hidden]
     monkeypatch.setattr(coverage_module, "_MAX_SOUGHT", most)
-    assert bool(coverage_module._sought(model, left, np.random.default_rng(0))) is found
+    assert bool(coverage_module._sought(model, left, np.random.default_rng(0))) is is_found

@@ -101,9 +101,9 @@ def test_the_model_reads_whole_columns_by_their_names(flows):
     assert list(classifier.feature_names_in_) == list(X)
     assert classifier.model_.input.features == tuple(X)
     assert classifier.model_.classes == ("dns", "p2p", "web")
-    found = n3ic.predict(classifier.model_, X)
-    np.testing.assert_array_equal(found["class"], classifier.predict(X))
-    np.testing.assert_array_equal(found.filter(like="score_"), classifier.scores(X))
+    predicted = n3ic.predict(classifier.model_, X)
+    np.testing.assert_array_equal(predicted["class"], classifier.predict(X))
+    np.testing.assert_array_equal(predicted.filter(like="score_"), classifier.scores(X))
     loose = X + 0.5  # no integers: the model reads bits
     assert clone(QUICK).fit(loose, y).model_.input.features[0] == "x0"
     unnamed = clone(QUICK).fit(X.to_numpy(), y)
@@ -141,8 +141,8 @@ def test_weights_count_by_their_ratios(flows):
         clone(QUICK).fit(X, y, sample_weight=1 - only)
     with pytest.raises(ValueError, match="0 or more"):
         clone(QUICK).fit(X, y, sample_weight=-only)
-    held = clone(QUICK).set_params(validation_fraction=0.25)
-    assert held.fit(X, y, sample_weight=only).model_ != held.fit(X, y).model_
+    classifier = clone(QUICK).set_params(validation_fraction=0.25)
+    assert classifier.fit(X, y, sample_weight=only).model_ != classifier.fit(X, y).model_
 
 
 def test_what_a_teacher_says_stays_with_its_rows(flows, monkeypatch):
@@ -156,8 +156,8 @@ def test_what_a_teacher_says_stays_with_its_rows(flows, monkeypatch):
     monkeypatch.setattr("n3ic.families.binary.estimator.fit_network", noted)
     teacher = np.eye(3)[np.unique(y, return_inverse=True)[1]]
     clone(QUICK).set_params(validation_fraction=0.25).fit(X, y, teacher=teacher)
-    ((label, said),) = got
-    np.testing.assert_array_equal(said.argmax(axis=1), label)
+    ((label, scores),) = got
+    np.testing.assert_array_equal(scores.argmax(axis=1), label)
 
 
 def test_a_pipeline_hands_names_on_and_a_search_ends_in_a_model(flows, tmp_path):

@@ -24,8 +24,10 @@ def rows():
 
 def train(rows, config, seed=0, **more):
     bits, label = rows
-    held = (bits[:500], label[:500])
-    trained = fit_network(bits[500:], label[500:], 2, config, seed=seed, validation=held, **more)
+    validation = (bits[:500], label[:500])
+    trained = fit_network(
+        bits[500:], label[500:], 2, config, seed=seed, validation=validation, **more
+    )
     return trained, fold(trained.network, InputSpec.raw(64), ("a", "b"))
 
 
@@ -92,11 +94,11 @@ def test_the_epoch_is_chosen_by_the_loss_that_is_trained(rows):
     bits, label = rows
     config = Training(hidden=(16,), epochs=6, batch_size=64, loss="generalized_cross_entropy")
     trained, _ = train(rows, config)
-    kept = min(epoch.validation_loss for epoch in trained.history)
+    least_loss = min(epoch.validation_loss for epoch in trained.history)
     with torch.no_grad():
         logits = trained.network(torch.from_numpy(2.0 * bits[:500] - 1).float())
     again = generalized_cross_entropy(logits, torch.from_numpy(label[:500]), 0.7)
-    assert again.item() == pytest.approx(kept, abs=1e-6)
+    assert again.item() == pytest.approx(least_loss, abs=1e-6)
 
 
 @pytest.mark.slow

@@ -183,6 +183,6 @@ def test_a_row_whose_scores_differ_is_named(row):
 
     mine = model.scores(pack(bits[:1]))[0].tolist()
     theirs = [float(mine[0]), float(mine[1] + 1)]
-    said = f"row {row}: the folded network scores {mine}, the trained one {theirs}"
-    with pytest.raises(ModelError, match=re.escape(said)):
+    message = f"row {row}: the folded network scores {mine}, the trained one {theirs}"
+    with pytest.raises(ModelError, match=re.escape(message)):
         check_fold(Wrong(), model, bits)

@@ -315,8 +315,8 @@ def test_a_softmax_behind_the_scores_is_left_out(reader):
     torch.manual_seed(4)
     body = (BinaryLinear(8, 5), Step(SIGNS["where"]), BinaryLinear(5, 3))
     model = decides_alike(network(*body), 8)
-    found = n3ic.from_torch(network(*body, reader), 8)
-    assert found.changed(provenance={}) == model.changed(provenance={})
+    with_softmax = n3ic.from_torch(network(*body, reader), 8)
+    assert with_softmax.changed(provenance={}) == model.changed(provenance={})
 
 
 @pytest.mark.parametrize("threshold", [0.2, 0.5, 0.9])
@@ -335,8 +335,10 @@ def test_one_score_is_compared_as_the_module_does(how, threshold):
 def test_the_probability_of_the_second_of_two_classes():
     torch.manual_seed(4)
     body = (BinaryLinear(8, 5), Step(SIGNS["where"]), BinaryLinear(5, 2))
-    found = n3ic.from_torch(network(*body, Step(lambda x: x.softmax(1)[:, 1])), 8)
-    assert found.changed(provenance={}) == decides_alike(network(*body), 8).changed(provenance={})
+    with_probability = n3ic.from_torch(network(*body, Step(lambda x: x.softmax(1)[:, 1])), 8)
+    assert with_probability.changed(provenance={}) == decides_alike(network(*body), 8).changed(
+        provenance={}
+    )
 
 
 class Replacing(nn.Linear):

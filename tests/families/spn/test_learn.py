@@ -37,18 +37,18 @@ def columns(rows):
 
 def test_the_likelihood_of_a_mixture_is_found():
     rows, truth = mixture_rows(20_000, 1)
-    found = learn_spn(rows, SIZES, SpnTraining(clusters=2, dependence=0.01), seed=3)
-    held, held_truth = rows[:5000], truth[:5000]
-    assert abs(found.log2(held).mean() - held_truth.mean()) < 0.02
+    network = learn_spn(rows, SIZES, SpnTraining(clusters=2, dependence=0.01), seed=3)
+    test_rows, test_truth = rows[:5000], truth[:5000]
+    assert abs(network.log2(test_rows).mean() - test_truth.mean()) < 0.02
     alone = learn_spn(rows, SIZES, SpnTraining(depth=0))
-    assert alone.log2(held).mean() < held_truth.mean() - 0.1
+    assert alone.log2(test_rows).mean() < test_truth.mean() - 0.1
 
 
 def test_probabilities_of_all_rows_add_to_one():
     rows, _ = mixture_rows(3000, 2)
-    found = learn_spn(rows, SIZES, SpnTraining(min_rows=50, dependence=0.0))
+    network = learn_spn(rows, SIZES, SpnTraining(min_rows=50, dependence=0.0))
     every = np.stack(np.meshgrid(*map(np.arange, SIZES)), axis=-1).reshape(-1, len(SIZES))
-    assert np.exp2(found.log2(every)).sum() == pytest.approx(1)
+    assert np.exp2(network.log2(every)).sum() == pytest.approx(1)
 
 
 def test_without_a_number_of_rows_it_is_a_fiftieth():
@@ -66,8 +66,8 @@ def test_independent_groups_become_factors():
     rng = np.random.default_rng(4)
     a, b = rng.integers(0, 3, 9000), rng.integers(0, 3, 9000)
     rows = np.stack([a, b, a, b], axis=1)
-    found = learn_spn(rows, [3, 3, 3, 3], SpnTraining())
-    root = found.nodes[-1]
+    network = learn_spn(rows, [3, 3, 3, 3], SpnTraining())
+    root = network.nodes[-1]
     assert root.field < 0 and not len(root.parameters) and len(root.children) == 2
 
 
@@ -141,10 +141,10 @@ def test_the_narrowest_width_that_keeps_the_error_is_chosen(arithmetic, error):
     settings = SpnTraining(arithmetic=arithmetic, error=error)
     spec = InputSpec(tuple(Field.thermometer(f"x{j}", range(1, k)) for j, k in enumerate(SIZES)))
     network = learn_spn(rows, SIZES, settings)
-    found = fold_spn([network], [1.0], spec, "ab", settings, name="m", provenance={})
-    width = found.arithmetic.fraction
-    assert found.error_bound * 2.0**-width <= error
-    assert _error(network, found.arithmetic) == found.error_bound
+    folded_model = fold_spn([network], [1.0], spec, "ab", settings, name="m", provenance={})
+    width = folded_model.arithmetic.fraction
+    assert folded_model.error_bound * 2.0**-width <= error
+    assert _error(network, folded_model.arithmetic) == folded_model.error_bound
     least = 0 if arithmetic == "log" else 1
     assert (width == least) == (error >= (4.0 if arithmetic == "log" else 5.5))
     if width > least:
@@ -160,8 +160,8 @@ def test_the_network_of_the_largest_error_sets_the_width():
 
     def width(*networks):
         priors = [1 / len(networks)] * len(networks)
-        found = fold_spn(networks, priors, spec, "ab", settings, name="m", provenance={})
-        return found.arithmetic.fraction
+        folded_model = fold_spn(networks, priors, spec, "ab", settings, name="m", provenance={})
+        return folded_model.arithmetic.fraction
 
     assert width(flat) < width(deep) == width(flat, deep) == width(deep, flat)
 
@@ -213,20 +213,20 @@ def classes_of_model(task, anomaly, classes=("normal", "attack")):
 
 
 def test_anomalies_are_what_does_not_fit():
-    model, found, label = classes_of_model("anomaly", 1)
+    model, classes, label = classes_of_model("anomaly", 1)
     assert model.classes == ("normal", "attack")
-    assert (found[label == 0] == 1).mean() <= 0.05
-    assert (found[label == 1] == 1).mean() > 0.7
+    assert (classes[label == 0] == 1).mean() <= 0.05
+    assert (classes[label == 1] == 1).mean() > 0.7
 
 
 def test_the_anomaly_may_be_the_first_class():
-    model, found, label = classes_of_model("anomaly", 0, ("attack", "normal"))
+    model, classes, label = classes_of_model("anomaly", 0, ("attack", "normal"))
     assert model.classes == ("attack", "normal")
-    assert (found[label == 1] == 0).mean() <= 0.05
-    assert (found[label == 0] == 0).mean() > 0.3
+    assert (classes[label == 1] == 0).mean() <= 0.05
+    assert (classes[label == 0] == 0).mean() > 0.3
 
 
 def test_each_class_may_be_learned():
-    model, found, label = classes_of_model("classes", None)
-    assert (found == label).mean() > 0.85
+    model, classes, label = classes_of_model("classes", None)
+    assert (classes == label).mean() > 0.85
     assert len(set(model.roots)) == 2

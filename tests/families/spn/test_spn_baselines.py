@@ -20,17 +20,19 @@ def rows(count, seed, anomalies=0.3, power=1.0):
     return BaselineRows(np.zeros((count, 1), np.uint8), columns, label)
 
 
-def found(power=1.0):
+def baselines(power=1.0):
     from n3ic.families.spn.baselines import unsupervised_baselines
 
-    train, held, test = (rows(n, seed, power=power) for n, seed in ((1200, 1), (400, 2), (600, 3)))
-    return {p.name: p for p in unsupervised_baselines(train, held, test, 1, 0.05, 0)}
+    train, validation, test = (
+        rows(n, seed, power=power) for n, seed in ((1200, 1), (400, 2), (600, 3))
+    )
+    return {p.name: p for p in unsupervised_baselines(train, validation, test, 1, 0.05, 0)}
 
 
 def test_the_gaussian_is_that_of_independent_logarithms_and_the_mixture_knows_their_relation():
     from sklearn.metrics import roc_auc_score
 
-    of = found()
+    of = baselines()
     assert [*of][:3] == ["diagonal_gaussian", "gaussian_mixture", "isolation_forest"]
     train, test = rows(1200, 1), rows(600, 3)
     logs = np.log2(1.0 + train.columns[train.label == 0])
@@ -45,7 +47,7 @@ def test_the_gaussian_is_that_of_independent_logarithms_and_the_mixture_knows_th
 @pytest.mark.slow
 def test_every_detector_reads_logarithms():
     """Squares of the columns are their logarithms twice: standardised, the same."""
-    of, squared = found(), found(power=2.0)
+    of, squared = baselines(), baselines(power=2.0)
     for name in ("diagonal_gaussian", "gaussian_mixture", "isolation_forest"):
         one, other = of[name].scores[:, 1], squared[name].scores[:, 1]
         assert np.corrcoef(one, other)[0, 1] > 0.99, name

@@ -129,12 +129,12 @@ def test_a_term_that_is_always_too_small_is_dropped():
     reach = len(log.table)
     nodes = (Leaf(0, [-1, -2, -3]), Leaf(1, [-1, 0]), Product((0, 1)))
     nodes += (Leaf(0, [0, -2, -9]), Leaf(1, [0, -1]), Product((3, 4)))
-    for gap, kept in ((reach + 3, 1), (reach + 4, 0)):
+    for gap, count in ((reach + 3, 1), (reach + 4, 0)):
         model = SpnModel(
             SPEC, (*nodes, Sum((2, 5), [0, -gap])), log, (6, CONSTANT), [0, -9], ("x", "y")
         )
         made = spn_graph(model)
-        assert made.count(LogAdd) == kept
+        assert made.count(LogAdd) == count
         bins = np.array([[i, j] for i in range(3) for j in range(2)])
         wanted = model.scores(pack(bits_of_bins(SPEC, bins)))
         assert (evaluate(made, bins) == wanted).all()
@@ -155,8 +155,8 @@ FLOWS = (
 def test_operations_of_logarithms_that_were_written_by_hand():
     """Weights -3 and -4 and the bias -1 sink into the tables of the first leaf of each term."""
     log = LogArithmetic(2, [4, 3, 2, 1])
-    found = steps_of((*FLOWS, Sum((2, 5), [-3, -4])), log, (6, CONSTANT), [-1, -8])
-    assert found == (
+    steps = steps_of((*FLOWS, Sum((2, 5), [-3, -4])), log, (6, CONSTANT), [-1, -8])
+    assert steps == (
         (
             Lookup(0, (-5, -6, -7)), Lookup(1, (-4, -9)), Add(0, 1),
             Lookup(0, (-12, -7, -10)), Lookup(1, (-3, -1)), Add(3, 4), LogAdd(2, 5), Constant(-8),
@@ -212,8 +212,8 @@ def test_operations_of_fixed_point_that_were_written_by_hand():
         Leaf(0, [0, 6, 10]), Leaf(1, [2, 14]), Product((3, 4)),
         Sum((2, 5), [12, 4]),
     )  # fmt: skip
-    found = steps_of(nodes, linear, (6, 2, CONSTANT), [3, 0, 7])
-    assert found == (
+    steps = steps_of(nodes, linear, (6, 2, CONSTANT), [3, 0, 7])
+    assert steps == (
         (
             Lookup(0, (8, 4, 4)), Lookup(1, (12, 4)), Times(0, 1),
             Lookup(0, (0, 6, 10)), Lookup(1, (2, 14)), Times(3, 4),

@@ -89,10 +89,10 @@ def test_below_the_threshold_is_the_constant_class():
     model = SpnModel(
         spec, (Leaf(0, [-1, -9]),), LogArithmetic.of(0), (0, CONSTANT), [0, -9], ("fits", "odd")
     )
-    found = model.infer(pack([[False], [True]]))
-    assert found.scores.tolist() == [[-1, -9], [-9, -9]]
-    assert found.classes.tolist() == [0, 0]  # the lowest index wins a tie
-    assert found.margins.tolist() == [8, 0]
+    inference = model.infer(pack([[False], [True]]))
+    assert inference.scores.tolist() == [[-1, -9], [-9, -9]]
+    assert inference.classes.tolist() == [0, 0]  # the lowest index wins a tie
+    assert inference.margins.tolist() == [8, 0]
     assert replace(model, bias=[0, -8]).infer(pack([[True]])).classes.tolist() == [1]
 
 
@@ -109,20 +109,20 @@ def test_bits_that_no_input_stage_gives_are_counted():
 def test_a_file_gives_the_same_model(tmp_path, arithmetic):
     model = random_spn(np.random.default_rng(7), arithmetic=arithmetic)
     model.save(tmp_path / "m.n3ic")
-    found = load_model(tmp_path / "m.n3ic")
-    assert isinstance(found, SpnModel)
-    assert found == model
-    assert found.digest == model.digest
+    loaded = load_model(tmp_path / "m.n3ic")
+    assert isinstance(loaded, SpnModel)
+    assert loaded == model
+    assert loaded.digest == model.digest
     words = spn_vectors(model, 200)
-    assert (found.scores(words) == model.scores(words)).all()
+    assert (loaded.scores(words) == model.scores(words)).all()
 
 
 def test_a_model_predicts_as_its_family_does():
     model = random_spn(np.random.default_rng(7), features=3, cuts=3)
     values = {name: np.array([0, 40, 9999]) for name in model.input.features}
     want = model.scores(model.encode(values))
-    for found in (model.predict(values), family(model.family).predict(model, values)):
-        assert (found.scores == want).all()
+    for inference in (model.predict(values), family(model.family).predict(model, values)):
+        assert (inference.scores == want).all()
 
 
 def test_a_random_network_of_the_family_has_6_features_and_2_classes():
@@ -180,7 +180,7 @@ A, B = Leaf(0, [-1, -1]), Leaf(1, [-1, -1])
 
 
 @pytest.mark.parametrize(
-    ("nodes", "said"),
+    ("nodes", "message"),
     [
         ((), "0 nodes"),
         ((Leaf(2, [-1, -1]),), "field 2 of 2"),
@@ -197,9 +197,9 @@ A, B = Leaf(0, [-1, -1]), Leaf(1, [-1, -1])
         ((Leaf(0, [-(2**30), -1]), Sum((0,), [-1])), "exceed 31 bits"),
     ],
 )
-def test_graphs_that_are_none_are_refused(nodes, said):
+def test_graphs_that_are_none_are_refused(nodes, message):
     spec = InputSpec((Field.thermometer("a", (5,)), Field.thermometer("b", (5,))))
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         SpnModel(spec, nodes, LogArithmetic.of(4), (len(nodes) - 1, -1), [0, -5], ("x", "y"))
 
 
@@ -238,12 +238,12 @@ def test_the_roots_are_nodes_or_the_constant():
 
 def test_inputs_of_other_kinds_are_refused():
     log = LogArithmetic.of(4)
-    for fields, said in (
+    for fields, message in (
         ((Field.binary("a", 1),), "must be thermometers"),
         ((Field.thermometer("b", (5,)), Field.binary("a", 1)), "must be thermometers"),
         ((Field.thermometer("a", (5,)), Field.thermometer("a", (7,))), "one field per feature"),
     ):
-        with pytest.raises(ModelError, match=said):
+        with pytest.raises(ModelError, match=message):
             SpnModel(InputSpec(fields), (A,), log, (0, -1), [0, 0], ("x", "y"))
 
 
@@ -338,7 +338,7 @@ def test_bytes_of_a_network_that_were_counted_by_hand(sums, entry, index, wide):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda t: {"node.kind": t["node.kind"][:-1]}, "numbers of operands and nodes contradict"),
         (lambda t: {"operands": t["operands"][:-1]}, "numbers of operands and nodes contradict"),
@@ -357,14 +357,14 @@ def test_bytes_of_a_network_that_were_counted_by_hand(sums, entry, index, wide):
         (lambda t: {"sum.weights": t["sum.weights"][:-1]}, "shape|sizes of tables"),
     ],
 )
-def test_arrays_of_a_file_that_contradict_each_other(change, said):
+def test_arrays_of_a_file_that_contradict_each_other(change, message):
     spec = InputSpec((Field.thermometer("a", (5, 6)), Field.thermometer("b", (5,))))
     nodes = (Leaf(0, [-1, -2, -3]), Leaf(1, [-4, -9]), Product((0, 1)), Sum((2, 2), [-8, -1]))
     model = SpnModel(spec, nodes, LogArithmetic.of(1), (3, -1), [0, 0], ("x", "y"))
     header, tensors = unpack_file(model.to_bytes(), "model")
     changed = tensors._left | change(tensors._left)
     header["sizes"] = {name: len(array) for name, array in changed.items()}
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         SpnModel.from_bytes(pack_file(model.family, header, changed, header["version"]))
 
 
@@ -419,9 +419,9 @@ def test_vectors_decide_every_integer_that_can_be_seen(arithmetic):
         np.random.default_rng(8), features=3, cuts=2, depth=1, classes=1, arithmetic=arithmetic
     )
     words = spn_vectors(model, 0)
-    found = spn_coverage(model, words)
+    coverage = spn_coverage(model, words)
     # In fixed point most single steps are rounded away before they reach a score.
-    assert found.decided > (0.9 if arithmetic.name == "log" else 0.3) * found.total
+    assert coverage.decided > (0.9 if arithmetic.name == "log" else 0.3) * coverage.total
     scores, shown, total = model.scores(words), 0, 0
     for i, node in enumerate(model.nodes):
         if isinstance(node, Product):
@@ -438,7 +438,7 @@ def test_vectors_decide_every_integer_that_can_be_seen(arithmetic):
             other.__dict__.update(model.__dict__ | {"nodes": nodes})
             shown += bool((other.scores(words) != scores).any())
             total += 1
-    assert (total, shown) == (found.total, found.decided)
+    assert (total, shown) == (coverage.total, coverage.decided)
 
 
 def test_damaged_files_are_refused(tmp_path):

@@ -77,11 +77,11 @@ def test_of_what_some_flows_decide_the_rest_is_named():
     """Of a in bin 1 and b in bin 0, both tables are decided but for one entry each."""
     model = SpnModel(SPEC, NODES, LogArithmetic(2, [4, 3, 2, 1]), (2, 3), [0, 0], ("x", "y"))
     bins = np.array([[0, 0], [2, 0]])
-    found = spn_coverage(model, pack(bits_of_bins(SPEC, bins)))
-    assert found.undecided == (
+    coverage = spn_coverage(model, pack(bits_of_bins(SPEC, bins)))
+    assert coverage.undecided == (
         "node 0 (leaf): 1 of 3", "node 1 (leaf): 1 of 2", "node 4 (leaf): 2 of 2",
     )  # fmt: skip
-    assert (found.total, found.decided) == (3 + 2 + 1 + 2, 4)
+    assert (coverage.total, coverage.decided) == (3 + 2 + 1 + 2, 4)
 
 
 NODES = (
@@ -137,9 +137,9 @@ def test_a_seed_gives_the_same_vectors_for_ever(arithmetic, seed, expected):
     """So that a verification that failed somewhere can be repeated by another version."""
     model = random_spn(np.random.default_rng(seed), classes=3, depth=2, arithmetic=arithmetic)
     words = spn_vectors(model, 300, seed)
-    found = spn_coverage(model, words)
+    coverage = spn_coverage(model, words)
     digest = hashlib.sha256(words.astype("<u4").tobytes()).hexdigest()[:8]
-    assert f"{len(words)} {digest} {found.decided} of {found.total}" == expected
+    assert f"{len(words)} {digest} {coverage.decided} of {coverage.total}" == expected
 
 
 def test_a_seed_gives_the_same_random_vectors_for_ever():

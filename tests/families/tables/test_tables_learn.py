@@ -39,8 +39,8 @@ def test_gradients_are_those_of_the_loss(classes, q):
     for row, column in product((0, 5, 11), range(rows.sums)):
         step = np.zeros_like(sums)
         step[row, column] = 1e-5
-        found = (rows.loss(sums + step) - rows.loss(sums - step)) / 2e-5
-        assert found == pytest.approx(slopes[row, column], abs=1e-6)
+        slope = (rows.loss(sums + step) - rows.loss(sums - step)) / 2e-5
+        assert slope == pytest.approx(slopes[row, column], abs=1e-6)
 
 
 def test_curvature_is_the_second_derivative_of_the_cross_entropy():
@@ -58,20 +58,22 @@ def test_losses_of_a_column_differ_as_the_loss_does(classes, q):
     rows = some_rows(classes, q=q)
     sums = np.random.default_rng(3).normal(size=(len(rows.bits), rows.sums))
     cells, steps = cells_of(rows, (1, 4)), np.array([-2.0, 0.0, 1.5])
-    found = rows.column_losses(sums, rows.sums - 1, steps, cells, 4)
+    losses = rows.column_losses(sums, rows.sums - 1, steps, cells, 4)
     for i, cell in product(range(3), range(4)):
         moved = sums.copy()
         moved[cells == cell, -1] += steps[i]
-        assert found[i, cell] - found[1, cell] == pytest.approx(rows.loss(moved) - rows.loss(sums))
+        assert losses[i, cell] - losses[1, cell] == pytest.approx(
+            rows.loss(moved) - rows.loss(sums)
+        )
 
 
 def test_equal_rows_are_merged_with_their_weights():
     bits = np.array([[1, 0], [0, 1], [1, 0], [1, 0]], dtype=bool)
     rows = merged(bits, np.array([[1, 0], [0, 1], [0, 1], [1, 0]]) * 0.5)
-    kept = {
+    weights_by_bits = {
         tuple(b): tuple(w) for b, w in zip(rows.bits.tolist(), rows.weights.tolist(), strict=True)
     }
-    assert kept == {(True, False): (1.0, 0.5), (False, True): (0.0, 0.5)}
+    assert weights_by_bits == {(True, False): (1.0, 0.5), (False, True): (0.0, 0.5)}
 
 
 @pytest.mark.parametrize("base", [(2, 0), (3, 5, 1, 4)])  # by one product, and cell by cell
@@ -89,9 +91,9 @@ def test_gains_are_those_of_every_cell(base):
 
     for bit in {*range(7)} - {*base}:
         assert gain.of(base)[:, bit] == pytest.approx(wanted((*base, bit)), rel=1e-4)
-        for j, found in enumerate(gain.replacement_gains(base)):
+        for j, gains in enumerate(gain.replacement_gains(base)):
             others = (*base[:j], bit, *base[j + 1 :])
-            assert found[:, bit] == pytest.approx(wanted(others), rel=1e-4)
+            assert gains[:, bit] == pytest.approx(wanted(others), rel=1e-4)
 
 
 def spec_of(bits):
@@ -105,8 +107,8 @@ def test_a_table_holds_what_no_single_bit_tells():
     noisy = np.eye(2)[label] * 50 + bits[:, [1, 4, 6]] @ [[9, 0], [8, 0], [7, 0]]
     how = TablesTraining(tables=3, table_bits=3, renewals=2, teacher=0.0)
     model = fit_tables(bits, noisy, spec_of(8), ("x", "y"), how)
-    kept = [c - 1 for c in model.input.fields[0].cuts]
-    assert (model.infer(pack(bits[:, kept])).classes == label).all()
+    bits_read = [c - 1 for c in model.input.fields[0].cuts]
+    assert (model.infer(pack(bits[:, bits_read])).classes == label).all()
 
 
 def test_bits_are_exchanged_that_others_make_useless():
@@ -193,8 +195,8 @@ def test_a_budget_of_bytes_is_kept_and_filled(learned, budget):
     bits, weights, classes = learned
     budget *= len(classes) // 2
     recipe = Recipe("r", "", family="tables")
-    found = LEARNER.within(recipe, (), budget, len(classes)).settings
-    model = fit_tables(bits, weights, spec_of(24), classes, found)
+    settings = LEARNER.within(recipe, (), budget, len(classes)).settings
+    model = fit_tables(bits, weights, spec_of(24), classes, settings)
     assert model.total_bytes <= budget
     if budget == 400 and len(classes) == 2:
         assert model.total_bytes > 0.8 * budget
@@ -225,8 +227,8 @@ def test_a_budget_without_room_for_a_table_is_refused():
         LEARNER.within(recipe.with_options({"table_bits": 5}), ("table_bits",), 12, 2)
     with pytest.raises(UsageError, match="only one of them"):
         LEARNER.within(recipe.with_options({"table_bytes": 5}), ("table_bytes",), 1200, 2)
-    kept = LEARNER.within(recipe.with_options({"table_bits": 3}), ("table_bits",), 900, 2)
-    assert (kept.settings.table_bits, kept.settings.table_bytes) == (3, 900)
+    budget_recipe = LEARNER.within(recipe.with_options({"table_bits": 3}), ("table_bits",), 900, 2)
+    assert (budget_recipe.settings.table_bits, budget_recipe.settings.table_bytes) == (3, 900)
 
 
 def test_the_same_rows_give_the_same_model(learned):
@@ -290,11 +292,13 @@ def test_a_coarse_cut_is_the_nearest_multiple_of_the_largest_power_in_reach(shar
         return int(((values >= min(cut, other)) != (values >= max(cut, other))).sum())
 
     for cut in (1, 2, 3, 517, 1023, 1025, 2999, 2**31 + 3, 2**32 - 1):
-        found = coarse_cut(cut, values, share)
-        power = found & -found
+        coarse_value = coarse_cut(cut, values, share)
+        power = coarse_value & -coarse_value
         near = [c for c in (cut // power * power, -(-cut // power) * power) if 0 < c < 2**32]
-        assert found in near and passed(cut, found) == min(passed(cut, c) for c in near)
-        assert passed(cut, found) <= share * len(values)
+        assert coarse_value in near and passed(cut, coarse_value) == min(
+            passed(cut, c) for c in near
+        )
+        assert passed(cut, coarse_value) <= share * len(values)
         for larger in (power << k for k in range(1, 32 - power.bit_length())):
             others = [c for c in (cut // larger * larger, -(-cut // larger) * larger) if c > 0]
             assert all(passed(cut, c) > share * len(values) for c in others)
@@ -304,7 +308,7 @@ def test_coarse_cuts_that_meet_are_one_and_other_fields_stay():
     field = Field.thermometer("a", (30, 33, 60), unit="us", scale=1e6)
     spec = InputSpec((field, Field.binary("b", 3)))
     rows = {"a": np.arange(100), "b": np.zeros(100, dtype=np.int64)}
-    found = with_coarse_cuts(spec, rows, 0.02)
-    assert [f.cuts for f in found.fields] == [(32, 60), ()]
-    assert found.fields[1] == spec.fields[1]
-    assert (found.fields[0].unit, found.fields[0].scale) == ("us", 1e6)
+    coarse_spec = with_coarse_cuts(spec, rows, 0.02)
+    assert [f.cuts for f in coarse_spec.fields] == [(32, 60), ()]
+    assert coarse_spec.fields[1] == spec.fields[1]
+    assert (coarse_spec.fields[0].unit, coarse_spec.fields[0].scale) == ("us", 1e6)

@@ -45,13 +45,13 @@ def by_hand(model, bits):
 def test_scores_are_sums_of_addressed_entries(classes, seed):
     model = some_model(seed, classes=classes)
     bits = rng(seed).random((200, model.input.n_bits)) < 0.5
-    found = model.infer(pack(bits))
+    inference = model.infer(pack(bits))
     wanted = np.array([by_hand(model, row) for row in bits])
-    assert found.scores.dtype == np.int32 and (found.scores == wanted).all()
-    assert (found.margins == np.sort(wanted)[:, -1] - np.sort(wanted)[:, -2]).all()
+    assert inference.scores.dtype == np.int32 and (inference.scores == wanted).all()
+    assert (inference.margins == np.sort(wanted)[:, -1] - np.sort(wanted)[:, -2]).all()
     low, high = model.score_bounds
     assert low <= wanted.min() and wanted.max() <= high
-    assert found.margins.max() <= model.largest_margin
+    assert inference.margins.max() <= model.largest_margin
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
@@ -83,10 +83,10 @@ def test_two_classes_have_one_sum_and_a_tie_is_class_0():
     spec = InputSpec((Field.thermometer("a", (5, 9)),))
     table = Table((1, 0), [[-1], [2], [0], [1]], 4)
     model = TablesModel(spec, (table,), [0], ("x", "y"))
-    found = model.infer(pack([[0, 0], [0, 1], [1, 0], [1, 1]]))
-    assert found.scores.tolist() == [[0, -1], [0, 2], [0, 0], [0, 1]]
-    assert found.classes.tolist() == [0, 1, 0, 1]
-    assert found.margins.tolist() == [1, 2, 0, 1]
+    inference = model.infer(pack([[0, 0], [0, 1], [1, 0], [1, 1]]))
+    assert inference.scores.tolist() == [[0, -1], [0, 2], [0, 0], [0, 1]]
+    assert inference.classes.tolist() == [0, 1, 0, 1]
+    assert inference.margins.tolist() == [1, 2, 0, 1]
     assert (model.score_bounds, model.largest_margin) == ((-1, 2), 2)
 
 
@@ -120,11 +120,11 @@ def test_bytes_are_counted_by_parts():
 def test_a_file_gives_the_same_model(tmp_path, classes):
     model = some_model(7, classes=classes)
     model.save(tmp_path / "m.n3ic")
-    found = load_model(tmp_path / "m.n3ic")
-    assert isinstance(found, TablesModel) and found == model and found.digest == model.digest
-    for a, b in zip(found.tables, model.tables, strict=True):
+    loaded = load_model(tmp_path / "m.n3ic")
+    assert isinstance(loaded, TablesModel) and loaded == model and loaded.digest == model.digest
+    for a, b in zip(loaded.tables, model.tables, strict=True):
         assert (a.bits, a.width) == (b.bits, b.width) and (a.entries == b.entries).all()
-    assert found.bias.tolist() == model.bias.tolist()
+    assert loaded.bias.tolist() == model.bias.tolist()
     # Nothing but held entries, at their widths, is stored.
     assert len(load(model.to_bytes())["entries"]) == model.entry_bytes
 
@@ -132,12 +132,12 @@ def test_a_file_gives_the_same_model(tmp_path, classes):
 def test_a_table_of_zeros_is_stored_without_entries():
     model = some_model(8, tables=3)
     empty = Table((0, 1), np.zeros((4, 1), dtype=int), 8)
-    found = TablesModel.from_bytes(replace(model, tables=(*model.tables, empty)).to_bytes())
-    assert not found.tables[3].entries.any() and found.entry_bytes == model.entry_bytes
+    loaded = TablesModel.from_bytes(replace(model, tables=(*model.tables, empty)).to_bytes())
+    assert not loaded.tables[3].entries.any() and loaded.entry_bytes == model.entry_bytes
 
 
 @pytest.mark.parametrize(
-    ("bits", "entries", "width", "said"),
+    ("bits", "entries", "width", "message"),
     [
         ((), [[0]], 4, "1 to 8 different"),
         (tuple(range(9)), [[0]] * 512, 4, "1 to 8 different"),
@@ -153,8 +153,8 @@ def test_a_table_of_zeros_is_stored_without_entries():
         ((1,), [[0], [0]], 9, "1 to 8 bits"),
     ],
 )
-def test_tables_that_are_none_are_refused(bits, entries, width, said):
-    with pytest.raises(ModelError, match=said):
+def test_tables_that_are_none_are_refused(bits, entries, width, message):
+    with pytest.raises(ModelError, match=message):
         Table(bits, entries, width)
 
 
@@ -162,7 +162,7 @@ GOOD = Table((0, 1), [[0], [1], [2], [3]], 4)
 
 
 @pytest.mark.parametrize(
-    ("tables", "bias", "classes", "said"),
+    ("tables", "bias", "classes", "message"),
     [
         ((), [0], "ab", "0 tables"),
         ((GOOD,), [0, 0], "ab", "entries of 1 sums, biases of 2"),
@@ -175,8 +175,8 @@ GOOD = Table((0, 1), [[0], [1], [2], [3]], 4)
         ((GOOD,) * 4097, [0], "ab", "4097 tables"),
     ],
 )
-def test_models_that_are_none_are_refused(tables, bias, classes, said):
-    with pytest.raises(ModelError, match=said):
+def test_models_that_are_none_are_refused(tables, bias, classes, message):
+    with pytest.raises(ModelError, match=message):
         TablesModel(InputSpec.raw(3), tables, np.array(bias), tuple(classes))
 
 
@@ -214,7 +214,7 @@ MODEL = some_model(11, classes=3, tables=6, widths=(3, 3), inputs=(2, 3))
 
 
 @pytest.mark.parametrize(
-    ("header", "tensors", "said"),
+    ("header", "tensors", "message"),
     [
         ({"tables": 7}, {}, "table.inputs"),
         ({"tables": -1}, {}, "table.inputs"),
@@ -240,8 +240,8 @@ MODEL = some_model(11, classes=3, tables=6, widths=(3, 3), inputs=(2, 3))
         ({}, {"bias": lambda a: None}, "tensor bias is missing"),
     ],
 )
-def test_hostile_files_are_refused_with_the_reason(header, tensors, said):
-    with pytest.raises(ModelError, match=said):
+def test_hostile_files_are_refused_with_the_reason(header, tensors, message):
+    with pytest.raises(ModelError, match=message):
         TablesModel.from_bytes(altered(MODEL, header, **tensors))
 
 
@@ -271,8 +271,8 @@ def test_vectors_decide_every_entry(classes):
     """An entry that is one off changes a score of some deciding vector."""
     model = some_model(13, classes=classes, tables=10, widths=(4, 4))
     words = tables_vectors(model, 0)
-    found = tables_coverage(model, words)
-    assert found.decided == found.total == sum(t.entries.size for t in model.tables)
+    coverage = tables_coverage(model, words)
+    assert coverage.decided == coverage.total == sum(t.entries.size for t in model.tables)
     scores = model.scores(words)
     for i, table in enumerate(model.tables):
         for at in np.ndindex(*table.entries.shape):
@@ -284,9 +284,9 @@ def test_vectors_decide_every_entry(classes):
 
 def test_coverage_names_what_no_vector_addresses():
     model = some_model(14, tables=3, inputs=(2, 2))
-    found = tables_coverage(model, np.zeros((1, model.input.n_words), np.uint32))
-    assert (found.total, found.decided) == (12, 3)
-    assert found.undecided == tuple(f"table {t}: 3 of 4 indices" for t in range(3))
+    coverage = tables_coverage(model, np.zeros((1, model.input.n_words), np.uint32))
+    assert (coverage.total, coverage.decided) == (12, 3)
+    assert coverage.undecided == tuple(f"table {t}: 3 of 4 indices" for t in range(3))
     assert tables_coverage(model, np.zeros((0, model.input.n_words), np.uint32)).decided == 0
 
 
@@ -328,29 +328,33 @@ def test_what_changes_no_score_is_removed():
     constant = Table((1, 2), [[3]] * 4, 4)
     raw = Table((4, 12), [[0], [1], [2], [3]], 4)
     model = TablesModel(spec, (idle, constant, raw), [7], ("x", "y"))
-    found = simplify(model)
-    assert [t.bits for t in found.model.tables] == [(0,), (2, 7)]  # a binary field stays whole
-    assert found.source_bits == (0, *range(3, 9), 12) and found.model.bias.tolist() == [10]
-    assert found.findings.bits == (1, 2, 9, 10, 11) and found.findings.removes
-    assert found.findings.lines()[:2] == [
+    simplified = simplify(model)
+    assert [t.bits for t in simplified.model.tables] == [(0,), (2, 7)]  # a binary field stays whole
+    assert simplified.source_bits == (0, *range(3, 9), 12) and simplified.model.bias.tolist() == [
+        10
+    ]
+    assert simplified.findings.bits == (1, 2, 9, 10, 11) and simplified.findings.removes
+    assert simplified.findings.lines()[:2] == [
         "tables: 1 constant removed",
         "tables: 3 index bits that change no entry removed",
     ]
-    assert found.findings.to_dict()["parts"]
+    assert simplified.findings.to_dict()["parts"]
     bits = rng(1).random((300, spec.n_bits)) < 0.5
-    assert (found.model.scores(found.inputs(pack(bits))) == model.scores(pack(bits))).all()
-    words = family(model.family).vectors(found, 200, 1)
-    assert (found.model.scores(found.inputs(words)) == model.scores(words)).all()
-    decided = family(model.family).decided(found.model, found.inputs(words), None)
+    assert (
+        simplified.model.scores(simplified.inputs(pack(bits))) == model.scores(pack(bits))
+    ).all()
+    words = family(model.family).vectors(simplified, 200, 1)
+    assert (simplified.model.scores(simplified.inputs(words)) == model.scores(words)).all()
+    decided = family(model.family).decided(simplified.model, simplified.inputs(words), None)
     assert decided.decided == decided.total == 6
 
 
 def test_a_model_of_constants_keeps_a_table():
     constant = Table((1, 2), [[3]] * 4, 4)
     model = TablesModel(InputSpec.raw(4), (constant, constant), [7], ("x", "y"))
-    found = simplify(model)
-    assert found.model.scores(found.inputs(pack([[0, 1, 0, 1]]))).tolist() == [[0, 13]]
-    assert len(found.model.tables) == 1
+    simplified = simplify(model)
+    assert simplified.model.scores(simplified.inputs(pack([[0, 1, 0, 1]]))).tolist() == [[0, 13]]
+    assert len(simplified.model.tables) == 1
 
 
 def test_a_model_without_idle_parts_is_unchanged():

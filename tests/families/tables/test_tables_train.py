@@ -50,7 +50,7 @@ def learned(table: FlowTable, recipe: Recipe = QUICK, **more: object) -> Trainin
     return train(Experiment(table, recipe, with_baselines=False, **more))
 
 
-class Told:
+class StepCounter:
     """Progress that counts the tasks of each step: ``steps`` has their number and those done."""
 
     def __init__(self, stop: tuple[str, int] = ("", 0)) -> None:
@@ -71,10 +71,10 @@ class Told:
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_table_of_flows_gives_a_model_with_its_figures(classes: int) -> None:
-    told = Told()
+    progress = StepCounter()
     table = flows(1, 1, classes)
     experiment = Experiment(table, QUICK, with_baselines=False)
-    result = train(experiment, told.progress)
+    result = train(experiment, progress.progress)
     model = result.model
     assert isinstance(model, TablesModel) and len(model.tables) <= 6
     assert result.test.accuracy > (0.85 if classes == 2 else 0.7)
@@ -85,18 +85,20 @@ def test_a_table_of_flows_gives_a_model_with_its_figures(classes: int) -> None:
     scores = model.scores(pack(model.input.encode(table.features)))
     assert (scores.argmax(axis=1) == table.label).mean() > 0.7
     # Each step says how many tasks it has, and does as many, rounding at most.
-    assert len(told.steps) == 3 and all("look-up tables" in name for name in list(told.steps)[:2])
-    assert all(done == count for count, done in list(told.steps.values())[:2])
-    count, done = told.steps["rounding the entries"]
+    assert len(progress.steps) == 3 and all(
+        "look-up tables" in name for name in list(progress.steps)[:2]
+    )
+    assert all(done == count for count, done in list(progress.steps.values())[:2])
+    count, done = progress.steps["rounding the entries"]
     assert 6 <= done <= count
 
 
 def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
     request = TrainRequest("flows", table=flows(1, 1), recipe=QUICK, out=tmp_path / "run")
-    told = Told(("growing 6", 3))
+    progress = StepCounter(("growing 6", 3))
     with pytest.raises(KeyboardInterrupt):
-        train_use_case(request, told.progress)
-    assert list(told.steps.values()) == [(6, 6), (6, 3)]
+        train_use_case(request, progress.progress)
+    assert list(progress.steps.values()) == [(6, 6), (6, 3)]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -108,15 +110,15 @@ def test_a_teacher_is_believed_as_far_as_the_recipe_says() -> None:
     """One that calls each row by the other class."""
     for weight, right in ((0.4, True), (0.6, False)):
         recipe = QUICK.with_options({"teacher": weight, "bits": 24, "encoding": "weighted"})
-        this = Experiment(flows(1, 1), recipe, with_baselines=False)
-        prepared = prepare(this, lambda _: None)
+        experiment = Experiment(flows(1, 1), recipe, with_baselines=False)
+        prepared = prepare(experiment, lambda _: None)
         assert prepared.teacher is not None
         cuts = [(f.feature, c) for f in prepared.spec.fields for c in f.cuts]
         assert len(cuts) == len(set(cuts))  # no copies, which weighted bits of binary networks have
         wrong = 1 - np.eye(2)[prepared.train.label]
         model = LEARNER.train(replace(prepared, teacher=wrong), TrainingProgress()).model
-        scores = model.scores(pack(model.input.encode(this.table.features)))
-        share = (scores.argmax(axis=1) == this.table.label).mean()
+        scores = model.scores(pack(model.input.encode(experiment.table.features)))
+        share = (scores.argmax(axis=1) == experiment.table.label).mean()
         assert (share > 0.8) if right else (share < 0.2)
 
 
@@ -134,13 +136,13 @@ def test_validation_rows_choose_the_prior() -> None:
     noise = np.random.default_rng(7).random(len(table.label)) < 0.3
     table = replace(table, label=np.where(noise, 1 - table.label, table.label))
     sizes = {"tables": 20, "table_bits": 4}
-    found = {
+    results = {
         prior: learned(table, QUICK.with_options({**sizes, "cell_prior": prior}))
         for prior in (0.0, 3.0, 30.0, 100.0)
     }
-    right = {prior: result.validation.accuracy for prior, result in found.items() if prior}
+    right = {prior: result.validation.accuracy for prior, result in results.items() if prior}
     best = max(right, key=lambda prior: right[prior])
-    assert found[0.0].model.digest == found[best].model.digest and right[best] > right[3.0]
+    assert results[0.0].model.digest == results[best].model.digest and right[best] > right[3.0]
 
 
 def test_cuts_are_as_coarse_as_the_recipe_says() -> None:
@@ -182,19 +184,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
-def asked(folder: Path, kept: str, out: str, **more: object) -> n3ic.Run:
+def asked(folder: Path, name: str, out: str, **more: object) -> n3ic.Run:
     return n3ic.train(
         "flows",
         data=folder / "b.csv",
         options={"label": "app"},
-        input_of=folder / f"{kept}.n3ic",
+        input_of=folder / f"{name}.n3ic",
         out=folder / out,
         **more,
     )
 
 
 @pytest.mark.parametrize(
-    ("kept", "overrides", "error", "said"),
+    ("name", "overrides", "error", "message"),
     [
         ("tables", {"family": "tables", "bits": 9}, UsageError, "leave bits out"),
         ("tables", {"family": "tables", "table_bits": 3}, UsageError, "leave table_bits out"),
@@ -204,10 +206,10 @@ def asked(folder: Path, kept: str, out: str, **more: object) -> n3ic.Run:
     ],
 )
 def test_what_contradicts_a_kept_model_is_refused(
-    folder: Path, kept: str, overrides: dict[str, object], error: type[Exception], said: str
+    folder: Path, name: str, overrides: dict[str, object], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
-        asked(folder, kept, "refused", overrides=overrides)
+    with pytest.raises(error, match=message):
+        asked(folder, name, "refused", overrides=overrides)
     assert not (folder / "refused").exists()
 
 

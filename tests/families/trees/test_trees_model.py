@@ -159,9 +159,9 @@ def test_leaves_are_counted_in_the_bits_of_their_distances():
 
 def test_leaves_that_no_input_reaches_are_told_by_tree():
     model = small()
-    found = decided_by(model, pack(np.zeros((1, 5), dtype=bool)))
-    assert found.undecided == ("tree 0: 2 of 3 leaves",)
-    assert (found.decided, found.total) == (2, 6)  # a leaf of each tree; no node from both sides
+    report = decided_by(model, pack(np.zeros((1, 5), dtype=bool)))
+    assert report.undecided == ("tree 0: 2 of 3 leaves",)
+    assert (report.decided, report.total) == (2, 6)  # a leaf of each tree; no node from both sides
     every = decided_by(model, trees_vectors(model, 60, 0))
     assert every.undecided == () and every.decided == every.total
 
@@ -240,23 +240,23 @@ def test_what_changes_no_score_is_removed():
         sizes=[3, 2, 0], bits=[1, 3, 3, 2, 4], zero_sizes=[1, 0, 0, 0, 0],
         leaves=[[1], [2], [6], [6], [3], [3], [3], [4]],
     )  # fmt: skip
-    found = FAMILY.simplified(model)
-    assert found.model.shape == (3, 1, 2, 2)
-    assert found.findings.lines() == [
+    simplified = FAMILY.simplified(model)
+    assert simplified.model.shape == (3, 1, 2, 2)
+    assert simplified.findings.lines() == [
         "trees: 2 constant removed",
         "nodes: 3 with equal sides removed",
         "input: 2 bits that nothing reads removed",
     ]
     words = pack(rng(6).random((60, 5)) < 0.5)
-    assert (found.model.scores(found.inputs(words)) == model.scores(words)).all()
+    assert (simplified.model.scores(simplified.inputs(words)) == model.scores(words)).all()
 
 
 def test_trees_of_constants_keep_one():
     model = small(sizes=[1], bits=[0], zero_sizes=[0], leaves=[[7], [7]])
-    found = FAMILY.simplified(model)
+    simplified = FAMILY.simplified(model)
     words = pack(rng(7).random((20, 5)) < 0.5)
-    assert found.model.shape[1:3] == (1, 0)
-    assert (found.model.scores(found.inputs(words)) == model.scores(words)).all()
+    assert simplified.model.shape[1:3] == (1, 0)
+    assert (simplified.model.scores(simplified.inputs(words)) == model.scores(words)).all()
 
 
 def test_a_model_without_idle_parts_is_unchanged():

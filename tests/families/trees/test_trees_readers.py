@@ -161,8 +161,8 @@ def test_cuts_are_where_the_library_itself_turns():
     at, below = (tree.apply((cuts - step)[:, None].astype(np.float64)) for step in (0, 1))
     assert (at != below).all()
     one_leaf = np.concatenate([np.arange(a, b) for a, b in pairwise(cuts)])
-    found = tree.predict(one_leaf[:, None].astype(np.float64))
-    assert (model.infer(model.encode({"x0": one_leaf})).classes == found).all()
+    classes = tree.predict(one_leaf[:, None].astype(np.float64))
+    assert (model.infer(model.encode({"x0": one_leaf})).classes == classes).all()
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def test_cuts_are_where_the_library_itself_turns():
 )
 def test_a_threshold_is_the_least_integer_beyond_it(precision, strict, threshold, scale, least):
     source = FittedTrees(stump(threshold, precision=precision), "", None)
-    found = least_right(source, np.array([float(scale)]), np.array([0]), np.array([threshold]),
+    cuts = least_right(source, np.array([float(scale)]), np.array([0]), np.array([threshold]),
                         np.array([strict]), np.array([0]))  # fmt: skip
-    assert found.tolist() == [least]
+    assert cuts.tolist() == [least]
     for n in range(max(0, least - 3), min(least + 3, UINT32_MAX + 1)):
         value = float(precision(n / scale))
         assert (value < threshold if strict else value <= threshold) == (n < least)
@@ -215,8 +215,8 @@ def test_a_tie_goes_to_the_class_that_the_library_takes():
             assert "no node of the trees" in str(error)
             continue
         assert model.classes == ("False", "True")
-        found = model.infer(model.encode({"x0": [0, 1], "x1": [0, 1]}))
-        assert (found.classes == winner).all()
+        inference = model.infer(model.encode({"x0": [0, 1], "x1": [0, 1]}))
+        assert (inference.classes == winner).all()
 
 
 def test_votes_that_tie_are_exact():
@@ -227,8 +227,8 @@ def test_votes_that_tie_are_exact():
     assert model.provenance["rounding"] == "none: leaf values are whole in steps of 1/1"
     unseen = columns(4000, 7)
     assert (np.abs(forest.predict_proba(unseen)[:, 0] - 0.5) < 1e-9).sum() > 20  # ties
-    found = classes_of(model, read_columns(X, None, (), 5), unseen)
-    assert (found == forest.predict(unseen)).all()
+    classes = classes_of(model, read_columns(X, None, (), 5), unseen)
+    assert (classes == forest.predict(unseen)).all()
 
 
 def test_classes_of_every_type_have_their_texts():
@@ -266,8 +266,8 @@ def test_a_file_of_the_same_columns_is_predicted_and_evaluated(tmp_path):
     unseen = frame(columns(500, 8))
     truth = np.array(["dns", "web"])[labels(unseen.to_numpy(), 2)]
     unseen.assign(label=truth).to_csv(tmp_path / "flows.csv", index=False)
-    found = n3ic.predict(model, tmp_path / "flows.csv")
-    assert (np.array(model.classes)[found.classes] == forest.predict(unseen)).all()
+    inference = n3ic.predict(model, tmp_path / "flows.csv")
+    assert (np.array(model.classes)[inference.classes] == forest.predict(unseen)).all()
     (figures,) = n3ic.evaluate(model, tmp_path / "flows.csv").values()  # the column "label"
     assert figures.accuracy == pytest.approx((forest.predict(unseen) == truth).mean())
 
@@ -329,8 +329,8 @@ def test_without_rows_the_columns_are_whole_numbers():
     assert "flow_duration" in model.input.features
     names = ("size", "ticks", "flow_duration", "jitter", "kind")
     features = {f: X[c].to_numpy().astype(int) for f, c in zip(names, X, strict=True)}
-    found = model.infer(model.encode(features)).classes
-    assert (found == forest.predict(X)).all()
+    classes = model.infer(model.encode(features)).classes
+    assert (classes == forest.predict(X)).all()
 
 
 def test_fractions_without_rows_are_told():

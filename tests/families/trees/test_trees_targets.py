@@ -67,8 +67,8 @@ def test_a_forest_reaches_a_target_in_four_lines(flows, target, tmp_path, quick_
     done = n3ic.verify(tmp_path / "out", vectors=300)
 
     assert done.ok
-    found = n3ic.predict(model, {f"x{i}": column for i, column in enumerate(X.T)})
-    assert (np.array(model.classes)[found.classes] == forest.predict(X).astype(str)).all()
+    inference = n3ic.predict(model, {f"x{i}": column for i, column in enumerate(X.T)})
+    assert (np.array(model.classes)[inference.classes] == forest.predict(X).astype(str)).all()
 
 
 @pytest.mark.slow
@@ -86,8 +86,8 @@ def test_a_forest_on_metered_flows_carries_their_meter(tmp_path, quick_build):
     assert model.meter is not None and {*model.input.features} <= {*names}
     n3ic.export(model, "host", tmp_path / "out")
     assert n3ic.verify(tmp_path / "out", captures=[tmp_path / "a.pcap"], vectors=50).flows > 50
-    found = np.array(model.classes)[n3ic.predict(model, tmp_path / "a.pcap").classes]
-    assert len(found) == len(frame) and (found == forest.predict(X)).all()
+    classes = np.array(model.classes)[n3ic.predict(model, tmp_path / "a.pcap").classes]
+    assert len(classes) == len(frame) and (classes == forest.predict(X)).all()
 
 
 @pytest.mark.slow

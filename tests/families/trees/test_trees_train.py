@@ -247,7 +247,7 @@ def test_a_budget_takes_part_of_the_trees_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "budget", "said"),
+    ("given", "budget", "message"),
     [
         ({}, 10, "10 bytes hold no tree for 2 classes; take 12 bytes or more"),
         ({"boosted_bytes": 300}, 400, "sets the boosted_bytes of trees"),
@@ -255,10 +255,10 @@ def test_a_budget_takes_part_of_the_trees_by_itself() -> None:
     ],
 )
 def test_budgets_that_cannot_be_kept_are_refused(
-    given: dict[str, object], budget: int, said: str
+    given: dict[str, object], budget: int, message: str
 ) -> None:
     request = TrainRequest("anomaly", overrides={"family": "trees", **given}, budget_bytes=budget)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         request.chosen_recipe(use_case("anomaly"))
 
 

@@ -31,27 +31,30 @@ def test_the_tables_of_the_family_are_found_as_the_model_has_them(seed):
     rng = np.random.default_rng(seed)
     shape = {"classes": 2 + seed % 4, "inputs": (1, 8), "widths": (1, 8), "tables": 1 + 5 * seed}
     model = random_tables(rng, **shape)
-    found = bit_tables(tables_graph(model))
-    assert [table.bits for table in found.tables] == [table.bits for table in model.tables]
-    for own, table in zip(model.tables, found.tables, strict=True):
+    table_sum = bit_tables(tables_graph(model))
+    assert [table.bits for table in table_sum.tables] == [table.bits for table in model.tables]
+    for own, table in zip(model.tables, table_sum.tables, strict=True):
         assert (table.entries == own.entries).all()
         assert table.held == tuple(np.flatnonzero(own.held))
         assert table.width <= own.width
         half = 1 << (table.width - 1)
         assert -half <= own.entries.min() and own.entries.max() < half
         assert table.width == 1 or own.entries.min() < -half // 2 or own.entries.max() >= half // 2
-    assert entry_widths(model, found) == tuple(table.width for table in model.tables)
-    assert (found.bias == model.bias).all()
-    assert (found.sum_bounds == model.sum_bounds).all()
-    assert not found.beyond
+    assert entry_widths(model, table_sum) == tuple(table.width for table in model.tables)
+    assert (table_sum.bias == model.bias).all()
+    assert (table_sum.sum_bounds == model.sum_bounds).all()
+    assert not table_sum.beyond
 
 
 def test_entries_are_as_wide_as_they_need_where_a_model_states_no_width_for_them():
     model = random_tables(np.random.default_rng(0), tables=3, widths=(8, 8))
     few, wide = (
         BitTables(tables, np.zeros(1, dtype=np.int64))
-        for found in [bit_tables(tables_graph(model)).tables]
-        for tables in (found[:2], (replace(found[0], entries=300 + found[0].entries), *found[1:]))
+        for all_tables in [bit_tables(tables_graph(model)).tables]
+        for tables in (
+            all_tables[:2],
+            (replace(all_tables[0], entries=300 + all_tables[0].entries), *all_tables[1:]),
+        )
     )
     assert entry_widths(model, few) == tuple(table.width for table in few.tables)
     assert entry_widths(model, wide)[0] == 10
@@ -65,9 +68,9 @@ def test_entries_are_as_wide_as_they_need_where_a_model_states_no_width_for_them
 def test_the_tables_of_any_family_give_its_scores(seed, kind):
     model = graph_model(seed, operations=15, bits=5, classes=2 + seed % 3)
     graph = model.ask(kind)
-    found = bit_tables(graph)
+    table_sum = bit_tables(graph)
     bits = np.random.default_rng(seed).random((100, model.input.n_bits)) < 0.5
-    own = added(found, bits)
+    own = added(table_sum, bits)
     wanted = scores(graph, pack(bits))
     assert (own == wanted[:, -own.shape[1] :]).all()
     assert len(model.classes) > 2 or own.shape[1] == 1
@@ -77,9 +80,9 @@ def test_a_look_up_that_is_added_twice_and_one_of_several_sums():
     b = GraphBuilder(SPEC)
     x, y = b.select((0, 4), (1, 2, 3, 4)), b.select((0, 4), (7, 2, 3, 4))
     twice = b.add(b.offset(b.add(x, x), 3), b.constant(2))
-    found = bit_tables(b.build([twice, b.add(x, y), b.constant(9)]))
-    assert found.bias.tolist() == [5, 0, 9]
-    assert [table.held for table in found.tables] == [(0, 1), (0, 1)]
+    table_sum = bit_tables(b.build([twice, b.add(x, y), b.constant(9)]))
+    assert table_sum.bias.tolist() == [5, 0, 9]
+    assert [table.held for table in table_sum.tables] == [(0, 1), (0, 1)]
     both = bit_tables(b.build([x, y]))
     assert [table.held for table in both.tables] == [(0, 1)]
     assert both.tables[0].entries.T.tolist() == [[1, 2, 3, 4], [7, 2, 3, 4]]
@@ -112,6 +115,6 @@ def test_a_table_of_zeros_keeps_its_place():
         replace(table, bits=(3, 1), entries=table.entries * (i not in (1, 2)))
         for i, table in enumerate(model.tables)
     ]
-    found = bit_tables(tables_graph(replace(model, tables=tuple(tables))))
-    entries = [table.entries.tolist() for table in found.tables]
+    table_sum = bit_tables(tables_graph(replace(model, tables=tuple(tables))))
+    entries = [table.entries.tolist() for table in table_sum.tables]
     assert entries == [table.entries.tolist() for table in tables]

@@ -126,18 +126,18 @@ def test_the_order_of_operations_has_no_effect(graph: Graph) -> None:
 
 @pytest.mark.first_case
 def test_every_other_number_is_found(graph: Graph) -> None:
-    found = [(change, graph_difference(graph, other)) for change, other in others(graph)]
-    assert len(found) > 10
-    assert [change for change, difference in found if not difference] == []
+    differences = [(change, graph_difference(graph, other)) for change, other in others(graph)]
+    assert len(differences) > 10
+    assert [change for change, difference in differences if not difference] == []
 
 
 def test_sums_are_equal_however_they_are_added() -> None:
     one, other = GraphBuilder(SPEC), GraphBuilder(SPEC)
-    for b, turn in ((one, 1), (other, -1)):
+    for b, step in ((one, 1), (other, -1)):
         tree = b.choose(0, b.constant(4), b.choose(2, b.constant(7), b.constant(-1)))
         parts = [b.lookup(0, (1, 5, 2)), tree, b.lookup(1, (3, 9)), b.lookup(0, (0, 4, 4)), tree]
         total = b.constant(2)
-        for part in parts[::turn]:
+        for part in parts[::step]:
             total = b.add(total, part)
         b.scores = (b.constant(0), total)  # type: ignore[attr-defined]
     graphs = [b.build(b.scores) for b in (one, other)]  # type: ignore[attr-defined]

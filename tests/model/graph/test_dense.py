@@ -54,7 +54,7 @@ def test_both_forms_give_the_scores_of_the_interpreter_within_their_bounds(hidde
 @pytest.mark.parametrize("density", [100, 60])
 @pytest.mark.parametrize("kind", [Recorder, GraphBuilder])
 def test_layers_of_any_family_are_found_and_give_its_scores(hidden, density, kind):
-    found = 0
+    count = 0
     for seed in range(5):
         model = layered_model(seed, hidden, density=density, classes=2 + seed % 3)
         graph = model.ask(kind)
@@ -63,10 +63,10 @@ def test_layers_of_any_family_are_found_and_give_its_scores(hidden, density, kin
         if layers is None:  # all that the scores count is constant
             assert kind is GraphBuilder and Popcount not in graph.kinds
             continue
-        found += 1
+        count += 1
         assert layers.output.n_outputs == len(model.classes)
         assert (computed(layers, words) == scores(graph, words)).all()
-    assert found > 2
+    assert count > 2
 
 
 @pytest.mark.parametrize("shape", [(12, 3), (40, 16, 3), (33, 5, 7, 2), (64, 40, 10)])
@@ -129,8 +129,8 @@ def test_a_threshold_of_a_look_up_is_a_look_up():
     b = GraphBuilder(model.input)
     table = tuple(range(model.input.fields[0].width + 1))
     limit = len(table) // 2
-    found = b.steps[b.threshold(b.lookup(0, table), limit)]
-    assert found.table == tuple(int(v >= limit) for v in table)
+    step = b.steps[b.threshold(b.lookup(0, table), limit)]
+    assert step.table == tuple(int(v >= limit) for v in table)
 
 
 @pytest.mark.parametrize("kind", [Recorder, GraphBuilder])
@@ -259,9 +259,13 @@ def test_every_weight_mask_bit_and_threshold_counts_in_a_comparison():
             others = [replace(step, by=step.by + 1)]
         for other in others:
             steps = (*graph.steps[:i], other, *graph.steps[i + 1 :])
-            said = graph_difference(graph, Graph(graph.input, steps, graph.scores))
-            assert said.startswith("the score of class")
-            assert isinstance(step, Offset) or "popcount of" in said or "a threshold" in said
+            difference = graph_difference(graph, Graph(graph.input, steps, graph.scores))
+            assert difference.startswith("the score of class")
+            assert (
+                isinstance(step, Offset)
+                or "popcount of" in difference
+                or "a threshold" in difference
+            )
 
 
 def test_a_refusal_names_the_popcount():

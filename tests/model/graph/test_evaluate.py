@@ -114,8 +114,8 @@ def test_no_choice_of_the_normal_form_is_needless(seed):
     assert len({*made.steps}) == len(made.steps)
     assert (scores(made, pack(bits)) == [interpreted(asked, row) for row in bits.tolist()]).all()
     # Every leaf is reached, so the bounds of a single tree are exact.
-    found = scores(made, pack(bits))[:, 1]
-    assert made.bounds[made.scores[1]] == (found.min(), found.max())
+    values = scores(made, pack(bits))[:, 1]
+    assert made.bounds[made.scores[1]] == (values.min(), values.max())
 
 
 def test_bits_of_a_number_decide_nothing_about_each_other():
@@ -170,10 +170,10 @@ def test_a_forest_of_ten_thousand_choices_is_usable():
     made = model.ask(GraphBuilder)
     assert made.count(Choose) > 8000
     words = codes(model.input, np.random.default_rng(0), 2000)
-    found = scores(made, words)
+    values = scores(made, words)
     assert time.process_time() - began < 20  # it takes some 2
     few = unpack(words[:: len(words) // 20], model.input.n_bits).tolist()
-    assert (found[:: len(words) // 20] == [interpreted(made, row) for row in few]).all()
+    assert (values[:: len(words) // 20] == [interpreted(made, row) for row in few]).all()
 
 
 def refused(*steps, arithmetic=None, wanted, spec=MIXED, read=None):

@@ -56,28 +56,28 @@ def audited(path, table, **more):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_table_without_a_leak_raises_no_alarm(tmp_path, seed):
-    found = audited(tmp_path / "t.csv", columns(seed)[1], seed=seed)
-    assert [(mark.name, mark.kind) for mark in found.marks] == [("ttl", "ttl")]
-    assert found.columns == ("packets", "bytes", "duration", "gap")
-    assert found.paired == found.columns
-    assert (found.leaking, found.leaking_pairs) == ((), ())
+    audit_result = audited(tmp_path / "t.csv", columns(seed)[1], seed=seed)
+    assert [(mark.name, mark.kind) for mark in audit_result.marks] == [("ttl", "ttl")]
+    assert audit_result.columns == ("packets", "bytes", "duration", "gap")
+    assert audit_result.paired == audit_result.columns
+    assert (audit_result.leaking, audit_result.leaking_pairs) == ((), ())
 
 
 def test_many_random_columns_do_not_pass_for_a_leak_of_a_rare_value(tmp_path):
     rng, table = columns(5, 600)
     table["ttl"] = np.where(np.arange(600) % 10 == 0, 31, 254)  # 60 rows, 30 a class or fewer
     table |= {f"noise{i}": rng.integers(0, 1000, 600) for i in range(30)}
-    found = audited(tmp_path / "t.csv", table, bar=0.55, gap=0.0, pairs=0)
-    assert found.leaking == ()
+    audit_result = audited(tmp_path / "t.csv", table, bar=0.55, gap=0.0, pairs=0)
+    assert audit_result.leaking == ()
 
 
 def test_a_planted_column_is_found_with_its_cut(tmp_path):
     rng, table = columns()
     near = table["ttl"] == 31
     table["rtt"] = np.where(near, rng.integers(100, 900, ROWS), rng.integers(1100, 9000, ROWS))
-    found = audited(tmp_path / "t.csv", table)
-    assert found.leaking == ("rtt",)
-    one = found.singles[0]
+    audit_result = audited(tmp_path / "t.csv", table)
+    assert audit_result.leaking == ("rtt",)
+    one = audit_result.singles[0]
     assert (one.columns, one.mark, one.how) == (("rtt",), "ttl", "cut")
     assert one.sure > 0.98
     assert one.chance == 0.05
@@ -88,12 +88,12 @@ def test_a_planted_column_is_found_with_its_cut(tmp_path):
 def test_a_leak_in_some_flows_alone_is_found_there(tmp_path):
     rng, table = columns()
     near, tcp = table["ttl"] == 31, table["proto"] == 6
-    told = np.where(near, rng.integers(100, 900, ROWS), rng.integers(1100, 9000, ROWS))
-    table["rtt"] = np.where(tcp, told, 0)
-    found = audited(tmp_path / "t.csv", table)
-    assert found.leaking == ("rtt",)
-    assert found.singles[0].where in ("proto = 6", "rtt > 0")
-    assert found.singles[0].rows == tcp.sum()
+    leak = np.where(near, rng.integers(100, 900, ROWS), rng.integers(1100, 9000, ROWS))
+    table["rtt"] = np.where(tcp, leak, 0)
+    audit_result = audited(tmp_path / "t.csv", table)
+    assert audit_result.leaking == ("rtt",)
+    assert audit_result.singles[0].where in ("proto = 6", "rtt > 0")
+    assert audit_result.singles[0].rows == tcp.sum()
     everywhere = audited(tmp_path / "t.csv", {k: v for k, v in table.items() if k != "proto"})
     assert everywhere.leaking == ("rtt",)
     assert everywhere.singles[0].where == "rtt > 0"
@@ -122,9 +122,9 @@ def multiplied(rng, near):
 def test_a_planted_pair_is_found_of_which_neither_column_leaks(tmp_path, plant, how):
     rng, table = columns()
     table["one"], table["other"] = plant(rng, table["ttl"] == 31)
-    found = audited(tmp_path / "t.csv", table, columns=("packets", "one", "other"))
-    assert found.leaking == ()
-    assert [(f.columns, f.how) for f in found.leaking_pairs] == [(("one", "other"), how)]
+    audit_result = audited(tmp_path / "t.csv", table, columns=("packets", "one", "other"))
+    assert audit_result.leaking == ()
+    assert [(f.columns, f.how) for f in audit_result.leaking_pairs] == [(("one", "other"), how)]
 
 
 def test_what_tells_the_class_alone_is_no_leak(tmp_path):
@@ -133,9 +133,9 @@ def test_what_tells_the_class_alone_is_no_leak(tmp_path):
     attack = table["label"] == "attack"
     table["ttl"] = np.where(attack ^ (rng.random(ROWS) < 0.08), 254, 31)
     table["payload"] = np.where(attack, 900, 100) + rng.integers(0, 99, ROWS)
-    found = audited(tmp_path / "t.csv", table)
-    assert found.leaking == ()
-    one = next(f for f in found.singles if f.columns == ("payload",))
+    audit_result = audited(tmp_path / "t.csv", table)
+    assert audit_result.leaking == ()
+    one = next(f for f in audit_result.singles if f.columns == ("payload",))
     assert one.told > 0.9
     assert one.within is not None
     assert one.within < 0.6
@@ -145,9 +145,9 @@ def test_what_the_protocol_and_the_state_say_is_no_leak(tmp_path):
     rng, table = columns()
     table["conn_state"] = np.where(table["ttl"] == 31, "SF", "S0")
     table["replies"] = np.where(table["ttl"] == 31, rng.integers(1, 9, ROWS), 0)
-    found = audited(tmp_path / "t.csv", table)
-    assert found.leaking == ()
-    assert "conn_state" not in found.columns
+    audit_result = audited(tmp_path / "t.csv", table)
+    assert audit_result.leaking == ()
+    assert "conn_state" not in audit_result.columns
 
 
 def test_a_port_raises_no_alarm_unless_it_is_named(tmp_path):
@@ -165,8 +165,8 @@ def test_columns_of_text_are_marks(tmp_path):
     table["capture"] = np.where(table["ttl"] == 31, "monday.pcap", "tuesday.pcap")
     table["timestamp"] = np.where(rng.random(ROWS) < 0.5, "5/7/2017 9:58", "6/7/2017 1:02")
     table["src_ip"] = np.where(table["ttl"] == 31, "10.0.0.1", "10.0.1.2")
-    found = audited(tmp_path / "t.csv", table)
-    known = {mark.name: (mark.kind, set(mark.values)) for mark in found.marks}
+    audit_result = audited(tmp_path / "t.csv", table)
+    known = {mark.name: (mark.kind, set(mark.values)) for mark in audit_result.marks}
     assert known == {
         "ttl": ("ttl", {"31", "254"}),
         "src_ip": ("address", {"10.0.0.1", "10.0.1.2"}),
@@ -174,7 +174,7 @@ def test_columns_of_text_are_marks(tmp_path):
         "capture": ("capture", {"monday.pcap", "tuesday.pcap"}),
         "timestamp": ("time", {"5/7/2017", "6/7/2017"}),
     }
-    assert [mark.label > 0.3 for mark in found.marks if mark.name == "capture"] == [True]
+    assert [mark.label > 0.3 for mark in audit_result.marks if mark.name == "capture"] == [True]
     assert kind_of("bytes") == ""
 
 
@@ -190,8 +190,8 @@ def test_a_table_without_marks_and_unknown_columns_are_refused(tmp_path):
     with pytest.raises(DataError, match="--mark"):
         audited(tmp_path / "t.csv", table)
     table["dport"] = table["proto"] + 50
-    found = audited(tmp_path / "t.csv", table)  # ports alone only divide the rows
-    assert (found.marks, [one.name for one in found.uses]) == ((), ["dport"])
+    audit_result = audited(tmp_path / "t.csv", table)  # ports alone only divide the rows
+    assert (audit_result.marks, [one.name for one in audit_result.uses]) == ((), ["dport"])
     with pytest.raises(UsageError, match="19 permutations"):
         AuditRequest(permutations=3)
     with pytest.raises(UsageError, match="0 pairs of columns or more, got -1"):
@@ -288,8 +288,8 @@ def test_every_leak_of_a_public_layout_is_listed(tmp_path, name):
     layout, path = LAYOUTS[name], tmp_path / "t.csv"
     made(name, rows=600).to_csv(path, index=False)
     words = ("data", "audit", path, "--label", layout.label.strip(), "--losses", 0, "--pairs", 0)
-    found = json.loads(run(*words, "--json").stdout)
-    left = {use["name"] for use in found["uses"] if use["use"] == "left out"}
+    report = json.loads(run(*words, "--json").stdout)
+    left = {use["name"] for use in report["uses"] if use["use"] == "left out"}
     assert left == {*column_names([*layout.leaks])}
     shown = run(*words, "--out", tmp_path / "page.md")
     assert shown.exit_code == 0, shown.output
@@ -300,19 +300,19 @@ def test_every_leak_of_a_public_layout_is_listed(tmp_path, name):
 def test_a_column_in_doubt_is_listed_with_its_figure(tmp_path):
     _, table = columns(rows=800)
     table["gap"] = np.where(table["label"] == "attack", 7, 9)
-    found = run("data", "audit", written(tmp_path / "t.csv", table), "--label", "label",
+    completed = run("data", "audit", written(tmp_path / "t.csv", table), "--label", "label",
                 "--losses", 0)  # fmt: skip
-    assert "in doubt by training: gap" in found.stdout
-    assert "to 100.0%" in found.stdout
+    assert "in doubt by training: gap" in completed.stdout
+    assert "to 100.0%" in completed.stdout
 
 
 def test_the_columns_of_a_layout_are_those_that_training_reads(tmp_path):
     """A user's table in a data set's layout is audited with its derived columns."""
     path = data_set("unsw-nb15-synthetic").generate_file(tmp_path / "own.csv", {"rows": 300})
     words = ("data", "audit", path, "--label", "label", "--losses", 0, "--pairs", 0, "--json")
-    found = json.loads(run(*words).stdout)
-    assert found["name"] == "unsw-nb15-synthetic"
-    assert {"tap_dload", "sbytes_share"} <= {*found["columns"]}
+    report = json.loads(run(*words).stdout)
+    assert report["name"] == "unsw-nb15-synthetic"
+    assert {"tap_dload", "sbytes_share"} <= {*report["columns"]}
     inferred = json.loads(run(*words, "--dataset", "flows").stdout)
     assert inferred["name"] == "flows" and "tap_dload" not in inferred["columns"]
 
@@ -339,10 +339,10 @@ def test_a_part_of_nearly_one_class_has_nothing_to_tell(tmp_path):
     table["label"] = np.where(attack, "attack", "benign")
     table["ttl"] = np.where(attack | (rng.random(ROWS) < 0.4), 254, 31)
     table["rtt"] = np.where(table["ttl"] == 31, 500, 5000) + rng.integers(0, 99, ROWS)
-    found = audited(tmp_path / "t.csv", table)
-    assert found.leaking == ()
-    assert found.singles[0].columns == ("rtt",)
-    assert found.singles[0].label_gap == 0
+    audit_result = audited(tmp_path / "t.csv", table)
+    assert audit_result.leaking == ()
+    assert audit_result.singles[0].columns == ("rtt",)
+    assert audit_result.singles[0].label_gap == 0
 
 
 def test_a_network_without_the_column_that_tells_the_class_loses(tmp_path, small_baselines):

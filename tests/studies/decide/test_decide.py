@@ -30,7 +30,7 @@ def capture(tmp_path_factory, compiler, small_baselines):
 
 
 @pytest.fixture(scope="module")
-def found(capture, tmp_path_factory):
+def comparison(capture, tmp_path_factory):
     return compare_decisions(request(capture, tmp_path_factory.mktemp("out") / "decide"))
 
 
@@ -48,53 +48,53 @@ def request(capture, out, **more):
 
 
 @pytest.mark.slow
-def test_points_are_of_the_same_flows_and_later_ones_wait_longer(found):
-    assert [point.name for point in found.points] == ["1", "4", "end"]
-    assert found.points[0].reached == found.points[2].reached == 1
-    assert 0 < found.points[1].reached < 1
-    waits = [point.wait_us for point in found.points]
+def test_points_are_of_the_same_flows_and_later_ones_wait_longer(comparison):
+    assert [point.name for point in comparison.points] == ["1", "4", "end"]
+    assert comparison.points[0].reached == comparison.points[2].reached == 1
+    assert 0 < comparison.points[1].reached < 1
+    waits = [point.wait_us for point in comparison.points]
     assert waits[0] == 0 < waits[1] < waits[2]
-    for point in found.points:
+    for point in comparison.points:
         assert len(point.test) == 1
         assert {"majority", "float_mlp", "hist_gradient_boosting"} <= point.baselines.keys()
         truth = [np.sum(e.confusion, axis=1).tolist() for e in point.test]
-        assert truth == [np.sum(e.confusion, axis=1).tolist() for e in found.points[0].test]
+        assert truth == [np.sum(e.confusion, axis=1).tolist() for e in comparison.points[0].test]
         majority = [e.accuracy for e in point.baselines["majority"]]
-        assert majority == [e.accuracy for e in found.points[0].baselines["majority"]]
-    assert found.left_out["no label"] > 0
-    assert any(reason.startswith("a class of fewer than 40") for reason in found.left_out)
+        assert majority == [e.accuracy for e in comparison.points[0].baselines["majority"]]
+    assert comparison.left_out["no label"] > 0
+    assert any(reason.startswith("a class of fewer than 40") for reason in comparison.left_out)
 
 
 @pytest.mark.slow
-def test_one_network_for_all_points_is_tested_on_the_same_flows(found, capture):
-    figures = json.loads((found.path / "decision.json").read_bytes())
-    for point, said in zip(found.points, figures["points"], strict=True):
+def test_one_network_for_all_points_is_tested_on_the_same_flows(comparison, capture):
+    figures = json.loads((comparison.path / "decision.json").read_bytes())
+    for point, figures_of_point in zip(comparison.points, figures["points"], strict=True):
         (one,), (own,) = point.one, point.test
         # each flow counts once at each point, where it has ended before with its last decision
         assert np.sum(one.confusion, axis=1).tolist() == np.sum(own.confusion, axis=1).tolist()
-        assert said["one"][0]["accuracy"] == one.accuracy > 0.5
-    model = BinaryModel.load(found.path / "packets-all.n3ic")
+        assert figures_of_point["one"][0]["accuracy"] == one.accuracy > 0.5
+    model = BinaryModel.load(comparison.path / "packets-all.n3ic")
     assert model.meter is not None
     assert model.meter.decision.schedule == (1, 4)
-    assert "one network for all points" in (found.path / "decision.md").read_text()
+    assert "one network for all points" in (comparison.path / "decision.md").read_text()
     rows = predict_capture(model, capture / "packets_default.pcap", None).rows
-    assert rows > 2 * found.flows
+    assert rows > 2 * comparison.flows
 
 
 @pytest.mark.slow
-def test_networks_are_written_and_decide_there(found, capture):
-    for point in found.points:
-        model = BinaryModel.load(found.path / f"packet-{point.name}.n3ic")
+def test_networks_are_written_and_decide_there(comparison, capture):
+    for point in comparison.points:
+        model = BinaryModel.load(comparison.path / f"packet-{point.name}.n3ic")
         assert model.meter is not None
         assert model.meter.decision.packets == point.packets
     verdicts = predict_capture(model, capture / "packets_default.pcap", None)
-    assert verdicts.rows >= found.flows
-    figures = json.loads((found.path / "decision.json").read_bytes())
+    assert verdicts.rows >= comparison.flows
+    figures = json.loads((comparison.path / "decision.json").read_bytes())
     assert [p["packets"] for p in figures["points"]] == [1, 4, 0]
-    assert (found.path / "decision.png").read_bytes().startswith(b"\x89PNG")
-    report = (found.path / "decision.md").read_text()
+    assert (comparison.path / "decision.png").read_bytes().startswith(b"\x89PNG")
+    report = (comparison.path / "decision.md").read_text()
     assert "| 1 | 100.0 % | 0 us |" in report
-    assert f"{found.flows} synthetic flows of 2 classes" in report
+    assert f"{comparison.flows} synthetic flows of 2 classes" in report
     assert figures["synthetic"] is True
 
 
@@ -109,9 +109,9 @@ def table(rows):
 def test_a_flow_that_is_not_everywhere_the_same_is_left_out():
     one = table([(3, "a", 0), (1, "b", 1), (2, "a", 2), (4, "", 3), (5, "b", 4), (5, "b", 5)])
     two = table([(1, "b", 6), (2, "b", 7), (3, "a", 8), (5, "b", 9), (9, "a", 9)])
-    kept, left_out = _same_flows({1: one, 2: two}, 1)
-    assert kept[1]["feature"].to_pylist() == [1, 0]
-    assert kept[2]["feature"].to_pylist() == [6, 8]
+    common_rows, left_out = _same_flows({1: one, 2: two}, 1)
+    assert common_rows[1]["feature"].to_pylist() == [1, 0]
+    assert common_rows[2]["feature"].to_pylist() == [6, 8]
     assert left_out == {
         "no label": 1,
         "the same key and time as another": 2,

@@ -96,9 +96,9 @@ def test_the_fingerprint_is_the_published_one_of_its_example():
         extension(43, bytes.fromhex("06 7a7a 0304 0303".replace(" ", ""))),
         *map(extension, (0x1B, 0x4469, 0x15)),
     ]
-    found = read_hello(hello_bytes(ciphers, extensions))
-    assert found.ja4 == "t13d1516h2_8daaf6152771_e5627efa2ab1"
-    assert (found.server_name, found.protocol) == ("a.b", "h2")
+    hello = read_hello(hello_bytes(ciphers, extensions))
+    assert hello.ja4 == "t13d1516h2_8daaf6152771_e5627efa2ab1"
+    assert (hello.server_name, hello.protocol) == ("a.b", "h2")
 
 
 @pytest.mark.parametrize(
@@ -171,10 +171,10 @@ def test_a_flow_without_a_hello_has_the_name_that_its_source_asked_for(tmp_path)
         tcp(b"GET / HTTP/1.1\r\n\r\n", 1),
         udp(b"\0" * 40, other, SERVER),  # another host asked nobody
     ]
-    found = {flow.source[0]: flow for flow in flows_of(tmp_path, frames)}
-    assert found[CLIENT].name == "plain.example.org"
-    assert found[CLIENT].hello is None
-    assert found[other].name == ""
+    flows = {flow.source[0]: flow for flow in flows_of(tmp_path, frames)}
+    assert flows[CLIENT].name == "plain.example.org"
+    assert flows[CLIENT].hello is None
+    assert flows[other].name == ""
 
 
 def test_a_port_that_is_used_again_is_another_flow(tmp_path):
@@ -231,9 +231,9 @@ def test_the_command_writes_labels_that_extract_joins(tmp_path):
         (("--classes", tmp_path / "classes.csv", "--replace"), {"web": 2}),
     ):
         done = run("data", "label", tmp_path / "c.pcap", "--out", labels, "--json", *extra)
-        said = json.loads(done.stdout)
-        assert said["labels"] == wanted
-        assert (said["hellos"], said["quic"]) == (2, 1)
+        report = json.loads(done.stdout)
+        assert report["labels"] == wanted
+        assert (report["hellos"], report["quic"]) == (2, 1)
     with labels.open(newline="") as stream:
         assert [row["alpn"] for row in csv.DictReader(stream)] == ["h2", "h3"]
     read = read_labels(labels, "table")

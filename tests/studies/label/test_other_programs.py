@@ -22,12 +22,12 @@ CAPTURES = (
 
 
 def theirs(path):
-    found = ja4plus.JA4Fingerprinter()
+    fingerprinter = ja4plus.JA4Fingerprinter()
     with PcapReader(str(path)) as packets:
         for packet in packets:
-            found.process_packet(packet)
+            fingerprinter.process_packet(packet)
     out = defaultdict(set)
-    for one in found.get_fingerprints():
+    for one in fingerprinter.get_fingerprints():
         key = one["src"], one["srcport"], one["dst"], one["dstport"]
         out[key].add(one["fingerprint"])
     return dict(out)

@@ -44,11 +44,11 @@ def small_study():
 
 
 def cell(study, trained, tested, augment=1.0, new_labels=0):
-    (found,) = [
+    (match,) = [
         c for c in study.cells
         if (c.trained, c.tested, c.augment, c.new_labels) == (trained, tested, augment, new_labels)
     ]  # fmt: skip
-    return found
+    return match
 
 
 @pytest.mark.slow
@@ -202,8 +202,8 @@ def test_a_name_is_a_file_or_a_data_set(tmp_path):
         read_sites(["nowhere.csv", "cic-ids2017"])
     for place in "ab":
         table_file(tmp_path / place / "flows.csv", 0, 1.0)
-    said = [f"{tmp_path}/{place}/flows.csv" for place in "ab"]
-    assert [*read_sites(said, "app")] == ["a/flows", "b/flows"]
+    paths = [f"{tmp_path}/{place}/flows.csv" for place in "ab"]
+    assert [*read_sites(paths, "app")] == ["a/flows", "b/flows"]
     with pytest.raises(UsageError, match="named twice"):
         read_sites(["cic-ids2017", "cic-ids2017"])
     with pytest.raises(UsageError, match="expected numbers from 1 on"):
@@ -237,10 +237,10 @@ def trained_here(n3ic, folder):
 @pytest.mark.slow
 def test_the_command_takes_two_folders_of_a_user(n3ic, tmp_path, small_baselines):
     asked = trained_here(n3ic, tmp_path)
-    found = json.loads(n3ic(f"{asked} --json").stdout)["domains"]
-    assert [site["name"] for site in found["sites"]] == ["here", "away"]
-    assert {c["augment"] for c in found["cells"]} == {1.0, 16.0}
-    assert len(found["cells"]) == 2 * (4 + 2 + 2)
+    domains = json.loads(n3ic(f"{asked} --json").stdout)["domains"]
+    assert [site["name"] for site in domains["sites"]] == ["here", "away"]
+    assert {c["augment"] for c in domains["cells"]} == {1.0, 16.0}
+    assert len(domains["cells"]) == 2 * (4 + 2 + 2)
     printed = json.loads(n3ic("evaluate away --model run --shift --json").stdout)["networks"]
     shifts = called.shifts(tmp_path / "run", tmp_path / "away")
     assert json.loads(json_text(shifts[""].to_dict())) == printed[""]["shifts"]
@@ -267,7 +267,7 @@ def test_the_command_shows_domain_warnings_and_what_labels_alone_reach(n3ic, tmp
 
 @pytest.mark.first_case
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("--domains cic-ids2017", "expected two sites or more, got cic-ids2017"),
         ("--domains cic-ids2017,iscx-tor2016 --shift", "--domains: expected without --shift"),
@@ -278,9 +278,9 @@ def test_the_command_shows_domain_warnings_and_what_labels_alone_reach(n3ic, tmp
         ("--domains cic-ids2017,iscx-tor2016 --new-labels ten", "--new-labels ten: expected"),
     ],
 )
-def test_a_mistake_is_told_in_words(n3ic, words, said):
+def test_a_mistake_is_told_in_words(n3ic, words, message):
     (n3ic.keywords["cwd"] / "flows.csv").touch()
-    assert said in " ".join(n3ic(f"evaluate {words}", expect=2).stderr.split())
+    assert message in " ".join(n3ic(f"evaluate {words}", expect=2).stderr.split())
 
 
 @pytest.mark.exhaustive

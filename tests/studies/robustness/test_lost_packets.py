@@ -31,26 +31,26 @@ def capture(tmp_path_factory):
 @pytest.mark.slow
 def test_without_loss_the_flows_are_those_of_the_capture(capture):
     want = np.concatenate([records for records, _ in meter_capture(capture, SPEC)])
-    found = metered(capture, SPEC, 1.0, 0)
-    assert len(found) == len(want) > 200
+    columns = metered(capture, SPEC, 1.0, 0)
+    assert len(columns) == len(want) > 200
     for name in ("first", "last", "packets", "features"):
-        assert np.array_equal(found[name], want[name])
+        assert np.array_equal(columns[name], want[name])
 
 
 def test_lost_packets_are_counted_by_nobody(capture):
     want = sum(int(r["packets"].sum()) for r, _ in meter_capture(capture, SPEC))
-    found = int(metered(capture, SPEC, 0.1, 0)["packets"].sum())
-    assert 0.05 * want < found < 0.2 * want
+    packets = int(metered(capture, SPEC, 0.1, 0)["packets"].sum())
+    assert 0.05 * want < packets < 0.2 * want
     again = metered(capture, SPEC, 0.1, 0)
-    assert int(again["packets"].sum()) == found
+    assert int(again["packets"].sum()) == packets
 
 
 def test_rows_say_who_keeps_the_verdict(capture):
     model = metered_network(SPEC, extremes=False, classes=("a", "b"))
     whole, *lost = capture_rows(model, capture, 1)
     assert whole.shift == "whole capture" and whole.same == 1.0 and whole.accuracy is None
-    said = n3ic.predict(model, capture).classes
-    assert (whole.rows, whole.called) == (len(said), np.mean(said == 1))
+    classes = n3ic.predict(model, capture).classes
+    assert (whole.rows, whole.called) == (len(classes), np.mean(classes == 1))
     assert [row.shift for row in lost] == [*KEPT]
     assert lost[1].same < 1.0 and lost[0].same > lost[1].same
     assert lost[1].rows < whole.rows
@@ -66,8 +66,8 @@ def test_a_metered_table_says_its_flows_a_day(capture, tmp_path):
     extract([capture], out, SPEC)
     records = np.concatenate([r for r, _ in meter_capture(capture, SPEC)])
     seconds = np.ptp(records["first"].astype(np.int64)) * SPEC.tick_ns / 1e9
-    found = flows_a_day(flows(10), out)
-    assert found == pytest.approx(len(records) / seconds * 86_400, rel=1e-3)
+    flows_per_day = flows_a_day(flows(10), out)
+    assert flows_per_day == pytest.approx(len(records) / seconds * 86_400, rel=1e-3)
 
 
 def test_a_column_of_times_says_it_and_without_times_nothing_is_known():

@@ -19,17 +19,17 @@ from tests.support.small_flows import CATALOGUE, RECIPE, feature, flows
 
 
 def test_a_scaled_row_is_what_the_model_says_of_a_slower_site(model, table):
-    held = held_out(model, table)
-    rows = {row.shift: row for row in cheap_rows(held, 0)}
-    columns = {n: v[held.rows] for n, v in table.features.items()}
+    holdout = held_out(model, table)
+    rows = {row.shift: row for row in cheap_rows(holdout, 0)}
+    columns = {n: v[holdout.rows] for n, v in table.features.items()}
     columns["rtt"], columns["load"] = columns["rtt"] * 2, np.rint(columns["load"] / 2)
     columns["load"] = columns["load"].astype(np.int64)
-    said = model.infer(model.encode(columns)).classes
+    classes = model.infer(model.encode(columns)).classes
     row = rows["times x 2, rates x 0.5"]
-    assert row.accuracy == (said == held.label).mean() < rows["none"].accuracy
-    assert row.found == (said[held.label == 1] == 1).mean()
-    assert row.same == (said == held.inference.classes).mean()
-    assert rows["none"].same == 1.0 and rows["none"].accuracy == held.right.mean()
+    assert row.accuracy == (classes == holdout.label).mean() < rows["none"].accuracy
+    assert row.found == (classes[holdout.label == 1] == 1).mean()
+    assert row.same == (classes == holdout.inference.classes).mean()
+    assert rows["none"].same == 1.0 and rows["none"].accuracy == holdout.right.mean()
 
 
 def test_the_worst_column_is_one_that_the_model_rests_on(model, table):
@@ -39,25 +39,27 @@ def test_the_worst_column_is_one_that_the_model_rests_on(model, table):
 
 
 def test_a_seed_gives_the_same_rows(model, table):
-    held = held_out(model, table)
-    assert [*cheap_rows(held, 3)] == [*cheap_rows(held, 3)]
-    assert [*cheap_rows(held, 3)] != [*cheap_rows(held, 4)]
+    holdout = held_out(model, table)
+    assert [*cheap_rows(holdout, 3)] == [*cheap_rows(holdout, 3)]
+    assert [*cheap_rows(holdout, 3)] != [*cheap_rows(holdout, 4)]
 
 
-@pytest.mark.parametrize(("said", "seed"), [("7", 7), ("", 0), ("-1", 0), ("0x7", 0), ("seven", 0)])
-def test_a_seed_is_a_number_or_zero(model, table, said, seed):
+@pytest.mark.parametrize(
+    ("seed_text", "seed"), [("7", 7), ("", 0), ("-1", 0), ("0x7", 0), ("seven", 0)]
+)
+def test_a_seed_is_a_number_or_zero(model, table, seed_text, seed):
     """Provenance is text that anyone may have written."""
-    told = model.changed(provenance={"seed": said})
-    assert seed_of(told) == seed
-    held = held_out(told, table)
+    seeded_model = model.changed(provenance={"seed": seed_text})
+    assert seed_of(seeded_model) == seed
+    holdout = held_out(seeded_model, table)
     options = parse_options(EVALUATION.options, {"shift": True}, "test")
-    found = EVALUATION.requested_figures(held, options, Path("m.n3ic"), None)
-    assert [*found["rows"]] == [asdict(row) for row in cheap_rows(held, seed)]
+    figures = EVALUATION.requested_figures(holdout, options, Path("m.n3ic"), None)
+    assert [*figures["rows"]] == [asdict(row) for row in cheap_rows(holdout, seed)]
 
 
 def test_every_run_has_them(model):
-    held = held_out(model, flows(500, seed=1))
-    figures = EVALUATION.figures(held, 0)
+    holdout = held_out(model, flows(500, seed=1))
+    figures = EVALUATION.figures(holdout, 0)
     scales = [
         f"times x {by}, rates x {rate}" for by, rate in ((0.1, 10), (0.5, 2), (2, 0.5), (10, 0.1))
     ]
@@ -69,18 +71,18 @@ def test_every_run_has_them(model):
 
 @pytest.mark.slow
 def test_an_unseen_category_is_found_less(model, table):
-    held = held_out(model, table)
-    on, off = without_category(held, RECIPE, "probe")
+    holdout = held_out(model, table)
+    on, off = without_category(holdout, RECIPE, "probe")
     assert on.shift == "probe, trained on" and off.shift == "probe, not trained on"
     assert off.found < on.found
     of = (table.category == "probe") & (table.label == 1)
     assert off.rows > np.count_nonzero(of)
     names = [
-        row.shift for row in without_category(held, RECIPE.with_options({"epochs": 1}), "each")
+        row.shift for row in without_category(holdout, RECIPE.with_options({"epochs": 1}), "each")
     ]
     assert len(names) == 4 and names[2:] == [on.shift, off.shift]
     with pytest.raises(UsageError, match="expected each or one of flood, probe"):
-        [*without_category(held, RECIPE, "worm")]
+        [*without_category(holdout, RECIPE, "worm")]
     with pytest.raises(UsageError, match="no categories"):
         [*without_category(held_out(model, replace(table, category=None)), RECIPE, "each")]
 
@@ -95,31 +97,31 @@ def test_columns_exchanged_with_marked_rows_tell_what_is_learned(model):
         features={**plain.features, "rtt": rtt, "ttl": np.where(near, 31, 254)},
         catalogue=(*CATALOGUE, feature("ttl", "hops")),
     )
-    held = held_out(model, table)
-    before, after, marked, far = exchanged_rows(held, "rtt:ttl=31", 3)
+    holdout = held_out(model, table)
+    before, after, marked, far = exchanged_rows(holdout, "rtt:ttl=31", 3)
     assert before.rows == after.rows == int(plain.label.sum())
     assert marked.rows == far.rows == int(near.sum())
-    classes = held.inference.classes
+    classes = holdout.inference.classes
     assert before.found == pytest.approx((classes[plain.label == 1] == 1).mean())
     assert marked.false_alarms == pytest.approx((classes[near] == 1).mean())
     assert after.found != before.found and far.false_alarms < marked.false_alarms
-    assert [*exchanged_rows(held, "rtt:ttl=31", 3)] == [before, after, marked, far]
-    same = [*exchanged_rows(held, "ttl:ttl=31", 3)]  # the network does not read it
+    assert [*exchanged_rows(holdout, "rtt:ttl=31", 3)] == [before, after, marked, far]
+    same = [*exchanged_rows(holdout, "ttl:ttl=31", 3)]  # the network does not read it
     assert same[1].same == same[3].same == 1.0
     for asked, message in (
         ("rtt", "expected columns, a colon"), ("rtt:ttl=x", "expected columns, a colon"),
         ("hop:ttl=31", "no column hop"), ("rtt:ttl=32", "found 9"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=message):
-            list(exchanged_rows(held, asked, 0))
+            list(exchanged_rows(holdout, asked, 0))
 
 
 def test_time_order_trains_on_earlier_rows(model, table):
     """The later fifth has other times: a random split would have seen such rows."""
     moved = np.where(np.arange(len(table)) < 0.8 * len(table), 1, 10)
     features = {**table.features, "rtt": table.features["rtt"] * moved}
-    held = held_out(model, replace(table, features=features))
-    (row,) = by_time(held, RECIPE)
+    holdout = held_out(model, replace(table, features=features))
+    (row,) = by_time(holdout, RECIPE)
     assert row.rows == round(len(table) * 0.2)
     assert row.accuracy < held_out(model, table).right.mean() - 0.1
     with pytest.raises(UsageError, match="no order in time"):
@@ -129,22 +131,22 @@ def test_time_order_trains_on_earlier_rows(model, table):
 def test_a_run_says_its_recipe(tmp_path):
     words = ["n3ic", "train", "anomaly", "--epochs=3", "--bits=64"]
     (tmp_path / "options.json").write_text(json.dumps({"command": words}))
-    found = recipe_of(tmp_path, 2)
-    assert (found.bits, found.training.epochs) == (64, 3)
+    recipe = recipe_of(tmp_path, 2)
+    assert (recipe.bits, recipe.training.epochs) == (64, 3)
     with pytest.raises(UsageError, match="expected a run folder"):
         recipe_of(tmp_path / "model.n3ic", 2)
 
 
 def test_what_is_asked_for_needs_the_shift(model, table):
-    held = held_out(model, table)
+    holdout = held_out(model, table)
 
     def ask(**typed):
         given = {name.replace("_", "-"): value for name, value in typed.items()}
         options = parse_options(EVALUATION.options, given, "test")
-        return EVALUATION.requested_figures(held, options, None, None)
+        return EVALUATION.requested_figures(holdout, options, None, None)
 
     with pytest.raises(UsageError, match="--time-order: expected beside --shift"):
         ask(time_order=True)
-    assert ask(shift=True) == EVALUATION.figures(held, 0)
+    assert ask(shift=True) == EVALUATION.figures(holdout, 0)
     with pytest.raises(UsageError, match="names no meter"):
         ask(shift=True, capture="x.pcap")

@@ -37,18 +37,18 @@ def test_a_promise_fails_as_seldom_as_stated_and_often_without_the_bound(wanted)
     rng = np.random.default_rng(1)
     first = first_threshold(drawn(rng, 4000)[1], 1500, wanted, 0.9)
     failed = {"bound": 0, "none": 0}
-    kept = 0
+    promises = 0
     for _ in range(RUNS):
         right, margins = drawn(rng, 1500)
         chosen = threshold_for_accuracy(right, margins, wanted, 0.9, first)
         failed["bound"] += chosen is not None and TRUE[chosen] < wanted
-        kept += chosen is not None
+        promises += chosen is not None
         best = looks_best(right, margins, wanted)
         failed["none"] += best is not None and TRUE[best] < wanted
     # Three deviations of the share of 400 runs above the stated tenth.
     assert failed["bound"] / RUNS <= 0.1 + 3 * np.sqrt(0.09 / RUNS)
     assert failed["none"] / RUNS > 0.3
-    assert kept / RUNS > 0.3
+    assert promises / RUNS > 0.3
 
 
 def test_accuracy_that_does_not_grow_with_the_margin_keeps_the_promise():

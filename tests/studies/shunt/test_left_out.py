@@ -20,16 +20,16 @@ def kinds(*blocked_to):
 
 
 def test_no_kind_may_be_blocked_if_they_are_few():
-    found = kinds(15, 11, -1, -1, -1, -1, -1, -1, -1, -1)  # none of 10 shows 25.9 % at most
-    assert threshold_for_kinds(found, 0.26, 0.95) == 16
+    left_out = kinds(15, 11, -1, -1, -1, -1, -1, -1, -1, -1)  # none of 10 shows 25.9 % at most
+    assert threshold_for_kinds(left_out, 0.26, 0.95) == 16
     # One of ten blocked shows 39.4 % at most, two show 50.7 %.
-    assert threshold_for_kinds(found, 0.40, 0.95) == 12
-    assert threshold_for_kinds(found, 0.51, 0.95) == 0
+    assert threshold_for_kinds(left_out, 0.40, 0.95) == 12
+    assert threshold_for_kinds(left_out, 0.51, 0.95) == 0
 
 
 def test_the_first_threshold_that_fails_ends_the_tests():
-    found = kinds(9, 9, -1, -1, -1, -1, -1, -1, -1, -1)
-    assert threshold_for_kinds(found, 0.40, 0.95) == 10
+    left_out = kinds(9, 9, -1, -1, -1, -1, -1, -1, -1, -1)
+    assert threshold_for_kinds(left_out, 0.40, 0.95) == 10
 
 
 def test_too_few_kinds_show_nothing():
@@ -45,8 +45,8 @@ def test_the_promise_holds_for_kinds_that_are_drawn_alike():
     rng = np.random.default_rng(5)
     broken = 0
     for _ in range(400):
-        found = kinds(*np.where(rng.random(20) < 0.5, rng.integers(0, 30, 20), -1).tolist())
-        threshold = threshold_for_kinds(found, 0.2, 0.95)
+        left_out = kinds(*np.where(rng.random(20) < 0.5, rng.integers(0, 30, 20), -1).tolist())
+        threshold = threshold_for_kinds(left_out, 0.2, 0.95)
         broken += 0.5 * max(0, 30 - threshold) / 30 > 0.2
     assert broken <= 400 * 0.05 + 15  # three deviations
 
@@ -74,18 +74,18 @@ def test_a_kind_is_judged_by_a_network_that_did_not_see_it():
     model = trained(table, epochs=2)
     labelled = LabelledFlows(model, table, table.label, 1, ())
     recipe = RECIPE.with_options({"epochs": 2})
-    found = {k.kind: k for k in left_out_kinds(labelled, recipe, "random", 0, 3)}
+    by_kind = {k.kind: k for k in left_out_kinds(labelled, recipe, "random", 0, 3)}
     honest = table.label == 0
-    assert {name: kind.flows for name, kind in found.items()} == {
+    assert {name: kind.flows for name, kind in by_kind.items()} == {
         name: int((honest & (table.category == name)).sum()) for name in ("fast", "slow")
     }
     fast = table.features["rtt"] < 500
     seen = predict(model, model.encode({n: v[honest & fast] for n, v in table.features.items()}))
-    share = {name: kind.called / kind.flows for name, kind in found.items()}
+    share = {name: kind.called / kind.flows for name, kind in by_kind.items()}
     assert share["fast"] > max(2 * share["slow"], np.mean(seen.classes == 1))
-    assert min(kind.blocked_to for kind in found.values()) >= 0
+    assert min(kind.blocked_to for kind in by_kind.values()) >= 0
     again = left_out_kinds(labelled, recipe, "random", 0, 3)
-    assert again == tuple(found.values())
+    assert again == tuple(by_kind.values())
 
 
 def test_flows_without_kinds_are_refused():

@@ -25,9 +25,9 @@ def points(rows=500):
 
 @pytest.mark.parametrize(("rows", "title", "chosen"), [(500, EVIL, 4), (3, "rows", 0)])
 def test_everything_is_on_the_page_and_large_enough_for_half_of_it(rows, title, chosen):
-    found = points(rows)
+    curve = points(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        figure = shunting_figure(found, title, found[chosen].threshold)
+        figure = shunting_figure(curve, title, curve[chosen].threshold)
         assert overhang(figure) < 0.02
     assert smallest_type(figure) >= 10

@@ -65,8 +65,8 @@ def test_labels_of_test_rows_do_not_move_the_threshold(run, flows, monkeypatch):
     real = shunting.labelled_flows
 
     def scrambled(*arguments):
-        found = real(*arguments)
-        (name, flow), *_ = found.items()
+        labelled = real(*arguments)
+        (name, flow), *_ = labelled.items()
         test = split(flow.table, "random", 1).test
         label = flow.label.copy()
         label[test] = 1 - label[test]
@@ -113,9 +113,9 @@ def test_the_claim_is_shown_on_the_rows_that_chose_it_and_on_others(run, flows, 
     )
     other.write_text("".join([*lines[:501], *strangers.read_text().splitlines(keepends=True)[1:]]))
     (study,) = n3ic.shunt(run, flows, host_load=0.3, other_rows=other).values()
-    held, _, test, new, more, more_new = study.claims
+    validation, _, test, new, more, more_new = study.claims
     point = next(p for p in study.test if p.threshold == study.chosen)
-    assert held.flows == study.rows["validation"] and test.flows == study.rows["test"]
+    assert validation.flows == study.rows["validation"] and test.flows == study.rows["test"]
     assert (test.decided, new.decided) == (point.decided, point.decided_unseen)
     assert test.right == round(point.accuracy * point.decided)
     assert new.right == round(point.accuracy_unseen * point.decided_unseen)
@@ -147,8 +147,8 @@ def test_what_no_threshold_gives_is_said(run, flows, monkeypatch):
     """With all labels turned around, the card is wrong where it is sure."""
     (study,) = n3ic.shunt(run, flows).values()
     assert study.chosen is None and not study.figures
-    (found,) = shunting.labelled_flows(run, flows).values()
-    turned = {"": replace(found, label=1 - found.label)}
+    (labelled,) = shunting.labelled_flows(run, flows).values()
+    turned = {"": replace(labelled, label=1 - labelled.label)}
     monkeypatch.setattr(shunting, "labelled_flows", lambda *_: turned)
     with pytest.raises(UsageError, match=r"no threshold gives an accuracy of 95\.0 %.*at least"):
         n3ic.shunt(run, flows, accuracy=0.95)

@@ -46,23 +46,23 @@ def networks(table, axes, **more):
 
 
 def test_values_are_tried_with_one_another(table):
-    found, refused = networks(table, {"density": (1.0, 0.5), "hidden": ((8,), (16, 8))})
+    candidates, refused = networks(table, {"density": (1.0, 0.5), "hidden": ((8,), (16, 8))})
     assert refused == []
-    assert [(n.recipe.training.density, n.recipe.training.hidden) for n in found] == [
+    assert [(n.recipe.training.density, n.recipe.training.hidden) for n in candidates] == [
         (1.0, (8,)),
         (1.0, (16, 8)),
         (0.5, (8,)),
         (0.5, (16, 8)),
     ]
-    assert {"--density=0.5", "--hidden=16,8", "--seed=0"} <= {*found[3].command}
+    assert {"--density=0.5", "--hidden=16,8", "--seed=0"} <= {*candidates[3].command}
 
 
 def test_equal_networks_are_trained_once_and_what_cannot_be_is_said(table):
     recipe = use_case("tomography").recipes["default"]
-    found, _ = networks(table, {"hidden": (recipe.training.hidden,), "epochs": (7, 7)})
-    assert len(found) == 1
-    found, refused = networks(table, {"budget_bytes": (8, 512), "bits": (64,)})
-    assert len(found) == 1
+    candidates, _ = networks(table, {"hidden": (recipe.training.hidden,), "epochs": (7, 7)})
+    assert len(candidates) == 1
+    candidates, refused = networks(table, {"budget_bytes": (8, 512), "bits": (64,)})
+    assert len(candidates) == 1
     assert refused[0].startswith("left out budget bytes 8, bits 64: 8 bytes hold no network")
     with pytest.raises(UsageError, match="none of these networks is possible; left out"):
         networks(table, {"budget_bytes": (8,), "bits": (64,)})
@@ -90,12 +90,12 @@ def test_lists_are_typed_with_commas_and_shapes_with_dashes():
     axes, fixed = swept(typed)
     assert axes == {"hidden": ((32,), (64, 16)), "density": (1.0, 0.5)}
     assert fixed == {"columns": ("a", "b"), "batch_norm": True}
-    for typed, said in (
+    for typed, message in (
         ({"hidden": "32,x"}, "numbers such as"),
         ({"bits": ","}, "no value to try"),
         ({"density": "1,x"}, "not of type float"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             swept(typed)
 
 
@@ -130,45 +130,45 @@ def made(*points):
 
 
 def test_fronts_are_chosen_on_validation_rows_and_test_rows_told_of_them_alone():
-    found = made(
+    sweep_result = made(
         (100, 50, None, (0.8, 0.9), (0.1, 0.2)),
         (200, 40, None, (0.8, 0.8), (1.0, 1.0)),
         (10, 60, None, (0.5, 0.7), (0.3, 0.3)),
         (300, 70, None, (0.8, 0.9), (0.99, 0.99)),
     )
-    assert [p.values["bits"] for p in found.points] == [2, 0, 1, 3]  # by bytes
-    assert [p.costs["bytes"] for p in found.points] == [15, 105, 205, 305]
-    assert "latency_ns" not in found.points[0].costs
-    fronts = {c: [p.values["bits"] for p in front] for c, front in found.fronts.items()}
+    assert [p.values["bits"] for p in sweep_result.points] == [2, 0, 1, 3]  # by bytes
+    assert [p.costs["bytes"] for p in sweep_result.points] == [15, 105, 205, 305]
+    assert "latency_ns" not in sweep_result.points[0].costs
+    fronts = {c: [p.values["bits"] for p in front] for c, front in sweep_result.fronts.items()}
     assert fronts == {"bytes": [2, 0], "sites": [1, 0], "latency_ns": []}
-    told = {p["values"]["bits"]: p for p in found.to_dict()["points"]}
-    assert told[3]["test"] is None
-    assert told[3]["front"] == []
-    assert told[1]["test"]["mean"] == 1.0
-    spread = told[0]["validation"]
+    by_bits = {p["values"]["bits"]: p for p in sweep_result.to_dict()["points"]}
+    assert by_bits[3]["test"] is None
+    assert by_bits[3]["front"] == []
+    assert by_bits[1]["test"]["mean"] == 1.0
+    spread = by_bits[0]["validation"]
     assert spread["values"] == [0.8, 0.9]
     assert (spread["mean"], spread["std"]) == pytest.approx((0.85, 0.05 * 2**0.5))
-    tree = told[0]["beside"]["tree, packed"]
+    tree = by_bits[0]["beside"]["tree, packed"]
     assert tree["bytes"] == 103 and tree["validation"]["mean"] == pytest.approx(0.75)
-    assert "103 B: 75.00 +- 7.07" in page_text(found)
-    lines = csv_text(found).decode()
-    assert "99.00" not in lines + found._repr_html_() + page_text(found)
+    assert "103 B: 75.00 +- 7.07" in page_text(sweep_result)
+    lines = csv_text(sweep_result).decode()
+    assert "99.00" not in lines + sweep_result._repr_html_() + page_text(sweep_result)
     rows = list(csv.DictReader(io.StringIO(lines)))
     assert [r["command"] for r in rows] == [f"n3ic train '{i} x'" for i in (2, 0, 1, 3)]
     assert (rows[3]["test_mean"], rows[1]["front"]) == ("", "bytes sites")
 
 
 def test_a_sweep_stands_in_80_columns_and_names_are_escaped():
-    found = made(*[(10**6 + i, 10**6, 1e6, (0.8, 1.0), (0.5, 0.6)) for i in range(12)])
+    sweep_result = made(*[(10**6 + i, 10**6, 1e6, (0.8, 1.0), (0.5, 0.6)) for i in range(12)])
     out = io.StringIO()
     screen = Console(file=out, width=80, force_terminal=True, color_system=None)
-    for each in found.tables:
+    for each in sweep_result.tables:
         show_table(each, screen)
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert any("1,000,005*" in line for line in lines)
-    assert "<i>" not in found._repr_html_()
-    assert repr(found).startswith("<Sweep title, 12 networks, 1 on fronts")
+    assert "<i>" not in sweep_result._repr_html_()
+    assert repr(sweep_result).startswith("<Sweep title, 12 networks, 1 on fronts")
 
 
 def test_several_networks_add_up_and_their_median_counts():
@@ -180,8 +180,8 @@ def test_several_networks_add_up_and_their_median_counts():
 
 
 def asked(table, out, axes=None, **more):
-    told = []
-    found = sweep(
+    notes = []
+    sweep_result = sweep(
         "tomography",
         axes or {"hidden": ((8,), (4,))},
         data=table,
@@ -189,10 +189,10 @@ def asked(table, out, axes=None, **more):
         overrides=QUICK,
         jobs=1,
         out=out,
-        progress=TrainingProgress(note=told.append),
+        progress=TrainingProgress(note=notes.append),
         **more,
     )
-    return found, told
+    return sweep_result, notes
 
 
 def content(folder):
@@ -213,28 +213,28 @@ def test_a_sweep_goes_on_where_it_was_and_ends_the_same(table, tmp_path, monkeyp
     monkeypatch.setattr(training, "parallel_map", lambda f, c, **_: enumerate(once(*a) for a in c))
     with pytest.raises(KeyboardInterrupt):
         asked(table, tmp_path / "new" / "sweep")
-    kept = content(tmp_path / "new" / "sweep")
-    assert sorted(kept)[1:] == ["sweep.json"]
-    point = next(name for name in kept if name.startswith("point-"))
-    found, told = asked(table, tmp_path / "new" / "sweep")
-    assert told == ["1 of 2 networks were trained before; going on"]
+    files = content(tmp_path / "new" / "sweep")
+    assert sorted(files)[1:] == ["sweep.json"]
+    point = next(name for name in files if name.startswith("point-"))
+    sweep_result, notes = asked(table, tmp_path / "new" / "sweep")
+    assert notes == ["1 of 2 networks were trained before; going on"]
     assert len(calls) == 3
-    assert content(tmp_path / "new" / "sweep")[point] == kept[point]
+    assert content(tmp_path / "new" / "sweep")[point] == files[point]
     calls[:] = [None, None]
     whole, _ = asked(table, tmp_path / "whole")
     assert content(tmp_path / "whole") == content(tmp_path / "new" / "sweep")
-    assert whole.to_dict() == found.to_dict()
-    assert found.points[0].costs["sites"] > 0
-    assert found.points[0].costs["latency_ns"] > 0
-    assert found.points[0].command is None  # of a table in memory
+    assert whole.to_dict() == sweep_result.to_dict()
+    assert sweep_result.points[0].costs["sites"] > 0
+    assert sweep_result.points[0].costs["latency_ns"] > 0
+    assert sweep_result.points[0].command is None  # of a table in memory
 
     # damaged points are trained again, and those of others are not taken
     digest = point.removeprefix("point-").removesuffix(".json")
     for damage in (
         b"[1]",
-        kept[point].replace(b'"digest": "', b'"digest": "0'),
-        kept[point].replace(b'"shape": [', b'"shape": ["x", '),
-        kept[point].replace(b'"memory": {', b'"memory": {"weight_bytes": "x", "x": {'),
+        files[point].replace(b'"digest": "', b'"digest": "0'),
+        files[point].replace(b'"shape": [', b'"shape": ["x", '),
+        files[point].replace(b'"memory": {', b'"memory": {"weight_bytes": "x", "x": {'),
         b"{",
     ):
         (tmp_path / "whole" / point).write_bytes(damage)
@@ -259,8 +259,8 @@ def test_a_sweep_goes_on_where_it_was_and_ends_the_same(table, tmp_path, monkeyp
         asked(table, tmp_path / "whole")
     calls[:] = [None, None]
     asked(table, tmp_path / "whole", {"hidden": ((8,),)}, replace=True)
-    said = json.loads((tmp_path / "whole" / "sweep.json").read_bytes())
-    assert said["swept"] == {"hidden": [[8]]}
+    document = json.loads((tmp_path / "whole" / "sweep.json").read_bytes())
+    assert document["swept"] == {"hidden": [[8]]}
     assert len([p for p in content(tmp_path / "whole") if p.startswith("point-")]) == 1
 
 

@@ -30,20 +30,20 @@ def test_plan_writes_json(tmp_path):
 def test_a_plan_is_simulated(tmp_path):
     pytest.importorskip("simpy")
     cluster("plan", "--shape", "768-256-4", "-n", 3, "--out", "plan.json", cwd=tmp_path)
-    found = json.loads(cluster("simulate", "plan.json", "--rows", 8, "--json", cwd=tmp_path)[0])
-    assert (found["kind"], found["plan"]["kind"]) == ("simulated", "estimated")
-    assert found["packets"] == found["plan"]["packets"]
+    report = json.loads(cluster("simulate", "plan.json", "--rows", 8, "--json", cwd=tmp_path)[0])
+    assert (report["kind"], report["plan"]["kind"]) == ("simulated", "estimated")
+    assert report["packets"] == report["plan"]["packets"]
     assert "busy" in cluster("simulate", "plan.json", "--rows", 8, cwd=tmp_path)[0]
 
 
 def test_a_mistake_is_one_line(tmp_path):
-    for words, said in (
+    for words, message in (
         (("plan",), "expected a model or --shape"),
         (("plan", "--shape", "4x4"), "--shape: expected numbers"),
         (("plan", "--shape", "64-4", "--split", "both"), "--split: expected output"),
         (("plan", "--shape", "64-4", "--split", "input,input"), "expected one or 1"),
     ):
-        assert said in cluster(*words, cwd=tmp_path, expect=2)[1]
+        assert message in cluster(*words, cwd=tmp_path, expect=2)[1]
     refused = cluster("plan", "--shape", "4096-60000-10", "-n", 1, cwd=tmp_path, expect=1)[1]
     assert "bytes are missing" in refused
     assert len(refused.strip().splitlines()) == 1
@@ -51,7 +51,7 @@ def test_a_mistake_is_one_line(tmp_path):
 
 def test_a_simulated_card_that_cannot_be_is_one_line(tmp_path):
     random_model((64, 40, 3), np.random.default_rng(0)).save(tmp_path / "model.n3ic")
-    for simulate, said, code in (
+    for simulate, message, code in (
         (("2",), "expected NODE=TARGET", 2),
         (("2=p4",), "unknown simulated card 'p4'", 2),
         (("9=netfpga",), "the ring has nodes 1 to 4", 1),
@@ -60,4 +60,4 @@ def test_a_simulated_card_that_cannot_be_is_one_line(tmp_path):
     ):
         options = [word for given in simulate for word in ("--simulate", given)]
         error = cluster("run", "model.n3ic", *options, cwd=tmp_path, expect=code)[1]
-        assert said in error.replace("\n", " ")
+        assert message in error.replace("\n", " ")

@@ -22,11 +22,11 @@ def plan_text(placement):
 def test_a_ring_of_processes_loses_packets_and_computes_the_models_scores(n3ic, tmp_path):
     model = random_model((400, 130, 40, 3), np.random.default_rng(0), density=0.5)
     model.save(tmp_path / "m.n3ic")
-    said = n3ic(
+    completed = n3ic(
         "cluster run m.n3ic --nodes 4 --loss 0.01 --rows 50 --split output,input,output --limit 60"
     )
-    assert "50 of 50 rows: the single model's scores, bit for bit" in said.stdout
-    assert re.search(r"\none process without a ring, .*: [\d,]+ rows/s, ", said.stdout)
+    assert "50 of 50 rows: the single model's scores, bit for bit" in completed.stdout
+    assert re.search(r"\none process without a ring, .*: [\d,]+ rows/s, ", completed.stdout)
     placed = even_placement(model, 2, (LayerSplit.INPUT, LayerSplit.OUTPUT, LayerSplit.REPLICATED))
     (tmp_path / "plan.json").write_text(plan_text(placed))
     done = json.loads(
@@ -42,16 +42,16 @@ def test_the_networks_of_a_run_are_one_wide_network(n3ic, tmp_path):
     for i in range(3):
         model = random_model((152, 32, 16, 2), np.random.default_rng(i))
         model.save(tmp_path / "run" / "models" / f"q{i}.n3ic")
-    said = n3ic("cluster run run --nodes 2 --rows 20 --limit 60").stdout
-    assert "152-96-48-6 over 2 nodes" in said
+    output = n3ic("cluster run run --nodes 2 --rows 20 --limit 60").stdout
+    assert "152-96-48-6 over 2 nodes" in output
 
 
 def test_the_rows_of_a_table_are_computed(n3ic, tmp_path):
     random_model((40, 33, 2), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
     rows = "".join(f"{i * 97},{i}\n" for i in range(70))
     (tmp_path / "t.csv").write_text(f"x0,x1\n{rows}")
-    said = n3ic("cluster run m.n3ic --nodes 2 --flows t.csv --limit 60").stdout
-    assert "70 of 70 rows" in said
+    output = n3ic("cluster run m.n3ic --nodes 2 --flows t.csv --limit 60").stdout
+    assert "70 of 70 rows" in output
     (tmp_path / "t.csv").write_text("x0\n1\n")
     done = n3ic("cluster run m.n3ic --nodes 2 --flows t.csv", expect=1)
     assert "column missing: x1" in done.stderr

@@ -58,7 +58,7 @@ def neighbours_of(matrix, row):
 def test_aggregation_over_a_graph_is_numpys(combine, nodes):
     graph = sparse(90, 90, density=0.03, low=1, high=1)
     features = RNG.integers(-1000, 1000, (90, 7))
-    found = KernelRing(SparseKernel((90, 90), 7, combine), nodes, **FAULTS).run(graph, features)
+    sums = KernelRing(SparseKernel((90, 90), 7, combine), nodes, **FAULTS).run(graph, features)
     for row in range(90):
         near = features[neighbours_of(graph, row)]
         total = near.sum(axis=0)
@@ -67,7 +67,7 @@ def test_aggregation_over_a_graph_is_numpys(combine, nodes):
             Combine.MEAN: np.append(total, len(near)),
             Combine.MAX: near.max(axis=0) if len(near) else np.zeros(7),
         }[combine]
-        assert np.array_equal(found[row], want), row
+        assert np.array_equal(sums[row], want), row
 
 
 @settings(max_examples=20, deadline=None)
@@ -123,14 +123,14 @@ def test_binary_convolution_counts_agreeing_bits_inside_of_the_image(padding):
     image = RNG.integers(0, 2, (7, 10, 13))
     weights = RNG.integers(0, 2, (3, 13, 3, 3))
     kernel = ConvolutionKernel(Filters(weights, image.shape, 1, padding, binary=True))
-    found = KernelRing(kernel, 3, **FAULTS).run(image)
-    for y, x, f in np.ndindex(found.shape):
+    counts = KernelRing(kernel, 3, **FAULTS).run(image)
+    for y, x, f in np.ndindex(counts.shape):
         want = 0
         for dy, dx in np.ndindex(3, 3):
             at = y + dy - padding, x + dx - padding
             if 0 <= at[0] < 7 and 0 <= at[1] < 10:
                 want += int((image[at] == weights[f, :, dy, dx]).sum())
-        assert found[y, x, f] == want
+        assert counts[y, x, f] == want
 
 
 def test_a_task_waits_frozen_for_the_rows_of_another_node():
@@ -142,9 +142,9 @@ def test_a_task_waits_frozen_for_the_rows_of_another_node():
     assert list(result.perform_task(task)) == []  # the row is on its way
     assert list(result.answer_read(request(1, 2, 4, 0))) == []  # not yet
     (data,) = answer(0, 0, np.array([7]), 2)
-    found = list(source.arrived(data))
-    assert [(p.start, p.destination) for p in found] == [(2, 0), (3, 0)]
-    assert int.from_bytes(found[1].body[:8], "big") == 70
+    packets = list(source.arrived(data))
+    assert [(p.start, p.destination) for p in packets] == [(2, 0), (3, 0)]
+    assert int.from_bytes(packets[1].body[:8], "big") == 70
 
 
 @pytest.mark.parametrize(

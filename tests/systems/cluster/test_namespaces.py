@@ -63,14 +63,22 @@ def namespaces():
 def test_a_ring_over_links_between_namespaces(hosts, tmp_path):
     names, address = hosts
     random_model((1000, 300, 40, 3), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
-    told = tmp_path / "scheduler.json"
+    scheduler_file = tmp_path / "scheduler.json"
     with ExitStack() as stack:
-        started = ("--host", address, "--port", "0", "--no-dashboard", "--scheduler-file", told)
+        started = (
+            "--host",
+            address,
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--scheduler-file",
+            scheduler_file,
+        )
         stack.enter_context(program(sys.executable, "-c", SCHEDULER, *started))
         deadline = time.monotonic() + 600
-        while not told.is_file() and time.monotonic() < deadline:
+        while not scheduler_file.is_file() and time.monotonic() < deadline:
             time.sleep(0.2)
-        scheduler = json.loads(told.read_text())["address"]
+        scheduler = json.loads(scheduler_file.read_text())["address"]
         for name in names:
             words = ("-c", WORKER, scheduler, "--no-dashboard", "--no-nanny", "--nthreads", "2")
             stack.enter_context(program("ip", "netns", "exec", name, sys.executable, *words))

@@ -54,8 +54,8 @@ def task(row=0, start=0, end=96, destination=BY_RANGE):
 )
 def test_the_splitter_cuts_the_own_range_out(own, local, rests):
     packet = task(start=5, end=20)
-    found, left = split(packet, *own)
-    assert (found and (found.start, found.end)) == local
+    own_part, left = split(packet, *own)
+    assert (own_part and (own_part.start, own_part.end)) == local
     assert [(p.start, p.end) for p in left] == rests
     assert all(p.body == packet.body and p.offset == packet.offset for p in left)
 
@@ -198,5 +198,5 @@ def test_a_share_without_a_compiled_kernel_computes_the_same(monkeypatch):
     ]
     x = pack(np.random.default_rng(1).random((1, 70)) < 0.5)
     packets = bits_packets(x, task=TaskId.BITS, array=0, row=0, outputs=33)
-    (found,) = [p for packet in packets for p in share.perform_task(packet)]
-    assert found.words[0, 0] == masked.hidden[0].fire(x)[0][1]
+    (answer,) = [p for packet in packets for p in share.perform_task(packet)]
+    assert answer.words[0, 0] == masked.hidden[0].fire(x)[0][1]

@@ -57,8 +57,8 @@ def test_what_does_not_fit_names_layer_memory_and_bytes():
 
 def test_cards_that_hold_one_layer_each_are_not_given_two():
     plan = plan_cluster(SHAPE, ring(4, 10**7, shares=1))
-    held = [s.node for layer in plan.placement.layers for s in layer.shares]
-    assert len(held) == len(set(held))
+    nodes = [s.node for layer in plan.placement.layers for s in layer.shares]
+    assert len(nodes) == len(set(nodes))
     with pytest.raises(ClusterError, match="no node is left"):
         plan_cluster((64, 64, 64, 2), ring(2, 10**7, shares=1))
 
@@ -161,7 +161,7 @@ def test_a_plan_is_written_and_its_placement_read_back(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "not a JSON file"),
         ("[]", "expected a plan"),
@@ -172,10 +172,10 @@ def test_a_plan_is_written_and_its_placement_read_back(tmp_path):
          '"layers": []}}', "integers"),
     ],
 )  # fmt: skip
-def test_a_damaged_plan_is_refused(tmp_path, text, said):
+def test_a_damaged_plan_is_refused(tmp_path, text, message):
     path = tmp_path / "plan.json"
     path.write_text(text)
-    with pytest.raises(ClusterError, match=said):
+    with pytest.raises(ClusterError, match=message):
         read_placement(path)
     with pytest.raises(ClusterError, match="cannot be read"):
         read_placement(tmp_path / "none.json")
@@ -209,8 +209,8 @@ def test_a_plan_whose_nodes_cannot_be_is_refused(tmp_path, where, value):
     at[where[-1]] = value
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(data))
-    said = f"{where[-1]}: expected .*, got " if len(where) > 2 else "expected"
-    with pytest.raises(ClusterError, match=said):
+    message = f"{where[-1]}: expected .*, got " if len(where) > 2 else "expected"
+    with pytest.raises(ClusterError, match=message):
         read_plan(path)
 
 
@@ -231,7 +231,7 @@ def test_nodes_are_read_with_their_memories_links_and_loads(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ("count = 0", "count: expected a whole number in 1..254, got 0"),
         ("count = true", "count: expected"),
@@ -244,15 +244,15 @@ def test_nodes_are_read_with_their_memories_links_and_loads(tmp_path):
         ("latency_us = nan", "latency_us: expected"),
     ],
 )
-def test_an_entry_that_cannot_be_names_its_key(tmp_path, entry, said):
+def test_an_entry_that_cannot_be_names_its_key(tmp_path, entry, message):
     path = tmp_path / "nodes.toml"
     path.write_text(f'[[nodes]]\nname = "n"\ntarget = "nfp"\n{entry}\n')
-    with pytest.raises(ClusterError, match=said.replace("[", r"\[")):
+    with pytest.raises(ClusterError, match=message.replace("[", r"\[")):
         read_nodes(path)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("nodes = 3", "expected [[nodes]]"),
         ("[[nodes]]\nname = '../x'\ntarget = 'nfp'", "name: expected letters"),
@@ -261,12 +261,12 @@ def test_an_entry_that_cannot_be_names_its_key(tmp_path, entry, said):
         ("a = [", "not a TOML file"),
     ],
 )
-def test_a_list_of_nodes_that_is_none_is_refused(tmp_path, text, said):
+def test_a_list_of_nodes_that_is_none_is_refused(tmp_path, text, message):
     path = tmp_path / "nodes.toml"
     path.write_text(text)
     with pytest.raises(ClusterError) as refused:
         read_nodes(path)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_targets_without_a_memory_are_refused():

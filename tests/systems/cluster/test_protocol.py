@@ -68,8 +68,8 @@ def packets(draw):
 
 @st.composite
 def datagrams(draw):
-    held = draw(st.lists(packets(), max_size=4))
-    sequence = draw(st.integers(0, 2**32 - 1)) if held else 0
+    task_packets = draw(st.lists(packets(), max_size=4))
+    sequence = draw(st.integers(0, 2**32 - 1)) if task_packets else 0
     acknowledge = draw(st.none() | st.integers(0, 2**32 - 1))
     return Datagram(
         session=draw(st.integers(0, 2**32 - 1)),
@@ -78,8 +78,8 @@ def datagrams(draw):
         sequence=sequence,
         acknowledge=acknowledge,
         selective=0 if acknowledge is None else draw(st.integers(0, 2**32 - 1)),
-        begin=bool(held) and sequence == 0 and draw(st.booleans()),
-        packets=tuple(held),
+        begin=bool(task_packets) and sequence == 0 and draw(st.booleans()),
+        packets=tuple(task_packets),
     )
 
 
@@ -125,10 +125,10 @@ def test_a_changed_bit_is_found(datagram, data):
 def test_any_bytes_are_a_datagram_or_an_error(data):
     for candidate in (data, sealed(data), sealed(b"N3\1" + data)):
         try:
-            found = Datagram.decode(candidate)
+            datagram = Datagram.decode(candidate)
         except ProtocolError:
             continue
-        assert found.encode() == candidate
+        assert datagram.encode() == candidate
 
 
 @pytest.mark.parametrize(
@@ -184,38 +184,40 @@ def test_a_datagram_cut_short():
 
 def test_bits_travel_in_slices_of_twelve_words():
     words = np.arange(1, 30, dtype=np.uint32)
-    found = list(bits_packets(words[None], task=TaskId.BITS, array=2, row=5, outputs=70, offset=3))
-    assert [(p.start, p.end, p.offset, p.count) for p in found] == [
+    task_packets = list(
+        bits_packets(words[None], task=TaskId.BITS, array=2, row=5, outputs=70, offset=3)
+    )
+    assert [(p.start, p.end, p.offset, p.count) for p in task_packets] == [
         (0, 70, 3, 12),
         (0, 70, 15, 12),
         (0, 70, 27, 5),
     ]
-    read = [TaskPacket.decode(p.encode()) for p in found]
+    read = [TaskPacket.decode(p.encode()) for p in task_packets]
     assert np.concatenate([p.words[0] for p in read]).tolist() == words.tolist()
-    found = list(
+    task_packets = list(
         bits_packets(words[None], task=TaskId.INPUTS, array=2, row=5, outputs=70, offset=3)
     )
-    assert [(p.start, p.end) for p in found] == [(96, 480), (480, 864), (864, 1024)]
+    assert [(p.start, p.end) for p in task_packets] == [(96, 480), (480, 864), (864, 1024)]
 
 
 def test_sums_stay_in_groups_of_sixteen():
     sums = np.arange(65500, 65536, dtype=np.int32)
-    found = list(sums_packets(sums[None], array=1, row=2, offset=4, start=8))
-    assert [(p.start, p.end) for p in found] == [(8, 16), (16, 32), (32, 44)]
-    assert np.concatenate([p.sums[0] for p in found]).tolist() == sums.tolist()
+    task_packets = list(sums_packets(sums[None], array=1, row=2, offset=4, start=8))
+    assert [(p.start, p.end) for p in task_packets] == [(8, 16), (16, 32), (32, 44)]
+    assert np.concatenate([p.sums[0] for p in task_packets]).tolist() == sums.tolist()
     # the splitter narrows a range and leaves the body as it is
-    assert replace(found[1], start=20, end=22).sums[0].tolist() == sums[12:14].tolist()
+    assert replace(task_packets[1], start=20, end=22).sums[0].tolist() == sums[12:14].tolist()
     with pytest.raises(ProtocolError, match="not in one packet"):
-        _ = replace(found[1], end=33).sums
+        _ = replace(task_packets[1], end=33).sums
 
 
 def test_scores_are_signed():
     scores = np.array([-(2**31), -1, 0, 2**31 - 1, *range(10)], dtype=np.int32)
-    found = list(score_packets(scores[None], array=3, row=9))
-    assert [(p.start, p.end, p.destination) for p in found] == [(0, 12, 0), (12, 14, 0)]
-    assert np.concatenate([p.scores[0] for p in found]).tolist() == scores.tolist()
+    task_packets = list(score_packets(scores[None], array=3, row=9))
+    assert [(p.start, p.end, p.destination) for p in task_packets] == [(0, 12, 0), (12, 14, 0)]
+    assert np.concatenate([p.scores[0] for p in task_packets]).tolist() == scores.tolist()
     with pytest.raises(ProtocolError, match="not in one packet"):
-        _ = replace(found[0], end=13).scores
+        _ = replace(task_packets[0], end=13).scores
 
 
 def tile(identifier=TaskId.BITS, rows=3, numbers=5, limit=256, **changes):

@@ -43,8 +43,8 @@ def test_models_without_layers_are_refused_by_their_operations(name, tmp_path):
     with graph_family():
         model = small_model(name)
         model.save(tmp_path / "m.n3ic")
-        said = f"layers of a binary network, got a model of family {name}"
-        said += " of operations .*(choice|log-add|look-up)"
+        message = f"layers of a binary network, got a model of family {name}"
+        message += " of operations .*(choice|log-add|look-up)"
         ways = (
             lambda: check_computable(model),
             lambda: n3ic.plan_cluster(model, nodes=2),
@@ -52,7 +52,7 @@ def test_models_without_layers_are_refused_by_their_operations(name, tmp_path):
             lambda: n3ic.run_cluster(tmp_path / "m.n3ic", nodes=2),
         )
         for way in ways:
-            with pytest.raises(ClusterError, match=said):
+            with pytest.raises(ClusterError, match=message):
                 way()
         for words in ("plan", "run"):
             done = typed(f"cluster {words} m.n3ic --nodes 2", tmp_path, expect=1)

@@ -53,7 +53,7 @@ MIXED = (LayerSplit.OUTPUT, LayerSplit.INPUT, LayerSplit.REPLICATED)
 class LoopbackRing:
     """Nodes on threads, each with a socket of its own."""
 
-    def __init__(self, model, placement, *, timing=None, loss=0.0, held=None, digest=None):
+    def __init__(self, model, placement, *, timing=None, loss=0.0, parts=None, digest=None):
         self.timing = timing or LinkTiming(limit=60)  # a busy machine is silent for seconds, too
         self.stopped = set()
         numbers = range(placement.nodes + 1)
@@ -63,7 +63,7 @@ class LoopbackRing:
         self.faults = FaultInjection(loss, 1)
         self.threads = []
         for n in numbers[1:]:
-            holds = (held or parts_of)(model, placement, n)
+            holds = (parts or parts_of)(model, placement, n)
             node = Node(n, holds, digest or model.digest)
             near = neighbours(n, placement.nodes, self.addresses)
             wire = UdpEndpoint(socks[n], near, FaultInjection(loss, n + 2))
@@ -130,7 +130,7 @@ def test_a_node_that_flips_a_bit_ends_the_session(tile_bytes):
     words = pack(np.random.default_rng(0).random((1000, 500)) < 0.5)
     given = 0
     splits = (LayerSplit.OUTPUT, LayerSplit.OUTPUT, LayerSplit.INPUT)
-    with LoopbackRing(MODEL, even_placement(MODEL, 2, splits), held=faulty).session(
+    with LoopbackRing(MODEL, even_placement(MODEL, 2, splits), parts=faulty).session(
         tile_bytes
     ) as session:
         with pytest.raises(ClusterError, match=r"faulty: .* one process has .*rows have no scores"):
@@ -157,11 +157,13 @@ def test_a_node_that_flips_a_bit_of_a_networks_weight_ends_the_session():
     other[1, 4] ^= 1
     faulty = network_of(layers[0], replace(layers[1], weights=other))
 
-    def held(own, parts, node):
+    def faulty_parts(own, parts, node):
         return [NetworkPart(faulty if node == 2 else own, parts, node)]
 
     items, scored = rng.integers(-128, 128, (1000, 20)), 0
-    ring = LoopbackRing(network, pipeline, held=held, digest=pipeline_digest(network, pipeline))
+    ring = LoopbackRing(
+        network, pipeline, parts=faulty_parts, digest=pipeline_digest(network, pipeline)
+    )
     with ring.session(1400, kind=NetworkSession) as session:
         assert session.scores(items[:0]).shape == (0, 3)
         with pytest.raises(ClusterError, match=r"faulty: .* one process has .*rows have no scores"):
@@ -177,14 +179,16 @@ def test_a_bit_that_changes_in_a_nodes_weights_ends_the_session(layer, monkeypat
     monkeypatch.setattr("n3ic.systems.cluster.session.SAMPLED", 1 << 30)
     networks = {}
 
-    def held(model, placement, node):
+    def parts_of_node(model, placement, node):
         parts: list[Any] = list(parts_of(model, placement, node))
         networks[node] = [part._weights.digest.__self__ for part in parts]
         return parts
 
     splits = (LayerSplit.OUTPUT, LayerSplit.OUTPUT, LayerSplit.REPLICATED)
     words = pack(np.random.default_rng(0).random((4096, 500)) < 0.5)
-    with LoopbackRing(MODEL, even_placement(MODEL, 2, splits), held=held).session(1400) as session:
+    with LoopbackRing(MODEL, even_placement(MODEL, 2, splits), parts=parts_of_node).session(
+        1400
+    ) as session:
         assert np.array_equal(session.scores(words), MODEL.scores(words))
         flip_weight(networks[2][layer])
         with pytest.raises(ClusterError, match=rf"node 2 failed: layer {layer}: weights changed"):
@@ -200,13 +204,15 @@ def test_a_bit_that_changes_in_a_networks_numbers_ends_the_session(monkeypatch):
     network = IntegerNetwork(Integers((20,), 0, 127), steps)
     pipeline, parts = NetworkPipeline((0, 1, 2)), {}
 
-    def held(own, of, node):
+    def parts_of_node(own, of, node):
         parts[node] = NetworkPart(own, of, node)
         return [parts[node]]
 
     items = rng.integers(0, 128, (4096, 20))
     items[:, 4] = 0
-    ring = LoopbackRing(network, pipeline, held=held, digest=pipeline_digest(network, pipeline))
+    ring = LoopbackRing(
+        network, pipeline, parts=parts_of_node, digest=pipeline_digest(network, pipeline)
+    )
     with ring.session(1400, kind=NetworkSession) as session:
         assert np.array_equal(session.scores(items), network.scores(items))
         ((_, kernel, _),) = parts[1]._part._kernels
@@ -222,11 +228,11 @@ def test_batches_overlap_and_come_in_any_order():
     with LoopbackRing(MODEL, even_placement(MODEL, 2)).session() as session:
         batches = [session.submit(words[at : at + 7]) for at in range(0, 90, 7)]
         empty = session.submit(words[:0])
-        found = [batch.result() for batch in reversed(batches)][::-1]
+        scores = [batch.result() for batch in reversed(batches)][::-1]
         assert empty.result().shape == (0, 3)
         with pytest.raises(ModelError):
             session.submit(words[:, :3])
-    assert np.array_equal(np.concatenate(found), want)
+    assert np.array_equal(np.concatenate(scores), want)
 
 
 def test_a_node_that_dies_is_an_error_that_names_it_and_the_rows():
@@ -286,7 +292,7 @@ def test_nodes_of_another_plan_are_refused():
         return parts_of(model, even_placement(model, 2, (LayerSplit.INPUT,) * 3), node)
 
     with pytest.raises(ClusterError, match="unlike the plan"):
-        LoopbackRing(MODEL, even_placement(MODEL, 2), held=other).session()
+        LoopbackRing(MODEL, even_placement(MODEL, 2), parts=other).session()
 
 
 def test_a_wrong_score_is_an_error_that_names_row_and_class():

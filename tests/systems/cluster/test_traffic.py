@@ -27,7 +27,7 @@ from tests.support.rings import by_row
 
 def counted_by_nodes(model, placed, row_words, *, shared):
     """Packets on each link when the nodes' own handlers compute a row, and its scores."""
-    found = {}
+    results = {}
     memory = TileMemory(placed, bytearray(bytes_of(placed))) if shared else None
     flow = RowFlow(placed, memory=memory)
     flow.slots = 1
@@ -36,7 +36,7 @@ def counted_by_nodes(model, placed, row_words, *, shared):
         n: Node(n, parts_of(model, placed, n, memory), model.digest)
         for n in range(1, placed.nodes + 1)
     }
-    flow.submit(row_words[None], by_row(found))
+    flow.submit(row_words[None], by_row(results))
     links = np.zeros(placed.nodes + 1)
     waiting = deque((0, packet) for packet in flow.admit())
     while waiting:
@@ -46,7 +46,7 @@ def counted_by_nodes(model, placed, row_words, *, shared):
         to = 1 if past_home else (sender + 1) % (placed.nodes + 1)
         waiting.extend((to, p) for p in (nodes[to] if to else home).handle(packet))
     assert home.error is None
-    return links, found[0]
+    return links, results[0]
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["packets", "tiles"])

@@ -119,14 +119,14 @@ def test_a_score_is_as_wide_as_its_cell(tmp_path: Path, name: str) -> None:
 def test_an_export_says_that_it_was_read_back(tmp_path: Path) -> None:
     model = MODELS["forest"]
     options = {"input-stage": "features"}
-    found = export(model, "netfpga", tmp_path / "e", options=options)
-    assert found.verification is not None and found.verification.ok
-    assert found.verification.decoded == (f"rtl/{CORE}",)
-    path = found.path / "rtl" / "n3ic_features.v"
+    exported = export(model, "netfpga", tmp_path / "e", options=options)
+    assert exported.verification is not None and exported.verification.ok
+    assert exported.verification.decoded == (f"rtl/{CORE}",)
+    path = exported.path / "rtl" / "n3ic_features.v"
     text = path.read_text()
     path.write_text(text.replace("assign bits[0] = ", "assign bits[0] = ~", 1))
     with pytest.raises(VerifyError, match="do not compare"):
-        EXPORTER.decode(found.path, model, EXPORTER.parse_options(options))
+        EXPORTER.decode(exported.path, model, EXPORTER.parse_options(options))
 
 
 # --- changes --------------------------------------------------------------------------------
@@ -168,12 +168,12 @@ def test_a_change_is_named(
     model = MODELS[name].with_shunt(3)
     path = written(model, tmp_path) / "rtl" / CORE
     core = path.read_text()
-    found = re.search(pattern, core, re.S)
-    assert found is not None
+    match = re.search(pattern, core, re.S)
+    assert match is not None
     if isinstance(new, int):
-        base = 16 if found[1].endswith("h") else 10
-        new = f"{int(found[2], base) ^ new:{'x' if base == 16 else 'd'}}"
-    path.write_text(core[: found.start(2)] + new + core[found.end(2) :])
+        base = 16 if match[1].endswith("h") else 10
+        new = f"{int(match[2], base) ^ new:{'x' if base == 16 else 'd'}}"
+    path.write_text(core[: match.start(2)] + new + core[match.end(2) :])
     with pytest.raises(VerifyError) as error:
         EXPORTER.decode(tmp_path, model, OPTIONS)
     assert re.search(text, str(error.value)), str(error.value)
@@ -208,7 +208,7 @@ def test_entries_of_log_add_are_named(tmp_path: Path) -> None:
 def code_of(text: str) -> str:
     """A text whose comments, and the wire of unread bits, are blank."""
     ignored = r"//[^\n]*|/\*.*?\*/|wire unread[^\n]*"
-    return re.sub(ignored, lambda found: " " * len(found[0]), text)
+    return re.sub(ignored, lambda match: " " * len(match[0]), text)
 
 
 def numbers_of(text: str) -> Iterator[re.Match[str]]:
@@ -227,13 +227,13 @@ def test_every_changed_number_is_found_or_changes_nothing(tmp_path: Path, name: 
     same = 0
     for path in (out / "rtl" / CORE, out / "rtl" / TABLE):
         text = path.read_text() if path.exists() else ""
-        for k, found in enumerate(numbers_of(text)):
-            if text[found.start() - 1] == "h":
-                digits = int(found[0], 16) ^ (1 << k % (4 * len(found[0])))
-                new = f"{digits:0{len(found[0])}x}"
+        for k, number in enumerate(numbers_of(text)):
+            if text[number.start() - 1] == "h":
+                digits = int(number[0], 16) ^ (1 << k % (4 * len(number[0])))
+                new = f"{digits:0{len(number[0])}x}"
             else:
-                new = str(int(found[0]) + 1)
-            path.write_text(text[: found.start()] + new + text[found.end() :])
+                new = str(int(number[0]) + 1)
+            path.write_text(text[: number.start()] + new + text[number.end() :])
             try:
                 EXPORTER.decode(out, model, OPTIONS)
             except VerifyError:

@@ -132,19 +132,19 @@ def test_tables_of_six_bits_compute_a_tree(name: str) -> None:
 
 
 def test_the_way_with_the_fewest_tables_is_taken() -> None:
-    found = {}
+    logic_by_way = {}
     for name in ("index", "direct", "by-value", "by-place"):
         graph = GRAPHS[name]
-        found[name] = Trees(graph).logic(graph.scores[1], width(graph, graph.scores[1]))
-    assert not found["index"].gates  # at most six bits: one table for each bit of the value
-    assert len(found["index"].number) == 3
-    assert not found["direct"].entries  # values of two bits need no number
-    numbers = found["by-value"]
+        logic_by_way[name] = Trees(graph).logic(graph.scores[1], width(graph, graph.scores[1]))
+    assert not logic_by_way["index"].gates  # at most six bits: one table for each bit of the value
+    assert len(logic_by_way["index"].number) == 3
+    assert not logic_by_way["direct"].entries  # values of two bits need no number
+    numbers = logic_by_way["by-value"]
     assert numbers.gates
     assert len(numbers.number) == 3  # at most seven different values
-    assert len(found["by-place"].number) == 5  # 32 leaves
+    assert len(logic_by_way["by-place"].number) == 5  # 32 leaves
     # A multiplexer for each choice and bit of the value would take 31 * 10 tables.
-    assert found["by-place"].cost(10) <= 31
+    assert logic_by_way["by-place"].cost(10) <= 31
 
 
 def test_trees_of_the_same_choices_share_their_gates() -> None:
@@ -218,16 +218,16 @@ def test_the_core_takes_an_input_every_clock_and_gives_the_scores(
 @verilated
 def test_an_export_of_trees_is_verified_behind_its_input_stage(tmp_path: Path) -> None:
     model = with_shunt(random_trees(np.random.default_rng(8), trees=20, depth=5))
-    found = export(model, "netfpga", tmp_path / "e", options={"input-stage": "features"})
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
-    assert "n3ic_top" in found.verification.executor
-    path = found.path / "rtl" / "n3ic_core.v"
+    exported = export(model, "netfpga", tmp_path / "e", options={"input-stage": "features"})
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
+    assert "n3ic_top" in exported.verification.executor
+    path = exported.path / "rtl" / "n3ic_core.v"
     text = path.read_text()
     at = text.index("'h", text.index("n3ic_gate #")) + 2
     path.write_text(f"{text[:at]}{'1' if text[at] == '0' else '0'}{text[at + 1 :]}")
     with pytest.warns(N3icWarning, match="not what n3ic writes"):
-        damaged = verify_directory(found.path, vectors=2000, run_changed=True)
+        damaged = verify_directory(exported.path, vectors=2000, run_changed=True)
     assert any("n3ic_core.v, leaf" in failure for failure in damaged.failures), damaged
 
 
@@ -249,8 +249,8 @@ def test_a_card_of_thousands_of_cuts_is_simulated(tmp_path: Path) -> None:
     """Verilator repeats a generate block 1,024 to 3,072 times unless it is told otherwise."""
     spec = InputSpec(tuple(Field.thermometer(f"x{i}", range(1, 421)) for i in range(10)))
     model = random_trees(np.random.default_rng(0), spec=spec, trees=3, depth=3)
-    found = export(model, "netfpga", tmp_path / "e", verify=False, simplify=False)
-    done = verify_directory(found.path, vectors=60, options={"simulator": "verilator"})
+    exported = export(model, "netfpga", tmp_path / "e", verify=False, simplify=False)
+    done = verify_directory(exported.path, vectors=60, options={"simulator": "verilator"})
     assert done.ok and "Verilator" in done.executor, done
 
 
@@ -267,11 +267,11 @@ def name_of(case: Any) -> str:
 
 @pytest.mark.parametrize("case", RECORDED["models"], ids=name_of)
 def test_estimates_are_within_15_percent(case: Any) -> None:
-    seen, told = Resources(**case["measured"]), estimate(plan_of(recorded_model(case)))
-    assert told.luts == pytest.approx(seen.luts, rel=0.15)
-    assert told.lut_sites == pytest.approx(seen.lut_sites, rel=0.15)
-    assert told.ffs == pytest.approx(seen.ffs, rel=0.05)
-    assert told.bram36 == seen.bram36 == told.dsps == seen.dsps == 0
+    seen, estimated = Resources(**case["measured"]), estimate(plan_of(recorded_model(case)))
+    assert estimated.luts == pytest.approx(seen.luts, rel=0.15)
+    assert estimated.lut_sites == pytest.approx(seen.lut_sites, rel=0.15)
+    assert estimated.ffs == pytest.approx(seen.ffs, rel=0.05)
+    assert estimated.bram36 == seen.bram36 == estimated.dsps == seen.dsps == 0
 
 
 @pytest.mark.exhaustive

@@ -101,10 +101,10 @@ def test_tables_of_the_fpga_compute_the_model(
         values[node] = rows[index] ^ table.inverted
 
     def number(literals: tuple[int, ...]) -> np.ndarray:
-        found = np.zeros(len(bits), dtype=np.int64)
+        sums = np.zeros(len(bits), dtype=np.int64)
         for k, x in enumerate(literals):
-            found += (values[x >> 1] ^ (x & 1)) << k
-        return found
+            sums += (values[x >> 1] ^ (x & 1)) << k
+        return sums
 
     truth = model.infer(words)
     np.testing.assert_array_equal(number(network.classes), truth.classes)
@@ -123,13 +123,13 @@ def test_an_export_takes_an_input_every_clock_and_gives_the_scores(
     tmp_path: Path, case: tuple[int, str, bool, tuple[int, int]]
 ) -> None:
     model = model_of(case)
-    found = export(model, "netfpga", tmp_path / "e", options={"outputs": case[1]})
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
-    assert "n3ic_top" in found.verification.executor
-    assert found.verification.decoded == ("rtl/n3ic_core.v",)
-    assert found.verification.decided_bits == found.verification.weight_bits
-    figures = {f.name: f.value for f in found.report.figures}
+    exported = export(model, "netfpga", tmp_path / "e", options={"outputs": case[1]})
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
+    assert "n3ic_top" in exported.verification.executor
+    assert exported.verification.decoded == ("rtl/n3ic_core.v",)
+    assert exported.verification.decided_bits == exported.verification.weight_bits
+    figures = {f.name: f.value for f in exported.report.figures}
     assert figures["interval.clocks"] == 1
     assert figures["latency.clocks"] == design(model, case[1]).plan.depth
 
@@ -146,9 +146,9 @@ def test_the_input_stage_is_that_of_the_card(tmp_path: Path) -> None:
     model = random_tables(np.random.default_rng(3), spec=spec, inputs=(3, 5))
     options = EXPORTER.parse_options({"input-stage": "features"}, verify=True)
     EXPORTER.write(model, options, tmp_path)
-    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), options, 100)
-    assert found.ok, found
-    assert found.edges
+    verification = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), options, 100)
+    assert verification.ok, verification
+    assert verification.edges
     path = tmp_path / "rtl" / "n3ic_features.v"
     path.write_text(path.read_text().replace("&feature0[2:1]", "&feature0[2:0]"))  # 71, not 70
     with pytest.raises(VerifyError, match="other cuts"):
@@ -174,9 +174,9 @@ def test_features_of_their_own_width_decide_as_those_of_32_bits(tmp_path: Path) 
     given = {"input-stage": "features", "feature-bits": "own"}
     options = EXPORTER.parse_options(given, verify=True)
     EXPORTER.write(model, options, tmp_path)
-    found = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), options, 100)
-    assert found.ok, found
-    assert found.edges
+    verification = verify_artefacts(tmp_path, EXPORTER, passes.unchanged(model), options, 100)
+    assert verification.ok, verification
+    assert verification.edges
     assert "3. b, 4 bits" in (tmp_path / "README.md").read_text()
     path = tmp_path / "rtl" / "n3ic_features.v"
     text = path.read_text()
@@ -223,8 +223,8 @@ def test_every_entry_is_read_back(
 ) -> None:
     model, options = model_of(case), options_of(case)
     EXPORTER.write(model, options, tmp_path)
-    (found,) = EXPORTER.decode(tmp_path, model, options)
-    assert found.shunt == (model.shunt or None)
+    (decoded,) = EXPORTER.decode(tmp_path, model, options)
+    assert decoded.shunt == (model.shunt or None)
     for t in (0, len(model.tables) - 1):
         entries = model.tables[t].entries.copy()
         entries[-1, -1] += 1 if entries[-1, -1] < 0 else -1
@@ -243,8 +243,8 @@ def test_a_score_is_a_constant_and_whole_counts_of_bits() -> None:
     """Of three bits a score is -4 to 3: counts are the nearest to 0, and what is 0 is left out."""
 
     class Solved:
-        def __init__(self, *found: Fraction, low: int = 0, high: int = 0) -> None:
-            constant, *terms = (Fraction(each) for each in found)
+        def __init__(self, *numbers: Fraction, low: int = 0, high: int = 0) -> None:
+            constant, *terms = (Fraction(each) for each in numbers)
             wide = Fraction(low), Fraction(high)
             self.form = LinearForm(dict(enumerate(terms, 5)), constant, *wide)
 
@@ -351,8 +351,8 @@ def test_a_wrong_class_is_found(tmp_path: Path) -> None:
     text = path.read_text()
     path.write_text(text.replace("assign out_class = {", "assign out_class = {!", 1))
     with pytest.warns(N3icWarning, match="not what n3ic writes"):
-        found = verify_directory(directory, vectors=60, run_changed=True)
-    assert any("class" in failure for failure in found.failures), found
+        verification = verify_directory(directory, vectors=60, run_changed=True)
+    assert any("class" in failure for failure in verification.failures), verification
 
 
 def test_a_model_that_is_too_large_is_refused() -> None:
@@ -394,11 +394,11 @@ def test_the_low_bits_of_a_sum_are_not_computed_for_the_class_alone() -> None:
 @pytest.mark.parametrize("case", RECORDED["models"], ids=lambda c: f"{c['tables']}-{c['outputs']}")
 def test_estimates_are_within_10_percent(case: dict[str, object]) -> None:
     seen = Resources(**case["measured"])  # type: ignore[arg-type]
-    told = count(design(recorded(case), str(case["outputs"])))
-    assert told.luts == pytest.approx(seen.luts, rel=0.1)
-    assert told.lut_sites == pytest.approx(seen.lut_sites, rel=0.1)
-    assert told.ffs == pytest.approx(seen.ffs, rel=0.1)
-    assert (told.bram36, told.carry) == (seen.bram36, seen.carry)
+    estimated = count(design(recorded(case), str(case["outputs"])))
+    assert estimated.luts == pytest.approx(seen.luts, rel=0.1)
+    assert estimated.lut_sites == pytest.approx(seen.lut_sites, rel=0.1)
+    assert estimated.ffs == pytest.approx(seen.ffs, rel=0.1)
+    assert (estimated.bram36, estimated.carry) == (seen.bram36, seen.carry)
 
 
 @pytest.mark.parametrize(
@@ -407,11 +407,11 @@ def test_estimates_are_within_10_percent(case: dict[str, object]) -> None:
 def test_estimates_of_sequential_cores_are_within_20_percent(case: dict[str, object]) -> None:
     seen = Resources(**case["measured"])  # type: ignore[arg-type]
     model = recorded(case)
-    told = sequential.resources(model, sequential.plan(model, int(str(case["lanes"]))))
-    assert told.luts == pytest.approx(seen.luts, rel=0.2)
-    assert told.lut_sites == pytest.approx(seen.lut_sites, rel=0.2)
-    assert told.ffs == pytest.approx(seen.ffs, rel=0.2)
-    assert told.bram36 == seen.bram36
+    estimated = sequential.resources(model, sequential.plan(model, int(str(case["lanes"]))))
+    assert estimated.luts == pytest.approx(seen.luts, rel=0.2)
+    assert estimated.lut_sites == pytest.approx(seen.lut_sites, rel=0.2)
+    assert estimated.ffs == pytest.approx(seen.ffs, rel=0.2)
+    assert estimated.bram36 == seen.bram36
 
 
 def recorded(case: dict[str, object]) -> TablesModel:
@@ -451,7 +451,7 @@ def test_carry_logic_after_synthesis_adds_seven_bits(tmp_path: Path) -> None:
 def test_two_copies_behind_the_front_end(tmp_path: Path) -> None:
     options = {"front-end": "udp", "executors": 2, "input-stage": "features"}
     model = model_of(CASES[0])
-    found = export(model, "netfpga", tmp_path / "e", options=options)
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
-    assert "front end of 512 bits" in found.verification.executor
+    exported = export(model, "netfpga", tmp_path / "e", options=options)
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
+    assert "front end of 512 bits" in exported.verification.executor

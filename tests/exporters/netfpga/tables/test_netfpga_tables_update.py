@@ -58,12 +58,12 @@ def other_entries(model: TablesModel, seed: int = 5) -> TablesModel:
 def test_a_core_computes_the_scores_while_banks_are_swapped(tmp_path: Path, case: Case) -> None:
     model = model_of(case)
     given = {"style": "sequential", "modules": case[1]}
-    found = export(model, "netfpga", tmp_path / "e", options=given)
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
-    assert "3 swaps of banks" in found.verification.executor
-    assert found.verification.decoded[-1] == "mem/update.hex"
-    figures = {f.name: f.value for f in found.report.figures}
+    exported = export(model, "netfpga", tmp_path / "e", options=given)
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
+    assert "3 swaps of banks" in exported.verification.executor
+    assert exported.verification.decoded[-1] == "mem/update.hex"
+    figures = {f.name: f.value for f in exported.report.figures}
     layout = sequential.plan(model, case[1])
     assert figures["interval.clocks"] == layout.turns == -(-12 // case[1])
     assert figures["latency.clocks"] == layout.latency
@@ -73,8 +73,8 @@ def test_a_core_computes_the_scores_while_banks_are_swapped(tmp_path: Path, case
 def test_every_entry_is_read_back_from_every_artefact(tmp_path: Path, case: Case) -> None:
     model, options = model_of(case), options_of(case)
     EXPORTER.write(model, options, tmp_path)
-    found = EXPORTER.decode(tmp_path, model, options)
-    assert len(found) == 5
+    decoded = EXPORTER.decode(tmp_path, model, options)
+    assert len(decoded) == 5
     for t in (0, len(model.tables) - 1):
         entries = model.tables[t].entries.copy()
         entries[-1, -1] += 1 if entries[-1, -1] < 0 else -1
@@ -107,7 +107,7 @@ def test_a_bias_of_all_bits_of_a_score_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (r"(?<=\.INIT\(\"lane1_sum)0", "3", "the memories are not those of 3 sums"),
         (
@@ -126,7 +126,7 @@ def test_a_bias_of_all_bits_of_a_score_is_read_back(tmp_path: Path) -> None:
     ],
 )
 def test_an_executor_with_other_wires_is_refused(
-    tmp_path: Path, old: str, new: str, said: str
+    tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     """Four tables in two lanes, so each index has a first and a default turn."""
     model = random_tables(np.random.default_rng(2), classes=3, tables=4, inputs=(1, 3))
@@ -137,7 +137,7 @@ def test_an_executor_with_other_wires_is_refused(
     changed = re.sub(old, new, text, count=1)
     assert changed != text
     path.write_text(changed)
-    with pytest.raises(VerifyError, match=said):
+    with pytest.raises(VerifyError, match=message):
         EXPORTER.decode(tmp_path, model, options)
 
 
@@ -181,8 +181,8 @@ def test_an_update_clears_the_id_first(tmp_path: Path) -> None:
     model, options = model_of(CASES[0]), options_of(CASES[0])
     EXPORTER.write(model, options, tmp_path)
     layout = sequential.plan(model, CASES[0][1])
-    found = sequential.writes(model, layout)[1:]
-    text = compose(layout.text, model.digest, layout.address_map.width, found)
+    updates = sequential.writes(model, layout)[1:]
+    text = compose(layout.text, model.digest, layout.address_map.width, updates)
     (tmp_path / "mem" / "update.hex").write_text(text)
     with pytest.raises(VerifyError, match="does not clear the bank's id first"):
         EXPORTER.decode(tmp_path, model, options)
@@ -266,15 +266,15 @@ def test_another_family_whose_graph_adds_up_look_ups_has_this_core(
 def test_a_core_of_another_family_computes_its_scores(tmp_path: Path) -> None:
     with graph_family():
         model = graph_model(3, operations=8, bits=4, classes=3, cuts=9).with_shunt(5)
-        found = export(model, "netfpga", tmp_path / "e", options={"style": "sequential"})
-    assert found.verification is not None
-    assert found.verification.ok, found.verification
-    assert "3 swaps of banks" in found.verification.executor
+        exported = export(model, "netfpga", tmp_path / "e", options={"style": "sequential"})
+    assert exported.verification is not None
+    assert exported.verification.ok, exported.verification
+    assert "3 swaps of banks" in exported.verification.executor
 
 
 def test_graphs_that_entries_in_block_ram_do_not_compute_are_refused(tmp_path: Path) -> None:
     with graph_family():
-        for model, given, said in (
+        for model, given, message in (
             (
                 graph_model(3, operations=8, bits=4, classes=2, sums=2),
                 {"style": "sequential"},
@@ -287,7 +287,7 @@ def test_graphs_that_entries_in_block_ram_do_not_compute_are_refused(tmp_path: P
             ),
             (graph_model(3, operations=8, depth=3), {"pipeline": 2}, r"--pipeline 2 is for scores"),
         ):
-            with pytest.raises(ExportError, match=said):
+            with pytest.raises(ExportError, match=message):
                 export(model, "netfpga", tmp_path / "e", options=given)
 
 

@@ -49,10 +49,10 @@ class Session:
 
     def resource(self, kind, word):
         """The one thing whose name ends so, from a dot on."""
-        found = [n for n in self.config[kind] if f".{n}".endswith(f".{word}")]
-        if len(found) != 1:
+        names = [n for n in self.config[kind] if f".{n}".endswith(f".{word}")]
+        if len(names) != 1:
             raise RefusedError(f"Error: Invalid {kind[:-1]} name ({word})")
-        return found[0]
+        return names[0]
 
     def table_and_action(self, words):
         table = self.resource("tables", words[0])

@@ -96,17 +96,17 @@ async def ask(dut, row, neuron, count, at, slices):
 
 async def answers(dut, count, bounds):
     """Sums and bits of a question, and clocks to the first; scores and the end are checked."""
-    found = []
+    outputs = []
     clocks = first = 0
-    while len(found) < count:
+    while len(outputs) < count:
         await RisingEdge(dut.clk)
         clocks += 1
         if dut.out_valid.value == 1:
-            found.append((int(dut.out_sum.value), int(dut.out_fires.value)))
+            outputs.append((int(dut.out_sum.value), int(dut.out_fires.value)))
             first = first or clocks
-            assert dut.out_score.value == (found[-1][0] + bounds[len(found) - 1]) % (1 << 32)
-            assert (dut.out_last.value == 1) == (len(found) == count)
-    return found, first
+            assert dut.out_score.value == (outputs[-1][0] + bounds[len(outputs) - 1]) % (1 << 32)
+            assert (dut.out_last.value == 1) == (len(outputs) == count)
+    return outputs, first
 
 
 def expected(weights, bits, thresholds):
@@ -138,8 +138,8 @@ async def layers_of_many_shapes(dut):
         await write_bounds(dut, neuron, thresholds)
         await write_input(dut, at, bits, slices, int(rng.integers(0, 12)))
         await ask(dut, row, neuron, neurons, at, slices)
-        found, first = await answers(dut, neurons, thresholds.tolist())
-        assert found == expected(weights, bits, thresholds)
+        outputs, first = await answers(dut, neurons, thresholds.tolist())
+        assert outputs == expected(weights, bits, thresholds)
         assert first == slices + LATENCY
 
 
@@ -171,14 +171,14 @@ async def questions_back_to_back(dut):
                 await ask(dut, first * slices, first, count, which * slices, slices)
 
         cocotb.start_soon(questions())
-        found, clocks = [], 0
-        while len(found) < len(wanted):
+        outputs, clocks = [], 0
+        while len(outputs) < len(wanted):
             await RisingEdge(dut.clk)
             clocks += 1
             assert clocks < 5000
             if dut.out_valid.value == 1:
-                found.append((int(dut.out_sum.value), int(dut.out_fires.value)))
+                outputs.append((int(dut.out_sum.value), int(dut.out_fires.value)))
             dut.room.value = int(not shy or pauses.random() < 0.5)
-        assert found == wanted
+        assert outputs == wanted
         if not shy:
             assert clocks <= len(wanted) * slices + len(parts) + 30

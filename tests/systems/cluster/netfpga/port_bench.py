@@ -51,7 +51,7 @@ async def start(dut, pauses):
     return ends
 
 
-def told(sequence, packet):
+def numbered_frame(sequence, packet):
     return frame(
         Datagram(SESSION, 1, CARD, sequence, begin=not sequence, packets=(packet,)).encode()
     )
@@ -62,26 +62,26 @@ async def session(dut, pauses):
     source, sink = await start(dut, pauses)
     hole = [1] * 132
     hole[70] = 0
-    await source.send(AxiStreamFrame(told(0, START)))
-    await source.send(AxiStreamFrame(told(1, bits(0)[0]), tkeep=hole))
+    await source.send(AxiStreamFrame(numbered_frame(0, START)))
+    await source.send(AxiStreamFrame(numbered_frame(1, bits(0)[0]), tkeep=hole))
     for i, packet in enumerate(bits(0)):
-        await source.send(AxiStreamFrame(told(1 + i, packet)))
-    found = []
-    while len(found) < 2 + 6 + 2:
+        await source.send(AxiStreamFrame(numbered_frame(1 + i, packet)))
+    packets = []
+    while len(packets) < 2 + 6 + 2:
         datagram = Datagram.decode(opened(bytes((await sink.recv()).tdata))[1])
         if datagram.packets:
-            assert datagram.sequence == len(found)
-            found += datagram.packets
+            assert datagram.sequence == len(packets)
+            packets += datagram.packets
     assert dut.counters.value.to_unsigned() & 0xFFFFFFFF == 1  # the frame with the hole
-    return found
+    return packets
 
 
 @cocotb.test()
 async def without_pauses(dut):
     """Splits of three packets to both sides, and 480 bits in two packets."""
-    found = await session(dut, pauses=False)
-    assert [packet.array for packet in found[2:]] == [0] * 6 + [1] * 2
-    STEADY.extend(found)
+    packets = await session(dut, pauses=False)
+    assert [packet.array for packet in packets[2:]] == [0] * 6 + [1] * 2
+    STEADY.extend(packets)
 
 
 @cocotb.test()

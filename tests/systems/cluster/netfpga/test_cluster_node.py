@@ -145,7 +145,7 @@ def test_hostile_frames_are_dropped(begun):
     for data in (*for_the_card, *others):
         begun.rig.send(data)
     begun.quiet()
-    begun.tell(bits(0)[0])
+    begun.send_packet(bits(0)[0])
     assert begun.packet() == replace(bits(0)[0], end=64)
     assert begun.packet() == replace(bits(0)[0], start=544)
     seen = begun.rig.stop()
@@ -180,7 +180,7 @@ def test_datagrams_of_others_are_strays(begun):
     for data in strays:
         begun.rig.send(frame(data))
     begun.quiet()
-    begun.tell(packet)
+    begun.send_packet(packet)
     assert begun.rig.stop().strays == len(strays)
 
 
@@ -188,7 +188,7 @@ def test_datagrams_of_others_are_strays(begun):
 @needs_verilator
 def test_repeated_and_early_datagrams_are_done_once(begun):
     first, second, third = bits(4)
-    begun.tell(first)
+    begun.send_packet(first)
     for _ in range(2):
         assert begun.packet().row == 4
     begun.rig.send(frame(begun.raw(first, sequence=1)))  # again
@@ -233,21 +233,21 @@ def test_packets_that_cannot_be_are_told_home(begun, fields):
     """Nothing is computed of them: an error goes home in their place."""
     packet = bits(0)[0]
     if fields.pop("again", False):  # the same words twice, or another row in the same slot
-        begun.tell(packet)
+        begun.send_packet(packet)
         begun.packet()
         begun.packet()
     if fields.pop("pad", False):
         packet = replace(bits(0)[2], body=b"\xff" * 48)
-    begun.tell(replace(packet, **fields))
-    told = begun.packet()
-    assert (told.type, told.identifier, told.destination) == (
+    begun.send_packet(replace(packet, **fields))
+    error_packet = begun.packet()
+    assert (error_packet.type, error_packet.identifier, error_packet.destination) == (
         PacketType.CONTROL,
         ControlId.ERROR,
         HOME,
     )
-    assert told.row == CARD
-    assert told.body[:8] == bytes([0, 0, 0, 2, 0, 0, 0, CARD])
-    assert told.body[8:].rstrip(b"\0") == b"a packet that cannot be"
+    assert error_packet.row == CARD
+    assert error_packet.body[:8] == bytes([0, 0, 0, 2, 0, 0, 0, CARD])
+    assert error_packet.body[8:].rstrip(b"\0") == b"a packet that cannot be"
     begun.quiet()
     assert begun.rig.stop().bad_packets == 1
 
@@ -269,11 +269,11 @@ def test_parts_of_words_are_told_home(tmp_path):
         {"destination": CARD},
     ]
     for fields in wrong:
-        card.tell(replace(packet, **fields))
+        card.send_packet(replace(packet, **fields))
         assert card.packet().identifier == ControlId.ERROR
-    card.tell(packet)
+    card.send_packet(packet)
     assert card.packet() == replace(packet, end=96)
-    card.tell(replace(packet, row=1, destination=CARD, start=96, end=384))
+    card.send_packet(replace(packet, row=1, destination=CARD, start=96, end=384))
     seen = card.rig.stop()
     assert seen.bad_packets == len(wrong)
     assert seen.stored == 2
@@ -295,7 +295,7 @@ def test_what_concerns_others_is_passed_on(begun):
         TaskPacket(PacketType.CONTROL, ControlId.TERMINATE, BY_RANGE, 0, 0, 0),
     ]
     for other in others:
-        begun.tell(other)
+        begun.send_packet(other)
         assert begun.packet() == other
     assert begun.rig.stop().stored == 0
 
@@ -303,7 +303,7 @@ def test_what_concerns_others_is_passed_on(begun):
 @pytest.mark.slow
 @needs_verilator
 def test_an_unacknowledged_packet_is_sent_again(begun):
-    begun.tell(replace(bits(0)[0], array=7))
+    begun.send_packet(replace(bits(0)[0], array=7))
     for _ in range(3):
         assert begun.next(3).sequence == begun.expected
     begun.packet()
@@ -313,13 +313,13 @@ def test_an_unacknowledged_packet_is_sent_again(begun):
 @pytest.mark.slow
 @needs_verilator
 def test_a_new_session_forgets_the_old_one(begun):
-    begun.tell(bits(0)[0])
+    begun.send_packet(bits(0)[0])
     for _ in range(2):
         begun.packet()
     begun.session += 1
     begun.begin()
     for packet in bits(0):  # row 0 again, all of it
-        begun.tell(packet)
+        begun.send_packet(packet)
         for _ in range(2):
             assert begun.packet().array == 0
     assert begun.packet().array == 1

@@ -65,9 +65,9 @@ def inside(namespace, *words, cwd):
     )
 
 
-def holders(found):
+def holders(report):
     """The node of each share of a placement."""
-    return [share[0] for layer in found["placement"]["layers"] for share in layer["shares"]]
+    return [share[0] for layer in report["placement"]["layers"] for share in layer["shares"]]
 
 
 @pytest.mark.slow
@@ -79,11 +79,11 @@ def test_a_mixed_ring_that_loses_a_datagram_in_a_hundred(namespace, tmp_path, sp
     more = ("--split", split, "--rows", 40, "--limit", 60, "--json")
     done = inside(namespace, "-m", "n3ic", "cluster", *words, *more, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["rows"] == 40
-    assert found["lost"] > 0
-    assert found["resent"] > 0
-    assert holders(found).count(3) == 1
+    report = json.loads(done.stdout)
+    assert report["rows"] == 40
+    assert report["lost"] > 0
+    assert report["resent"] > 0
+    assert holders(report).count(3) == 1
 
 
 @pytest.mark.slow
@@ -113,9 +113,9 @@ def test_a_layer_that_no_card_holds(namespace, tmp_path):
     more = ("--rows", 2, "--limit", 120, "--json")
     done = inside(namespace, "-m", "n3ic", "cluster", *words, *more, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["rows"] == 2
-    assert found["placement"]["layers"][0]["shares"][2] == [3, 8192, 12288]
+    report = json.loads(done.stdout)
+    assert report["rows"] == 2
+    assert report["placement"]["layers"][0]["shares"][2] == [3, 8192, 12288]
 
 
 @pytest.mark.slow

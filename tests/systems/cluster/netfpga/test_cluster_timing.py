@@ -50,11 +50,11 @@ def test_the_clocks_of_the_file_are_those_of_the_verilog(tmp_path):
     card.begin()
     first, second, last = bits(0)
     for packet in (first, second):
-        card.tell(packet)
+        card.send_packet(packet)
         for _ in range(2):
             card.packet()
     other = replace(first, array=1)
-    card.tell(other)
+    card.send_packet(other)
     card.packet()
     os.kill(card.rig.process.pid, signal.SIGSTOP)  # so that what follows comes back to back
     for _ in range(40):
@@ -102,8 +102,8 @@ def verilog_rows(folder, inputs, neurons, rows):
         3,
         tuple(LayerPlacement(LayerSplit.OUTPUT, (Share(node, 0, n),)) for node, n in layers),
     )
-    told = (0, 0, neurons, 0, 1, 16, -(-inputs // 32), 1)
-    card = Alone(folder, model=model, placed=placed, told=told)
+    status = (0, 0, neurons, 0, 1, 16, -(-inputs // 32), 1)
+    card = Alone(folder, model=model, placed=placed, status=status)
     card.begin()
     words = pack(np.random.default_rng(1).random((1, inputs)) < 0.5)
     os.kill(card.rig.process.pid, signal.SIGSTOP)  # so that the rows come back to back

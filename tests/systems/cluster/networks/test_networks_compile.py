@@ -75,10 +75,10 @@ def small(request):
 def test_integers_are_near_the_module(small):
     name, module, examples, network = small
     items = examples if network.values[0].shape == examples.shape[1:] else examples[None]
-    found = np.ldexp(network.scores(network.encode(items)).astype(float), -network.score_bits)
+    scores = np.ldexp(network.scores(network.encode(items)).astype(float), -network.score_bits)
     with torch.no_grad():
-        real = module(examples).numpy().reshape(found.shape)
-    error = np.sqrt(np.mean((found - real) ** 2)) / real.std()
+        real = module(examples).numpy().reshape(scores.shape)
+    error = np.sqrt(np.mean((scores - real) ** 2)) / real.std()
     # Each value of 8 bits is off by half a step; signs turn a small difference into a large one.
     assert error < (0.3 if name == "signs" else 0.15)
 
@@ -147,10 +147,10 @@ def test_functions_in_place_and_constants_are_captured():
     module = settled(Functions(), (50, 2, 8, 8))
     examples = torch.randn(20, 2, 8, 8)
     network = compile_module(module, examples)
-    found = np.ldexp(network.scores(network.encode(examples)).astype(float), -network.score_bits)
+    scores = np.ldexp(network.scores(network.encode(examples)).astype(float), -network.score_bits)
     with torch.no_grad():
         real = module(examples).numpy()
-    assert np.abs(found - real).max() < 0.2 * real.std()
+    assert np.abs(scores - real).max() < 0.2 * real.std()
 
 
 class Written(nn.Module):

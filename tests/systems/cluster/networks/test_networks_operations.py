@@ -142,10 +142,10 @@ def test_an_operation_equals_plain_loops_and_stays_in_its_range(operation, shape
         np.full((1, *shape), ends[0]),
         np.full((1, *shape), ends[1]),
     ]).astype(given.dtype)  # fmt: skip
-    found = kernel(items)
-    assert found.shape == (len(items), *result.shape)
+    answers = kernel(items)
+    assert answers.shape == (len(items), *result.shape)
     expected = np.array([oracle(operation, item.astype(np.int64)) for item in items])
-    assert np.array_equal(found.astype(np.int64), expected)
+    assert np.array_equal(answers.astype(np.int64), expected)
     assert result.low <= expected.min()
     assert expected.max() <= result.high
 
@@ -156,8 +156,8 @@ def test_a_digest_is_of_the_numbers_that_an_operation_reads(operation, shape, en
     part = IntegerNetwork(Integers(shape, *ends), [NetworkStep(operation, (0,))]).whole
     ((_, kernel, _),) = part._kernels
     arrays, first = [*arrays_of(kernel)], part.digest()
-    held = sum(isinstance(value, np.ndarray) for value in vars(operation).values())
-    assert len(arrays) >= held - (2 if isinstance(operation, Aggregate) else 0)
+    array_count = sum(isinstance(value, np.ndarray) for value in vars(operation).values())
+    assert len(arrays) >= array_count - (2 if isinstance(operation, Aggregate) else 0)
     for array in arrays:
         octets = array.reshape(-1).view(np.uint8)
         assert np.shares_memory(octets, array)
@@ -178,8 +178,8 @@ def test_a_sum_of_two_values_equals_plain_integers(shifts):
     given = Integers((50,), *INT8)
     a, b = RNG.integers(*INT8, (2, 4, 50), endpoint=True).astype(np.int64)
     operation = Addition(shifts)
-    found = operation.kernel(given, given)(a.astype(np.int8), b.astype(np.int8))
-    assert np.array_equal(found.astype(np.int64), (a << shifts[0]) + (b << shifts[1]))
+    sums = operation.kernel(given, given)(a.astype(np.int8), b.astype(np.int8))
+    assert np.array_equal(sums.astype(np.int64), (a << shifts[0]) + (b << shifts[1]))
     assert operation.output(given, given).high == (127 << shifts[0]) + (127 << shifts[1])
 
 

@@ -12,15 +12,15 @@ from n3ic.systems.cluster.figures import FOLDER, NODE_FILE, node_figures
     [t for t in plugins.names("n3ic.exporters") if (FOLDER / t / NODE_FILE).is_file()],
 )
 def test_a_target_that_describes_its_node_says_how_it_knows(target):
-    found = node_figures(target)
-    assert found.source
-    assert found.bytes > 0
-    assert found.kind in ("measured", "simulated")
+    figures = node_figures(target)
+    assert figures.source
+    assert figures.bytes > 0
+    assert figures.kind in ("measured", "simulated")
 
 
 def test_a_target_without_a_description_is_estimated_from_its_device():
-    found = node_figures("nfp")
-    assert (found.kind, found.memory, found.bytes) == ("estimated", "cls", 65536 - 16384)
+    figures = node_figures("nfp")
+    assert (figures.kind, figures.memory, figures.bytes) == ("estimated", "cls", 65536 - 16384)
     # a word of 32 bits after the other, 62.5 ns each at 800 MHz
-    assert (found.slice_bits, found.slice_clocks) == (32, 50)
-    assert found.neuron_clocks(384) == 12 * 50
+    assert (figures.slice_bits, figures.slice_clocks) == (32, 50)
+    assert figures.neuron_clocks(384) == 12 * 50

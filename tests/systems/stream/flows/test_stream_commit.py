@@ -73,11 +73,11 @@ def test_ctrl_c_commits_and_the_same_command_goes_on(tmp_path):
         while time.monotonic() < end and not committed(tmp_path):
             assert running.poll() is None
         running.send_signal(signal.SIGINT)
-        said = json.loads(running.stdout.read())
+        report = json.loads(running.stdout.read())
         running.stdin.close()
         assert running.wait(60) == 130  # as of every command that Ctrl-C ends
-    assert 0 < said["flows"] < 400
-    assert said["flows"] == len(lines(tmp_path / "out.jsonl"))
+    assert 0 < report["flows"] < 400
+    assert report["flows"] == len(lines(tmp_path / "out.jsonl"))
     done = subprocess.run(command, cwd=tmp_path, input=data, capture_output=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["flows"] == 400
@@ -102,14 +102,14 @@ def test_a_parquet_or_ipfix_file_is_the_same_after_a_kill_at_any_step(tmp_path, 
         assert not list(tmp_path.glob("runs/*/.*.rows"))
         return
     for run in runs:
-        found, want = Collector(), Collector()
-        for path, collector in ((run / name, found), (tmp_path / name, want)):
+        after_kill, want = Collector(), Collector()
+        for path, collector in ((run / name, after_kill), (tmp_path / name, want)):
             for message in messages(path.read_bytes()):
                 collector.take(message)
-        for record in (*found.records, *want.records):
+        for record in (*after_kill.records, *want.records):
             del record[0, 258]  # when it was decided
-        assert (found.records, found.gaps) == (want.records, 0)
-        assert len(found.records) == 8
+        assert (after_kill.records, after_kill.gaps) == (want.records, 0)
+        assert len(after_kill.records) == 8
 
 
 @pytest.mark.slow

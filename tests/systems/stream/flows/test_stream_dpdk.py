@@ -96,8 +96,8 @@ def test_dpdk_refuses_packets_without_ethernet_headers(tun, installed, capfd):
 def test_without_dpdk_what_to_install_is_said(n3ic, tmp_path, monkeypatch):
     MODEL.save(tmp_path / "model.n3ic")
     monkeypatch.setenv("PATH", str(tmp_path))
-    said = n3ic(f"stream dpdk:{NULL} --model model.n3ic --sink out.jsonl", expect=4).stderr
-    assert "apt-get install dpdk dpdk-dev" in said and not (tmp_path / "out.jsonl").exists()
+    error = n3ic(f"stream dpdk:{NULL} --model model.n3ic --sink out.jsonl", expect=4).stderr
+    assert "apt-get install dpdk dpdk-dev" in error and not (tmp_path / "out.jsonl").exists()
 
 
 def test_a_device_that_dpdk_does_not_open_is_an_error(installed, capfd):
@@ -273,7 +273,7 @@ def run_on_a_link(namespace, folder, source, state, part):
     return json.loads(done.stdout)
 
 
-def told(rows):
+def verdict_keys(rows):
     return sorted(tuple(row[k] for k in (*KEYS, "margin")) for row in rows)
 
 
@@ -284,8 +284,8 @@ def test_flows_of_a_link_are_those_of_predict(source, tmp_path, installed, names
     model.save(tmp_path / "model.n3ic")
     figures = run_on_a_link(namespace, tmp_path, source, "", (0, len(frames)))
     assert figures["packets"] == len(frames) and not figures["dropped"]
-    want = told(predicted(model, tmp_path / "c.pcap"))
-    assert told(lines(tmp_path / "out.jsonl")) == want and len(want) == 80
+    want = verdict_keys(predicted(model, tmp_path / "c.pcap"))
+    assert verdict_keys(lines(tmp_path / "out.jsonl")) == want and len(want) == 80
 
 
 @pytest.mark.slow
@@ -298,7 +298,10 @@ def test_a_stream_of_a_link_goes_on_with_its_flows(source, tmp_path, installed, 
     for part in ((0, half), (half, len(frames))):
         figures = run_on_a_link(namespace, tmp_path, source, "state", part)
         assert figures["packets"] == part[1] and not figures["dropped"]
-    got, want = told(lines(tmp_path / "out.jsonl")), told(predicted(model, tmp_path / "c.pcap"))
+    got, want = (
+        verdict_keys(lines(tmp_path / "out.jsonl")),
+        verdict_keys(predicted(model, tmp_path / "c.pcap")),
+    )
     assert {*got} <= {*want} and len({*got}) == len(got) == figures["flows"] > 30
 
 
@@ -366,5 +369,5 @@ def test_a_killed_stream_leaves_no_manager_and_its_interface_as_it_was(
             process.kill()
     assert select.select([handle], [], [], TIMEOUT_S)[0], "the manager runs on"
     os.close(handle)
-    said = subprocess.run([*namespace, "ip", "link", "show", "n3two"], capture_output=True).stdout
-    assert b"xdp" not in said and (b"PROMISC" in said) == (before == "on")
+    link = subprocess.run([*namespace, "ip", "link", "show", "n3two"], capture_output=True).stdout
+    assert b"xdp" not in link and (b"PROMISC" in link) == (before == "on")

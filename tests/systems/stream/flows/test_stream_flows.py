@@ -43,7 +43,7 @@ def test_a_stream_writes_what_predict_does(path, name, batch, monkeypatch):
     assert figures.to_dict()["latency_written"]["max_us"] > 0
 
 
-class Kept:
+class BatchSink:
     """A consumer that keeps what it is given."""
 
     def __init__(self):
@@ -55,11 +55,11 @@ class Kept:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_scores_are_those_of_the_features_beside_them(path, name):
-    model, kept = MODELS[name](), Kept()
-    stream(path, model, CallbackSink(kept.write))
-    features = np.concatenate([batch.features for batch in kept.batches])
-    scores = np.concatenate([batch.scores for batch in kept.batches])
-    verdicts = np.concatenate([batch.verdicts for batch in kept.batches])
+    model, sink = MODELS[name](), BatchSink()
+    stream(path, model, CallbackSink(sink.write))
+    features = np.concatenate([batch.features for batch in sink.batches])
+    scores = np.concatenate([batch.scores for batch in sink.batches])
+    verdicts = np.concatenate([batch.verdicts for batch in sink.batches])
     columns = dict(zip(model.input.features, features.T, strict=True))
     assert np.array_equal(scores, model.scores(model.encode(columns)))
     assert np.array_equal(verdicts, model.infer(model.encode(columns)).verdicts)
@@ -75,8 +75,8 @@ def test_the_command_reads_standard_input(n3ic, tmp_path, monkeypatch, pack):
     with (tmp_path / "given").open("rb") as given:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
         stream("-", model, tmp_path / "stdin.jsonl")
-    said = n3ic("stream c.pcap --model m.n3ic --sink file.jsonl --json")
-    assert json.loads(said.stdout)["flows"] == 9
+    completed = n3ic("stream c.pcap --model m.n3ic --sink file.jsonl --json")
+    assert json.loads(completed.stdout)["flows"] == 9
     assert lines(tmp_path / "file.jsonl") == lines(tmp_path / "stdin.jsonl")
     out = n3ic("stream run c.pcap --model m.n3ic").stdout
     assert out.encode() == (tmp_path / "file.jsonl").read_bytes()
@@ -120,19 +120,19 @@ class Stopping(capture.CaptureFrames):
             yield batch
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_stream_that_was_stopped_goes_on(path, monkeypatch, kept):
+@pytest.mark.parametrize("with_state", [True, False])
+def test_a_stream_that_was_stopped_goes_on(path, monkeypatch, with_state):
     """With a state, flows stay in the meter; without one, they end."""
     monkeypatch.setattr(capture, "PACKETS", 16)
     model, folder = MODELS["binary"](), path.parent
-    settings = {"state": folder / "state"} if kept else {}
+    settings = {"state": folder / "state"} if with_state else {}
     source, chosen = Stopping(str(path)), StreamModel(model)
     sinks = [open_sink(str(folder / "out.jsonl"), chosen)]
     source.running = pipeline.FlowStream(source, chosen, sinks, StreamSettings(**settings))
     first = source.running.run()
     want = predicted(model, path)
     assert first.packets == 48
-    if not kept:
+    if not with_state:
         seen = {row["source_port"] for row in lines(folder / "out.jsonl")}
         assert len(seen) == first.flows > 6
         return

@@ -46,12 +46,12 @@ def test_parquet_has_the_rows_of_the_lines(path, model):
     assert [p.name for p in folder.glob(".*")] == []
 
 
-def checked(found, model, rows):
+def checked(collector, model, rows):
     """Compare the records of a reader of IPFIX with the rows of the lines."""
     own = 32473
-    assert found.gaps == 0
-    assert len(found.records) == len(rows)
-    for record, row in zip(found.records, rows, strict=True):
+    assert collector.gaps == 0
+    assert len(collector.records) == len(rows)
+    for record, row in zip(collector.records, rows, strict=True):
         assert record[0, 8] == socket.inet_aton(row["source"])
         assert record[0, 12] == socket.inet_aton(row["destination"])
         assert (number(record, 7), number(record, 11)) == (
@@ -72,7 +72,7 @@ def checked(found, model, rows):
             int.from_bytes(data[i : i + 4], "big", signed=True) for i in range(0, len(data), 4)
         ]
         values = {
-            found.names[e]: int.from_bytes(v, "big")
+            collector.names[e]: int.from_bytes(v, "big")
             for e, v in record.items()
             if e[1] >= 256 and e[0]
         }
@@ -91,10 +91,10 @@ def with_features(path, model):
 
 def test_ipfix_in_a_file_is_read_by_an_independent_parser(path, model):
     stream(path, model, path.parent / "out.ipfix")
-    found = Collector()
+    collector = Collector()
     for message in messages((path.parent / "out.ipfix").read_bytes()):
-        found.take(message)
-    checked(found, model, with_features(path, model))
+        collector.take(message)
+    checked(collector, model, with_features(path, model))
 
 
 def test_ipfix_over_udp_is_the_same_and_a_collector_that_is_gone_is_counted(path, model):
@@ -104,10 +104,10 @@ def test_ipfix_over_udp_is_the_same_and_a_collector_that_is_gone_is_counted(path
         collector.settimeout(WAIT_S)
         port = collector.getsockname()[1]
         stream(path, model, f"ipfix://127.0.0.1:{port}?domain=77")
-        found = Collector()
-        while len(found.records) < 60:
-            assert found.take(collector.recv(65536)) == 77
-    checked(found, model, with_features(path, model))
+        flows = Collector()
+        while len(flows.records) < 60:
+            assert flows.take(collector.recv(65536)) == 77
+    checked(flows, model, with_features(path, model))
     figures = stream(path, model, f"ipfix://127.0.0.1:{port}")
     assert figures.lost["sink ipfix collector: not taken"] == 60
 
@@ -139,7 +139,7 @@ def test_debian_s_nfdump_reads_the_flows(path, model, tmp_path):
                 time.sleep(0.05)
         finally:
             capture.send_signal(signal.SIGTERM)
-            said = capture.stdout.read().decode()
+            errors = capture.stdout.read().decode()
     shown = subprocess.run(
         ["nfdump", "-R", str(place), "-q", "-o", "fmt:%pr,%sa,%sp,%da,%dp,%pkt", "-6"],
         capture_output=True, text=True, check=True,
@@ -151,7 +151,7 @@ def test_debian_s_nfdump_reads_the_flows(path, model, tmp_path):
             r["destination"], str(r["destination_port"]), str(r["packets"]),
         )
         for r in lines(tmp_path / "rows.jsonl")
-    }, said + shown  # fmt: skip
+    }, errors + shown  # fmt: skip
 
 
 def test_a_topic_has_the_rows_of_the_lines(path, model, broker):
@@ -183,32 +183,32 @@ def test_prometheus_gets_the_figures_of_the_stream(path, model):
             metrics.serving(f"127.0.0.1:{port}", figures),
         ):
             pass
-    found = {
+    samples = {
         (s.name, *s.labels.values()): s.value
         for family in text_string_to_metric_families(text)
         for s in family.samples
     }
-    assert found["n3ic_stream_flows_total",] == 60
-    assert found["n3ic_stream_packets_total",] == figures.packets
+    assert samples["n3ic_stream_flows_total",] == 60
+    assert samples["n3ic_stream_packets_total",] == figures.packets
     for name in model.verdict_names:
-        assert found.get(("n3ic_stream_verdicts_total", name), 0) == figures.classes[name]
-    buckets = {k[1:]: n for k, n in found.items() if k[0] == "n3ic_stream_latency_seconds_bucket"}
+        assert samples.get(("n3ic_stream_verdicts_total", name), 0) == figures.classes[name]
+    buckets = {k[1:]: n for k, n in samples.items() if k[0] == "n3ic_stream_latency_seconds_bucket"}
     assert max(n for k, n in buckets.items() if "written" in k) == 60
-    assert found["n3ic_stream_latency_seconds_count", "decided"] == 60
+    assert samples["n3ic_stream_latency_seconds_count", "decided"] == 60
     with pytest.raises(UsageError, match="expected ADDRESS:PORT"), metrics.serving("9109", figures):
         pass
 
 
 def test_the_command_shows_the_same_for_people_and_as_json(n3ic, path, model):
     model.save(path.parent / "m.n3ic")
-    said = json.loads(n3ic("stream c.pcap --model m.n3ic --sink a.jsonl --json").stdout)
-    assert said["flows"] == sum(said["classes"].values()) == 60
-    assert said["packets_per_second"] > 0
-    assert said["latency_written"]["p99_us"] >= said["latency_decided"]["p50_us"] > 0
-    assert said["meter"]["packets"] == said["packets"]
+    report = json.loads(n3ic("stream c.pcap --model m.n3ic --sink a.jsonl --json").stdout)
+    assert report["flows"] == sum(report["classes"].values()) == 60
+    assert report["packets_per_second"] > 0
+    assert report["latency_written"]["p99_us"] >= report["latency_decided"]["p50_us"] > 0
+    assert report["meter"]["packets"] == report["packets"]
     shown = n3ic("stream c.pcap --model m.n3ic --sink b.jsonl").stderr
-    assert f"packets {said['packets']:,} " in shown
-    for name, count in said["classes"].items():
+    assert f"packets {report['packets']:,} " in shown
+    for name, count in report["classes"].items():
         assert f"{name} {count}" in shown
     assert "share standard output" in n3ic("stream c.pcap --model m.n3ic --json", expect=2).stderr
     assert "no such file" in n3ic("stream none.pcap --model m.n3ic", expect=2).stderr

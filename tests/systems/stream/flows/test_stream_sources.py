@@ -106,18 +106,18 @@ def test_an_interface_gives_the_flows_of_its_packets(tmp_path, veth):
     def inside(one, other):
         source = UntilQuiet(other)
         sent(one, frames)
-        kept = StoppingSink(source, 1 << 30)
-        return stream(source, model, kept), kept
+        stopping_sink = StoppingSink(source, 1 << 30)
+        return stream(source, model, stopping_sink), stopping_sink
 
-    figures, kept = veth(inside)
+    figures, sink = veth(inside)
     assert figures.packets >= len(frames)  # IPv6 sends on a link, too
     assert not any(figures.lost.values())
-    columns = dict(zip(model.input.features, kept.column("features").T, strict=True))
-    assert np.array_equal(kept.column("scores"), model.scores(model.encode(columns)))
+    columns = dict(zip(model.input.features, sink.column("features").T, strict=True))
+    assert np.array_equal(sink.column("scores"), model.scores(model.encode(columns)))
     stream(tmp_path / "c.pcap", model, tmp_path / "want.jsonl")
     keys = ("source", "source_port", "packets", "decided")
     want = {tuple(row[k] for k in keys) for row in lines(tmp_path / "want.jsonl")}
-    table = StreamModel(model).table(joined(kept.batches), 0).to_pylist()
+    table = StreamModel(model).table(joined(sink.batches), 0).to_pylist()
     got = {tuple(row[k] for k in keys) for row in table if "." in row["source"]}
     assert got == want
     assert len(got) == 40
@@ -139,16 +139,16 @@ def test_an_interface_without_ethernet_headers_gives_the_flows_of_its_packets(tm
             source = UntilQuiet("sft")
             for data in packets:
                 os.write(tun, data)
-            kept = StoppingSink(source, 1 << 30)
-            return stream(source, model, kept), kept
+            stopping_sink = StoppingSink(source, 1 << 30)
+            return stream(source, model, stopping_sink), stopping_sink
         finally:
             os.close(tun)
 
-    _, kept = veth(inside)
+    _, sink = veth(inside)
     stream(tmp_path / "raw.pcap", model, tmp_path / "want.jsonl")
     keys = ("source", "source_port", "packets")
     want = {tuple(row[k] for k in keys) for row in lines(tmp_path / "want.jsonl")}
-    table = StreamModel(model).table(joined(kept.batches), 0).to_pylist()
+    table = StreamModel(model).table(joined(sink.batches), 0).to_pylist()
     assert {tuple(row[k] for k in keys) for row in table if "." in row["source"]} == want
     assert len(want) == 40
 
@@ -165,14 +165,14 @@ def test_what_an_interface_lost_is_counted_by_place(tmp_path, veth, monkeypatch)
     model, frame = MODELS["binary"](), frames_of_one()
 
     def inside(one, other):
-        found = []
+        runs = []
         for before, down in ((3000, 25), (0, 0)):
             source = UntilQuiet(other)
             sent(one, [frame] * before)
             sink = StoppingSink(source, 1 << 30)
-            found.append(stream(source, model, sink, state=tmp_path / "state"))
+            runs.append(stream(source, model, sink, state=tmp_path / "state"))
             sent(one, [frame] * down)  # while nobody reads
-        return found
+        return runs
 
     figures, later = veth(inside)
     full, down = (f"interface:sfb: {w}" for w in ("buffer full", "while the stream was down"))
@@ -205,7 +205,7 @@ def test_rows_in_datagrams_get_the_scores_of_the_model(tmp_path, name, kind):
     columns = np.column_stack([features[name] for name in model.input.features])
     rows = feature_rows(columns) if kind == "features" else bit_rows(words, model.input.n_bits)
     source = DatagramSource("127.0.0.1", 0, model)
-    kept = StoppingSink(source, 50)
+    sink = StoppingSink(source, 50)
     own = int(model.digest[:8], 16)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         out.connect(source.place)
@@ -215,19 +215,19 @@ def test_rows_in_datagrams_get_the_scores_of_the_model(tmp_path, name, kind):
         for number, part in ((2, rows[:20]), (3, rows[20:45]), (6, rows[45:])):
             out.send(request(number, own if number == 2 else 0, part).to_bytes())
         sender = out.getsockname()
-        figures = stream(source, model, kept)
-    assert np.array_equal(kept.column("scores"), model.scores(words))
+        figures = stream(source, model, sink)
+    assert np.array_equal(sink.column("scores"), model.scores(words))
     assert {n.partition("0: ")[2]: count for n, count in figures.lost.items() if count} == {
         "not an inference message": 1,
         "of another model": 1,
         "rows of another size": 1,
         "missing by their numbers": 2,
     }
-    records = kept.column("records")
+    records = sink.column("records")
     assert {*records["source_port"].tolist()} == {sender[1]}
     assert bytes(records["source"][0][:4]) == bytes([127, 0, 0, 1])
     if kind == "features":
-        assert np.array_equal(kept.column("features"), columns)
+        assert np.array_equal(sink.column("features"), columns)
 
 
 def test_rows_that_were_committed_come_again_with_the_same_scores(tmp_path):
@@ -256,8 +256,8 @@ def test_rows_that_were_committed_come_again_with_the_same_scores(tmp_path):
 
     with pytest.raises(DataError, match="consumer died"):
         run(Failing)
-    kept = run(StoppingSink)
-    assert np.array_equal(kept.column("scores"), model.scores(words))
+    second_sink = run(StoppingSink)
+    assert np.array_equal(second_sink.column("scores"), model.scores(words))
 
 
 def test_packets_of_shunted_flows_are_metered(tmp_path):

@@ -71,11 +71,11 @@ def test_open_flows_go_on_with_the_next_model(path, pushed):
     assert of_first[first:second] != of_next[first:second]
     want = of_first[:first] + of_next[first:second] + of_first[second:]
     assert lines(folder / "out.jsonl") == want
-    found = Collector()
+    collector = Collector()
     for message in messages((folder / "out.ipfix").read_bytes()):
-        found.take(message)
-    (own,) = {enterprise for enterprise, _ in found.records[0]} - {0}
-    digests = [record[own, 4].hex() for record in found.records]
+        collector.take(message)
+    (own,) = {enterprise for enterprise, _ in collector.records[0]} - {0}
+    digests = [record[own, 4].hex() for record in collector.records]
     assert digests == [(NEXT if first <= n < second else MODEL).digest[:16] for n in range(FLOWS)]
 
 
@@ -98,9 +98,9 @@ def other_features():
 def test_a_model_that_cannot_take_the_place_is_refused_with_the_reason(path, pushed, other, reason):
     """Once, however often the stream looks; a later one that can is taken."""
     pushed[10], pushed[20] = other(), NEXT
-    with pytest.warns(N3icWarning, match=reason) as said:
+    with pytest.warns(N3icWarning, match=reason) as recorder:
         figures = followed(path, path.parent / "out.jsonl")
-    (refusal,) = (w.message for w in said if issubclass(w.category, N3icWarning))
+    (refusal,) = (w.message for w in recorder if issubclass(w.category, N3icWarning))
     assert str(refusal).endswith(f"; the model {MODEL.digest[:12]} goes on")
     assert [s.model for s in figures.models] == [MODEL.digest, NEXT.digest]
     begin = figures.models[1].flow
@@ -128,9 +128,9 @@ def test_a_state_goes_on_with_its_model_whatever_the_file_holds(path, pushed):
     folder = path.parent
     place, state = folder / "out.jsonl", {"state": folder / "state"}
     followed(path, place, **state)
-    kept = StreamState.read(folder / "state")
-    assert (kept.point.of.model, kept.point.running) == (MODEL.digest, NEXT.digest)
-    assert kept.model == NEXT.to_bytes()
+    stored_state = StreamState.read(folder / "state")
+    assert (stored_state.point.of.model, stored_state.point.running) == (MODEL.digest, NEXT.digest)
+    assert stored_state.model == NEXT.to_bytes()
     for model in (MODEL, NEXT):
         assert followed(path, place, model=model, **state).flows == FLOWS
     assert stream(path, NEXT, place, **state).flows == FLOWS
@@ -150,8 +150,8 @@ def test_a_state_of_an_older_version_goes_on(path):
     header = json.loads(head)
     assert header["point"].pop("successors") == []
     header["sizes"].pop()
-    kept = sum(size for _, size in header["sizes"])
-    old = b"\n".join((magic, json.dumps(header).encode(), packed[:kept]))
+    packed_bytes = sum(size for _, size in header["sizes"])
+    old = b"\n".join((magic, json.dumps(header).encode(), packed[:packed_bytes]))
     file.write_bytes(old + hashlib.sha256(old).digest())
     assert StreamState.read(folder / "state").model == b""
     with pytest.raises(DataError, match=r"its model is"):
@@ -165,8 +165,8 @@ def test_the_command_follows_the_file_of_a_model_or_of_a_run(n3ic, path, pushed,
     pushed[10] = NEXT
     (path.parent / "run").mkdir()
     MODEL.save(path.parent / "run" / "model.n3ic")
-    said = n3ic(f"stream c.pcap --model {model} --follow --sink out.jsonl").stderr
-    (begin,) = map(int, re.findall(f"model {NEXT.digest[:12]} from flow ([0-9]+) on", said))
+    errors = n3ic(f"stream c.pcap --model {model} --follow --sink out.jsonl").stderr
+    (begin,) = map(int, re.findall(f"model {NEXT.digest[:12]} from flow ([0-9]+) on", errors))
     assert lines(path.parent / "out.jsonl") == (
         predicted(MODEL, path)[:begin] + predicted(NEXT, path)[begin:]
     )

@@ -58,7 +58,7 @@ def topic(broker, captures, tmp_path_factory):
     return f"kafka://{broker}/{name}", rows
 
 
-def told(rows):
+def unnumbered_rows(rows):
     """Rows without their numbers, in an order of their own."""
     return sorted(json.dumps({k: v for k, v in row.items() if k != "row"}) for row in rows)
 
@@ -68,16 +68,16 @@ def test_streams_of_several_hosts_meet(topic, tmp_path):
     url, rows = topic
     first, second = binary(), binary(seed=9)
     run(open_source(f"{url}?until=now", first), first, tmp_path / "same.jsonl")
-    assert told(lines(tmp_path / "same.jsonl")) == told(rows)
+    assert unnumbered_rows(lines(tmp_path / "same.jsonl")) == unnumbered_rows(rows)
     run(open_source(f"{url}?until=now", second), second, tmp_path / "other.jsonl")
-    found = lines(tmp_path / "other.jsonl")
+    other_rows = lines(tmp_path / "other.jsonl")
     features = {
-        name: np.array([row[f"feature_{name}"] for row in found], dtype=np.uint32)
+        name: np.array([row[f"feature_{name}"] for row in other_rows], dtype=np.uint32)
         for name in second.input.features
     }
     scores = second.scores(second.encode(features))
-    assert [[row[f"score_{c}"] for c in second.classes] for row in found] == scores.tolist()
-    assert told(found) != told(rows)
+    assert [[row[f"score_{c}"] for c in second.classes] for row in other_rows] == scores.tolist()
+    assert unnumbered_rows(other_rows) != unnumbered_rows(rows)
 
 
 def test_a_consumer_goes_on_where_its_state_is(topic, tmp_path, monkeypatch):
@@ -108,7 +108,7 @@ def test_a_consumer_goes_on_where_its_state_is(topic, tmp_path, monkeypatch):
         stream.run()
         counts.append(len(lines(out)))
     assert 0 < counts[0] < counts[1] == len(rows)
-    assert told(lines(out)) == told(rows)
+    assert unnumbered_rows(lines(out)) == unnumbered_rows(rows)
     run(open_source(f"{url}?until=now", model), model, out, state=state)
     assert len(lines(out)) == len(rows)
 
@@ -132,7 +132,7 @@ def test_consumers_share_the_partitions(topic, tmp_path):
     partitions = len(partitions_of(url))
     assert partitions > 1
     halves = [",".join(map(str, range(n, partitions, 2))) for n in range(2)]
-    found = []
+    parts = []
     for number, half in enumerate(halves):
         place = tmp_path / f"{number}.jsonl"
         run(
@@ -140,9 +140,9 @@ def test_consumers_share_the_partitions(topic, tmp_path):
             model,
             place,
         )
-        found.append(lines(place))
-    assert all(found)
-    assert told([row for part in found for row in part]) == told(rows)
+        parts.append(lines(place))
+    assert all(parts)
+    assert unnumbered_rows([row for part in parts for row in part]) == unnumbered_rows(rows)
 
 
 def test_messages_that_are_no_flows_are_counted(broker, tmp_path):
@@ -184,14 +184,14 @@ def test_messages_that_are_no_flows_are_counted(broker, tmp_path):
 def test_places_that_cannot_be_read(broker, topic, tmp_path):
     """Each is refused with its reason."""
     model = MODELS["binary"]()
-    for text, said in (
+    for text, message in (
         ("kafka://", "expected kafka://HOST"),
         (f"kafka://{broker}", "expected kafka://HOST"),
         (f"kafka://{broker}/a/b", "expected kafka://HOST"),
         (f"{topic[0]}?partitions=x", "expected numbers"),
         (f"{topic[0]}?until=noon", "expected now"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             open_source(text, model)
     with pytest.raises(DataError, match="no partition 99"):
         open_source(f"{topic[0]}?partitions=99", model)

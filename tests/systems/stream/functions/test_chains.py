@@ -126,9 +126,9 @@ def verdicts_of_packets(model, frames):
             return []
         return 1 + model.verdicts(predict(model, model.encode(features_of(records, SPEC))).scores)
 
-    _, _, found = in_bursts(SPEC, frames, iter(lambda: 1, 0), verdicts_of)
+    _, _, verdicts = in_bursts(SPEC, frames, iter(lambda: 1, 0), verdicts_of)
     names = ("undecided", *model.classes)
-    return [v if v == "aside" else names[v] for v in found]
+    return [v if v == "aside" else names[v] for v in verdicts]
 
 
 def packets_of(path):
@@ -190,8 +190,8 @@ def test_status_without_running_functions_is_an_error(n3ic):
 def test_a_class_that_is_not_there_is_refused_before_anything_runs(n3ic, tmp_path, dpdk):
     (tmp_path / "half.py").write_text("Half = 1\n")
     (tmp_path / "chain.toml").write_text(CHAIN)
-    said = n3ic("stream functions run chain.toml --socket here", expect=2).stderr
-    assert "expected a subclass of PacketFunction named Half" in said
+    error = n3ic("stream functions run chain.toml --socket here", expect=2).stderr
+    assert "expected a subclass of PacketFunction named Half" in error
     assert not (tmp_path / "here").exists()
 
 
@@ -211,13 +211,13 @@ def test_verdicts_are_those_of_flow_exec_and_packets_go_where_functions_say(n3ic
     status = status_of(n3ic("stream functions run chain.toml --socket here --json"))
     expected = run_flow_exec(tmp_path / "host", model, tmp_path / "in.pcap").flows
     lines = (tmp_path / "verdicts.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
-    assert len(found) == len(expected) > 300
-    for mine, theirs in zip(found, expected, strict=True):
+    outputs = [json.loads(line) for line in lines]
+    assert len(outputs) == len(expected) > 300
+    for mine, theirs in zip(outputs, expected, strict=True):
         names = ("source", "source_port", "destination", "destination_port", "protocol")
         names += ("first_us", "last_us", "packets", "decided", "verdict", "margin")
-        told = [str(v) for v in (*(mine[n] for n in names), *mine["scores"])]
-        assert told == [*theirs[1 : 1 + len(told)]]
+        cells = [str(v) for v in (*(mine[n] for n in names), *mine["scores"])]
+        assert cells == [*theirs[1 : 1 + len(cells)]]
     assert packets_of(tmp_path / "seen.pcap") == frames
     assert packets_of(tmp_path / "out.pcap") == [f for f in frames if len(f) % 3 == 0]
     waiting = [f for f, v in zip(frames, verdicts, strict=True) if v == "undecided"]
@@ -294,8 +294,8 @@ options = {{ out = "count.json" }}
 def running(folder, **values):
     """A chain that runs on endless packets, and what asks it; it is ended by the caller."""
     defaults = {"use": "count", "restarts": 0, "hang_s": 60.0, "options": "{}"}
-    told = defaults | {"until_end": "false"} | values
-    (folder / "chain.toml").write_text(NULL.format(**told))
+    settings = defaults | {"until_end": "false"} | values
+    (folder / "chain.toml").write_text(NULL.format(**settings))
     words = [*N3IC, "stream", "functions", "run", "chain.toml", "--socket", "here", "--json"]
     with subprocess.Popen(
         words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -321,12 +321,12 @@ def wait_until(folder, true):
 
 def ended(process, folder, code=0):
     ask(folder / "here", "end")
-    out, said = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == code and not (folder / "here").exists(), said
+    out, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == code and not (folder / "here").exists(), errors
     status = json.loads(out)
     assert status["balance"]["unaccounted"] == status["balance"]["in_functions"] == 0
     assert status["buffers"]["free"] == status["buffers"]["all"]
-    return status, said
+    return status, errors
 
 
 FAILING = """
@@ -352,9 +352,9 @@ def test_a_function_that_cannot_finish_is_a_failure(n3ic, tmp_path, dpdk):
     (tmp_path / "queue.py").write_text("raise RuntimeError('not the queue of Python')")
     (tmp_path / "n3ic").mkdir()
     with running(tmp_path, use="failing.py:Failing") as process:
-        _, said = ended(process, tmp_path, code=1)
-    assert "function one: the disk is full" in said
-    assert re.search(r"error: function one ended \d+: [\d,]+ packets were lost with it", said)
+        _, errors = ended(process, tmp_path, code=1)
+    assert "function one: the disk is full" in errors
+    assert re.search(r"error: function one ended \d+: [\d,]+ packets were lost with it", errors)
 
 
 OWN_METER = """
@@ -397,12 +397,12 @@ def test_a_function_that_falls_is_started_again_and_costs_its_own_packets(by, wh
     }
     with running(tmp_path, **fall) as process:
         wait_until(tmp_path, lambda one, _: one["ends"][why] == 2)
-        status, said = ended(process, tmp_path, code=1)
+        status, errors = ended(process, tmp_path, code=1)
     one, count = status["functions"]
     lost = f"{one['lost'][why]:,} packets were lost with it"
-    assert f"function one ended -9: {lost}, and {one['absent']:,} came while it" in said
+    assert f"function one ended -9: {lost}, and {one['absent']:,} came while it" in errors
     assert (tmp_path / "starts").read_text() == "xx" and one["starts"] == 2
-    assert said.count("function one ended -9\n") == 2
+    assert errors.count("function one ended -9\n") == 2
     assert one["lost"][why] + one["passed"] == one["given"] and one["lost"][why] >= 2
     assert one["passed"] > 0 and one["absent"] > 0
     assert count["passed"] == count["given"] and not sum(count["lost"].values())
@@ -411,24 +411,27 @@ def test_a_function_that_falls_is_started_again_and_costs_its_own_packets(by, wh
 
 @pytest.mark.slow
 def test_functions_stop_start_and_are_killed_while_packets_flow(n3ic, tmp_path, dpdk):
-    def tell(what, name="one", expect=0):
+    def control(what, name="one", expect=0):
         return n3ic(f"stream functions {what} {name} --socket here", expect=expect)
 
     with running(tmp_path) as process:
         wait_until(tmp_path, lambda one, _: one["passed"] > 1000)
-        tell("stop")
+        control("stop")
         stopped = wait_until(tmp_path, lambda one, _: one["state"] == "absent")
         assert stopped["functions"][0]["ends"]["stopped"] == 1
         assert not sum(stopped["functions"][0]["lost"].values())
-        tell("start")
+        control("start")
         before = wait_until(tmp_path, lambda one, _: one["state"] == "running")
-        assert "runs already" in tell("start", expect=2).stderr
+        assert "runs already" in control("start", expect=2).stderr
         wait_until(tmp_path, lambda one, _: one["passed"] > before["functions"][0]["passed"])
-        tell("kill")
+        control("kill")
         wait_until(tmp_path, lambda one, _: one["ends"]["died"] == 1)
-        assert "no function 'two'" in tell("kill", "two", expect=2).stderr
-        said = json.loads(n3ic("stream functions status --socket here --json").stdout)
-        assert said["functions"][0]["state"] == "absent" and said["phase"] == "receiving"
+        assert "no function 'two'" in control("kill", "two", expect=2).stderr
+        status_report = json.loads(n3ic("stream functions status --socket here --json").stdout)
+        assert (
+            status_report["functions"][0]["state"] == "absent"
+            and status_report["phase"] == "receiving"
+        )
         status, _ = ended(process, tmp_path)
     one, count = status["functions"]
     assert one["passed"] + sum(one["lost"].values()) == one["given"]
@@ -440,9 +443,9 @@ def test_an_interrupt_lets_functions_finish(tmp_path, dpdk):
     with running(tmp_path) as process:
         wait_until(tmp_path, lambda *both: all(f["passed"] for f in both))
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=TIMEOUT_S)
+        out, errors = process.communicate(timeout=TIMEOUT_S)
     status = json.loads(out)
-    assert process.returncode == 130 and "functions finish" in said
+    assert process.returncode == 130 and "functions finish" in errors
     assert all(f["ends"]["stopped"] == 1 for f in status["functions"])
     assert status["balance"]["unaccounted"] == 0
 

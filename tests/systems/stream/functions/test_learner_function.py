@@ -68,13 +68,13 @@ def the_options(tmp_path, card):
 def test_a_model_is_refreshed_on_late_labels_and_pushed(options, tmp_path, card):
     """Labels of a batch come after the next one; a function that starts again knows it all."""
     function, late = LearnerFunction(options, (), Shared()), []
-    with (tmp_path / "labels.jsonl").open("a") as said:
+    with (tmp_path / "labels.jsonl").open("a") as file:
         for number, made in enumerate(batches()):
             assert function.on_batch(view_of(made, 10_000 * number)) is None  # all pass
-            said.writelines(label_line(*flow) for flow in late)
-            said.flush()
+            file.writelines(label_line(*flow) for flow in late)
+            file.flush()
             late = made
-        said.writelines(label_line(*flow) for flow in late)
+        file.writelines(label_line(*flow) for flow in late)
     function.on_end()
     lines = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
     counts = lines[-1].pop("counts")

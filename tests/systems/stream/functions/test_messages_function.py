@@ -122,19 +122,27 @@ def test_payloads_are_found_and_damage_is_seen():
         *(good[:38] + wrong + good[40:], frame(b"", options=bytes(4))[:20]),
     ]
     view = view_of(frames, cut=[17])
-    found = view.payloads(PORT)
-    kinds = [PayloadKind(int(k)).name for k in found.kind]
+    payloads = view.payloads(PORT)
+    kinds = [PayloadKind(int(k)).name for k in payloads.kind]
     assert kinds[:7] == ["WHOLE"] * 7
     assert kinds[7:12] == ["OTHER"] * 5
     assert kinds[12:14] == ["FRAGMENT"] * 2
     assert kinds[14:20] == ["DAMAGED"] * 6
     assert kinds[20] == "OTHER"
-    told = [
+    payload_bytes = [
         view.data[s : s + n].tobytes()
-        for s, n in zip(found.start[:7].tolist(), found.length[:7].tolist(), strict=True)
+        for s, n in zip(payloads.start[:7].tolist(), payloads.length[:7].tolist(), strict=True)
     ]
-    assert told == [b"payload", b"odd", b"tagged", b"two", b"options", b"no sum", b"payload"]
-    assert found.sender[:2].tolist() == [5001 << 32 | 0xC0000201, 5002 << 32 | 0xC0000202]
+    assert payload_bytes == [
+        b"payload",
+        b"odd",
+        b"tagged",
+        b"two",
+        b"options",
+        b"no sum",
+        b"payload",
+    ]
+    assert payloads.sender[:2].tolist() == [5001 << 32 | 0xC0000201, 5002 << 32 | 0xC0000202]
 
 
 class Shared:
@@ -235,9 +243,9 @@ def test_a_function_hears_when_no_packet_comes(monkeypatch):
     ],
 )
 def test_wrong_options_are_explained(options, message, tmp_path):
-    told = {"model": MODEL, "out": str(tmp_path / "out")} | options
+    function_options = {"model": MODEL, "out": str(tmp_path / "out")} | options
     with pytest.raises(UsageError, match=message):
-        MessagesFunction(told, (), Shared(np.zeros(64, dtype=np.uint8)))
+        MessagesFunction(function_options, (), Shared(np.zeros(64, dtype=np.uint8)))
 
 
 CHAIN = """

@@ -66,25 +66,27 @@ def flows_of(model, stage, view):
         more = meter.end(1 << 20)
         records.append(meter.records())
     meter.close()
-    told = np.concatenate(records)
-    columns = features_of(told, SPEC)
-    found = predict(model, model.encode(columns))
-    verdicts = model.verdicts(found.scores)
+    flow_records = np.concatenate(records)
+    columns = features_of(flow_records, SPEC)
+    inference = predict(model, model.encode(columns))
+    verdicts = model.verdicts(inference.scores)
     used = np.stack([columns[n] for n in model.input.features], axis=1)
-    batch = FlowBatch(told, used, found.scores, found.classes, found.margins, verdicts)
-    keys = key_table(told, SPEC, "").to_pylist()
-    said = verdicts.tolist(), second_verdicts(stage, batch, SPEC, CLASSES).tolist()
-    shunted = replace(batch, verdicts=np.full(len(told), SHUNT))
+    batch = FlowBatch(
+        flow_records, used, inference.scores, inference.classes, inference.margins, verdicts
+    )
+    keys = key_table(flow_records, SPEC, "").to_pylist()
+    both_verdicts = verdicts.tolist(), second_verdicts(stage, batch, SPEC, CLASSES).tolist()
+    shunted = replace(batch, verdicts=np.full(len(flow_records), SHUNT))
     every = second_verdicts(stage, shunted, SPEC, CLASSES)
-    rows = zip(*said, every.tolist(), strict=True)
+    rows = zip(*both_verdicts, every.tolist(), strict=True)
     return {tuple(k[n] for n in KEY): row for k, row in zip(keys, rows, strict=True)}
 
 
 def lines_of(path):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    found = {tuple(line[n] for n in KEY): line for line in lines}
-    assert len(found) == len(lines)
-    return found
+    by_key = {tuple(line[n] for n in KEY): line for line in lines}
+    assert len(by_key) == len(lines)
+    return by_key
 
 
 class Shared:

@@ -121,9 +121,9 @@ def test_descriptors_that_are_not_out_are_refused():
             shared.give_back(view.descriptors, np.full(len(view), PASS, dtype=np.uint8))
         shared.__exit__()
         last = manager.last_status()
-    (said,) = last["functions"]
-    assert said["damaged_descriptors"] == n + 3
-    assert said["dropped"] == dropped and said["no_such_action"] == strange
+    (figures,) = last["functions"]
+    assert figures["damaged_descriptors"] == n + 3
+    assert figures["dropped"] == dropped and figures["no_such_action"] == strange
     balance = last["balance"]
     assert last["received"] == 5000 and balance["unaccounted"] == 0
     assert balance["ended"] + balance["full"] == 5000 - dropped - strange
@@ -133,22 +133,31 @@ def test_descriptors_that_are_not_out_are_refused():
 def test_packets_may_be_held_and_given_back_later(tmp_path):
     frames = capture_of(tmp_path / "in.pcap", 500)
     with FunctionManager(captured(tmp_path / "in.pcap")) as manager, attached(manager) as shared:
-        held = []
+        waiting_packets = []
         for view in arriving(shared):
             hold = np.arange(len(view)) % 8 == 0
-            held += zip(view.descriptors[hold].tolist(), view.offset[hold].tolist(), strict=True)
+            waiting_packets += zip(
+                view.descriptors[hold].tolist(), view.offset[hold].tolist(), strict=True
+            )
             shared.give_back(view.descriptors, np.where(hold, HOLD, DROP).astype(np.uint8))
-        kept = [shared.data[at : at + 14].tobytes() for _, at in held]  # untouched since
+        headers = [
+            shared.data[at : at + 14].tobytes() for _, at in waiting_packets
+        ]  # untouched since
         in_functions = 500
-        while in_functions > len(held):  # the manager takes back what was dropped at its own pace
+        while in_functions > len(
+            waiting_packets
+        ):  # the manager takes back what was dropped at its own pace
             in_functions = manager.status()["balance"]["in_functions"]
-        assert in_functions == len(held) > 60
-        shared.give_back(np.uint64([d for d, _ in held[1:]]), np.full(len(held) - 1, PASS, "u1"))
+        assert in_functions == len(waiting_packets) > 60
+        shared.give_back(
+            np.uint64([d for d, _ in waiting_packets[1:]]),
+            np.full(len(waiting_packets) - 1, PASS, "u1"),
+        )
         shared.__exit__()
         last = manager.last_status()
-    assert {*kept} <= {f[:14] for f in frames} and len({*kept}) == len(held)
-    assert last["balance"]["dropped"] == 500 - len(held)
-    assert last["balance"]["ended"] == len(held) - 1
+    assert {*headers} <= {f[:14] for f in frames} and len({*headers}) == len(waiting_packets)
+    assert last["balance"]["dropped"] == 500 - len(waiting_packets)
+    assert last["balance"]["ended"] == len(waiting_packets) - 1
     assert last["functions"][0]["lost"]["stopped"] == 1  # the one that it kept
     assert last["balance"]["unaccounted"] == 0
     assert last["buffers"]["free"] == last["buffers"]["all"]
@@ -364,5 +373,7 @@ def test_a_stream_is_a_function_of_dpdks_own_memory(tmp_path, huge_pages):
     """As a NIC needs it: the stream's process joins DPDK, and is left as it was."""
     frames = capture_of(tmp_path / "in.pcap", 3000)
     words = [sys.executable, "-c", STREAMED]
-    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-    assert said.stdout.split() == [hashlib.sha256(b"".join(frames)).hexdigest()], said.stderr
+    completed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert completed.stdout.split() == [hashlib.sha256(b"".join(frames)).hexdigest()], (
+        completed.stderr
+    )

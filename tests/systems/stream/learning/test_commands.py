@@ -34,33 +34,33 @@ def files_of_a_change(tmp_path):
 @pytest.mark.exhaustive
 def test_a_model_recovers_from_a_change_and_goes_back(n3ic, files):
     learn = "stream learn flows.csv --delay 300 --every 300 --guard 1"
-    told = json.loads(
+    report = json.loads(
         n3ic(f"{learn} --folder one --model model.n3ic --push file:now.n3ic --json").stdout
     )
-    right = [(each["flows"], each["right"]) for each in told["accuracy"]]
+    right = [(each["flows"], each["right"]) for each in report["accuracy"]]
     share = [sum(r for _, r in part) / sum(n for n, _ in part) for part in
              (right[:5], right[5:7], right[-3:])]  # fmt: skip
     assert share[0] > 0.8 > 0.6 > share[1]
     assert share[2] > share[1] + 0.2
-    assert told["running"] == load_model(files / "now.n3ic").digest != told["began"]
+    assert report["running"] == load_model(files / "now.n3ic").digest != report["began"]
     replayed = json.loads(n3ic("stream history one --replay --json").stdout)
-    assert replayed["running"] == told["running"]
-    assert replayed["decisions"] == told["decisions"]
+    assert replayed["running"] == report["running"]
+    assert replayed["decisions"] == report["decisions"]
     shown = n3ic("stream history one").stdout
-    assert "better : worse" in shown and told["running"][:12] in shown
+    assert "better : worse" in shown and report["running"][:12] in shown
     n3ic("stream rollback one --push file:now.n3ic")
-    assert load_model(files / "now.n3ic").digest != told["running"]
+    assert load_model(files / "now.n3ic").digest != report["running"]
 
 
 def test_labels_of_a_file_are_joined_by_key(n3ic, files):
     learn = "stream learn bare.csv --folder one --model model.n3ic --anchors anchors.csv --json"
-    told = json.loads(n3ic(f"{learn} --labels labels.jsonl").stdout)
-    assert told["counts"]["flows labelled"] == 3500
+    report = json.loads(n3ic(f"{learn} --labels labels.jsonl").stdout)
+    assert report["counts"]["flows labelled"] == 3500
 
 
 @pytest.mark.first_case
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("flows.csv --folder one --delay 5", "needs --model"),
         ("flows.csv --folder one --model model.n3ic", "--labels FILE"),
@@ -70,9 +70,9 @@ def test_labels_of_a_file_are_joined_by_key(n3ic, files):
         ("flows.csv --folder one --model model.n3ic --delay 5 --seconds 2", "--seconds"),
     ],
 )
-def test_mistakes_are_errors_of_one_line(n3ic, files, words, said):
+def test_mistakes_are_errors_of_one_line(n3ic, files, words, message):
     err = n3ic(f"stream learn {words}", expect=2).stderr
-    assert said in err and "Traceback" not in err
+    assert message in err and "Traceback" not in err
     assert not (files / "one").exists()
 
 
@@ -89,7 +89,7 @@ def test_a_capture_is_learned_from_as_a_stream(n3ic, tmp_path):
             label = model.classes[row["packets"] % 3]
             out.write(json.dumps({**{key: row[key] for key in keys}, "label": label}) + "\n")
     learn = "stream learn c.pcap --folder one --model model.n3ic --labels labels.jsonl --json"
-    told = json.loads(n3ic(learn).stdout)
-    assert told["counts"]["flows labelled"] == len(flows) > 30
+    report = json.loads(n3ic(learn).stdout)
+    assert report["counts"]["flows labelled"] == len(flows) > 30
     n3ic("stream learn c.pcap --folder two --model model.n3ic --delay 5", expect=2)
     assert not (tmp_path / "two").exists()

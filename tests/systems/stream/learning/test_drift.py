@@ -20,14 +20,14 @@ def trained_before():
 
 def alarms(model, make, runs, flows=600):
     """In how many streams the test finds drift; each has a reference of its own."""
-    found = 0
+    alarm_count = 0
     for i in range(runs):
         rng = np.random.default_rng(i)
         test = DriftDetector(model, make(rng, 200), alpha=ALPHA, seed=i)
         for start in range(0, flows, 150):
             test.add(make(rng, min(150, flows - start)))
-        found += test.alarm is not None
-    return found
+        alarm_count += test.alarm is not None
+    return alarm_count
 
 
 def even(rng, rows):

@@ -32,7 +32,7 @@ def test_any_order_gives_the_same_labelled_flows(model, tmp_path):
     wanted = sorted(zip(FLOWS.features.tolist(), FLOWS.label.tolist(), strict=True))
     rng = np.random.default_rng(0)
     for trial in range(5):
-        path, join, found = tmp_path / f"{trial}.jsonl", LabelJoin(model), []
+        path, join, rows = tmp_path / f"{trial}.jsonl", LabelJoin(model), []
         feed = LabelFile(path)
         assert feed.news() == []
         text = label_lines(FLOWS, rng.permutation(len(FLOWS))).encode()
@@ -42,13 +42,13 @@ def test_any_order_gives_the_same_labelled_flows(model, tmp_path):
             with path.open("ab") as stream:
                 stream.write(text[begin:end])
             if rng.random() < 0.8:
-                found += joined(join.labels(feed.news()))
+                rows += joined(join.labels(feed.news()))
             if (start := next(starts, None)) is not None:
-                found += joined(join.flows(FLOWS.batch(model, slice(start, start + 6))))
+                rows += joined(join.flows(FLOWS.batch(model, slice(start, start + 6))))
         for start in starts:
-            found += joined(join.flows(FLOWS.batch(model, slice(start, start + 6))))
-        found += joined(join.labels(feed.news()))
-        assert sorted(found) == wanted
+            rows += joined(join.flows(FLOWS.batch(model, slice(start, start + 6))))
+        rows += joined(join.labels(feed.news()))
+        assert sorted(rows) == wanted
 
 
 def test_a_label_holds_for_its_time_and_contradictions_for_nothing(model):
@@ -136,8 +136,8 @@ def test_labels_are_read_from_csv_too(tmp_path):
     feed = LabelFile(path)
     with path.open("a") as stream:
         stream.write(",".join(map(str, [*key.values(), "attack", "3.5"])) + "\nx,y\n")
-    ((found, entry),) = feed.news()
-    assert found == record_key(FLOWS.records[0])
+    ((flow_key, entry),) = feed.news()
+    assert flow_key == record_key(FLOWS.records[0])
     assert (entry.label, entry.start, feed.unread) == ("attack", 3_500_000, 1)
     other = tmp_path / "other.csv"
     other.write_text("source,label\n")

@@ -25,15 +25,15 @@ def trained_before():
 
 def learning(model, settings=SETTINGS, push=lambda model: ""):
     """A learner, and its decisions."""
-    told = []
+    decisions = []
     learner = OnlineLearner(
         model,
         settings,
         train=lambda *rows: refreshed(*rows),
         push=push,
-        record_decision=lambda what, **facts: told.append({"what": what, **facts}),
+        record_decision=lambda what, **facts: decisions.append({"what": what, **facts}),
     )
-    return learner, told
+    return learner, decisions
 
 
 def feed(learner, batches, *, changed=False, lie=None, seed=0):
@@ -46,23 +46,23 @@ def feed(learner, batches, *, changed=False, lie=None, seed=0):
 
 
 def accuracy(model, flows):
-    found = predict(model, model.encode(columns_of(model, flows.features)))
-    return float((found.classes == flows.label).mean())
+    inference = predict(model, model.encode(columns_of(model, flows.features)))
+    return float((inference.classes == flows.label).mean())
 
 
-def pushes(told):
-    return [each for each in told if each["what"] == "push"]
+def pushes(decisions):
+    return [each for each in decisions if each["what"] == "push"]
 
 
 def check_recovers(model, settings=SETTINGS):
     """The running model is refreshed after a change of the traffic, and fits the card's swap."""
     after = traffic(2000, 900, changed=True)
-    learner, told = learning(model, settings)
+    learner, decisions = learning(model, settings)
     feed(learner, 5)
     assert learner.running == model, "promoted although the traffic is as before"
     before = accuracy(learner.running, after)
     feed(learner, 12, changed=True, seed=50)
-    assert pushes(told)
+    assert pushes(decisions)
     assert accuracy(learner.running, after) > before + 0.2
     assert learner.running.input == model.input
     assert learner.running.shape == model.shape
@@ -109,19 +109,19 @@ def test_a_refreshed_model_shunts_no_more_flows_than_before(model):
     ],
 )
 def test_a_feed_that_lies_changes_nothing(model, lie):
-    learner, told = learning(model)
+    learner, decisions = learning(model)
     learner.anchor(labelled(traffic(600, 77), 77))
     feed(learner, 8, lie=lie)
-    assert any(each["what"] == "candidate" for each in told)
-    assert not pushes(told)
+    assert any(each["what"] == "candidate" for each in decisions)
+    assert not pushes(decisions)
     assert learner.running == model
 
 
 @pytest.mark.slow
 def test_without_anchors_a_lie_that_can_be_learned_is_believed_and_the_truth_brings_it_back(model):
-    learner, told = learning(model)
+    learner, decisions = learning(model)
     feed(learner, 8, lie=lambda label, rng: 1 - label)
-    assert pushes(told), "the anchors are what kept the lie out"
+    assert pushes(decisions), "the anchors are what kept the lie out"
     honest = traffic(2000, 901)
     assert accuracy(learner.running, honest) < 0.5
     feed(learner, 12, seed=30)
@@ -131,14 +131,14 @@ def test_without_anchors_a_lie_that_can_be_learned_is_believed_and_the_truth_bri
 @pytest.mark.slow
 def test_a_failed_push_keeps_the_running_model_and_is_tried_again(model):
     there = {"gone": True}
-    learner, told = learning(model, push=lambda new: "no such device" if there["gone"] else "")
+    learner, decisions = learning(model, push=lambda new: "no such device" if there["gone"] else "")
     feed(learner, 12, changed=True)
-    failed = pushes(told)
+    failed = pushes(decisions)
     assert failed and all(each["error"] == "no such device" for each in failed)
     assert learner.running == model and not learner.former
     there["gone"] = False
     feed(learner, 1, changed=True, seed=40)
-    assert pushes(told)[-1] == {**failed[-1], "error": ""}
+    assert pushes(decisions)[-1] == {**failed[-1], "error": ""}
     assert learner.running.digest == failed[-1]["model"]
 
 

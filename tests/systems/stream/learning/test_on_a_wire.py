@@ -51,18 +51,18 @@ def check_the_command(folder):
         return learned >= flows
 
     def send():
-        with PacedSocket(OTHER, ONE) as out, labels.open("w") as said:
+        with PacedSocket(OTHER, ONE) as out, labels.open("w") as label_lines:
             for number, batch in enumerate(batches):
                 with came:  # few packets ahead: nobody paces them, and a busy machine loses some
                     enough = ENOUGH * (number - 1) * FLOWS
                     came.wait_for(partial(has_learned, enough), 60)
                 for frames, label in batch:
                     out.send(frames)
-                    said.write(label_line(frames, label))
-                said.flush()
+                    label_lines.write(label_line(frames, label))
+                label_lines.flush()
         ended.set()
 
-    def tell(done):
+    def count(done):
         nonlocal learned
         with came:
             learned = done.flows
@@ -78,7 +78,7 @@ def check_the_command(folder):
     sender.start()
     file = LabelFile(labels)
     learner = LiveLearner(lambda _: file.news(), learning, join)
-    figures = learn_live(source, card, learner, tell, 600, stop_at_the_end)
+    figures = learn_live(source, card, learner, count, 600, stop_at_the_end)
     sender.join(60)
     running = learning.learner.running.digest[:16]
     with PacedSocket(OTHER, ONE) as out, closing(FlowReader(interface)) as reader:

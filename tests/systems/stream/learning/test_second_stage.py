@@ -51,14 +51,14 @@ def test_the_command_shows_both_stages_and_writes_one(n3ic, tmp_path):
     flows = traffic(1200, 5)
     write_table(tmp_path / "flows.csv", flows)
     command = "stream second-stage --model model.n3ic --data flows.csv --dataset metered"
-    told = json.loads(n3ic(f"{command} --write stage.n3ic --json").stdout)
-    (own,) = [point for point in told["points"] if point["threshold"] == 9]
+    report = json.loads(n3ic(f"{command} --write stage.n3ic --json").stdout)
+    (own,) = [point for point in report["points"] if point["threshold"] == 9]
     assert 0 < own["host_load"] < 1
-    everything = told["points"][-1]
+    everything = report["points"][-1]
     assert everything["host_load"] == 1 and everything["accuracy"] is None
     assert everything["end_to_end"] == everything["shunted_accuracy"] > 0.7
     stage = load_model(tmp_path / "stage.n3ic")
-    assert told["costs"]["second stage"]["bytes"] == stage.total_bytes
+    assert report["costs"]["second stage"]["bytes"] == stage.total_bytes
     assert stage.classes == CLASSES
     batch = batch_of(flows, load_model(tmp_path / "model.n3ic"))
     assert (second_verdicts(stage, batch, METER, CLASSES) == flows.label).mean() > 0.8

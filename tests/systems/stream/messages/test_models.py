@@ -77,11 +77,11 @@ def test_a_model_file_of_any_family_is_a_model(name, tmp_path):
     with graph_family():
         model = small_model(name)
         model.save(tmp_path / "m.n3ic")
-        found = message_model(str(tmp_path / "m.n3ic"))
-        assert found.shape == (64, model.input.n_words)
-        assert found.module.model == model
+        file_model = message_model(str(tmp_path / "m.n3ic"))
+        assert file_model.shape == (64, model.input.n_words)
+        assert file_model.module.model == model
         words = family(name).vectors(unchanged(model), 64, 0)[:64]
-        out = found.module(torch.from_numpy(words.view(np.int32))[None])
+        out = file_model.module(torch.from_numpy(words.view(np.int32))[None])
         assert (out.numpy()[0] == model.scores(words)).all()
 
 

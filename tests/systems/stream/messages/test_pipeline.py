@@ -85,8 +85,8 @@ def test_every_way_brings_the_bytes_in_any_order(way):
     with Rig(way, size=5001, batch=2) as rig:
         for number, payload in enumerate(data):
             rig.send(number, payload, [*order, *order[:3]])
-        found = rig.until(lambda out: len(out) == 2)
-    for i, batch in enumerate(found):
+        batches = rig.until(lambda out: len(out) == 2)
+    for i, batch in enumerate(batches):
         assert [m.number for m in batch.messages] == [2 * i, 2 * i + 1]
         assert (batch.result.numpy() == data[2 * i : 2 * i + 2]).all()
     counts = rig.pipeline.counts
@@ -139,8 +139,8 @@ def test_payloads_of_frames_are_pulled_from_where_they_lie_in_memory_that_is_onl
         pulled, gathered = device.tensor(1, size), device.tensor(1, size)
         device.pull(buffers, ring, 0, 11, pulled).result()
     gather(buffers, ring, 0, 11, gathered.numpy())
-    for found in (pulled, gathered):
-        assert (found[0, :size].numpy() == np.concatenate(wanted)).all()
+    for row_bytes in (pulled, gathered):
+        assert (row_bytes[0, :size].numpy() == np.concatenate(wanted)).all()
 
 
 @pytest.mark.slow
@@ -149,8 +149,8 @@ def test_the_simulator_takes_the_place_of_the_device():
     data = random_bytes(1001)
     with Rig(size=1001, device=SimulatorDevice()) as rig:
         rig.send(1, data)
-        (found,) = rig.until(bool)
-    assert (found.result.numpy() == data).all()
+        (batch,) = rig.until(bool)
+    assert (batch.result.numpy() == data).all()
     assert "no CUDA ran" in rig.device.ran
 
 
@@ -167,8 +167,8 @@ def test_cuda_brings_the_bytes(way):
     data = random_bytes(5001)
     with Rig(way, size=5001, device=CudaDevice(), work=lambda rows, _: rows.cpu()) as rig:
         rig.send(1, data)
-        (found,) = rig.until(bool)
-    assert (found.result.numpy() == data).all()
+        (batch,) = rig.until(bool)
+    assert (batch.result.numpy() == data).all()
 
 
 def test_what_came_early_is_on_the_device_before_the_last_packet():
@@ -178,8 +178,8 @@ def test_what_came_early_is_on_the_device_before_the_last_packet():
             rig.send(1, data, [0, 1])
             rig.until(lambda _: rig.pipeline.received == 2 and not rig.pipeline._in_use)
             rig.send(1, data, [2, 3])
-            (found,) = rig.until(bool)
-        assert found.early == share
+            (batch,) = rig.until(bool)
+        assert batch.early == share
 
 
 def test_slots_and_rows_are_used_again():
@@ -187,8 +187,8 @@ def test_slots_and_rows_are_used_again():
         for number in range(10):
             data = random_bytes(1000, number)
             rig.send(number, data)
-            (found,) = rig.until(bool)
-            assert (found.result.numpy() == data).all()
+            (batch,) = rig.until(bool)
+            assert (batch.result.numpy() == data).all()
         rig.until(lambda _: not rig.pipeline._in_use)
 
 
@@ -198,8 +198,8 @@ def test_a_sender_that_dies_mid_message_costs_its_message_alone():
         rig.send(1, dying, [0, 1])
         rig.until(lambda _: rig.pipeline.counts.expired)
         rig.send(2, whole)
-        (found,) = rig.until(bool)
-    assert (found.result.numpy() == whole).all()
+        (batch,) = rig.until(bool)
+    assert (batch.result.numpy() == whole).all()
     assert rig.pipeline.counts.to_dict()["messages"] == {
         "complete": 1, "computed": 1, "expired": 1, "no_room": 0, "device_memory": 0,
     }  # fmt: skip
@@ -263,8 +263,8 @@ def test_a_model_that_exhausts_the_device_costs_its_message_alone():
     with Rig(work=work) as rig:
         for number in (1, 2):
             rig.send(number, random_bytes(1000))
-            (found,) = rig.until(bool)
-    assert found.result == 2
+            (batch,) = rig.until(bool)
+    assert batch.result == 2
     counts = rig.pipeline.counts
     assert (counts.device_memory, counts.computed) == (1, 1)
     assert ("messages: the device's memory did not suffice", 1) in counts.lines()
@@ -293,9 +293,9 @@ def test_the_rest_of_a_stream_is_flushed():
         for number in range(3):
             rig.send(number, random_bytes(1000, number))
         rig.until(lambda _: rig.pipeline.counts.complete == 3)
-        (found,) = rig.pipeline.flush()
-    assert [m.number for m in found.messages] == [0, 1, 2]
-    assert (found.result[2].numpy() == random_bytes(1000, 2)).all()
+        (batch,) = rig.pipeline.flush()
+    assert [m.number for m in batch.messages] == [0, 1, 2]
+    assert (batch.result[2].numpy() == random_bytes(1000, 2)).all()
 
 
 class TestBuffers:
@@ -342,12 +342,12 @@ class TestSender:
             sender = MessageSender("127.0.0.1", sock.getsockname()[1], 1024)
             if not segments:
                 sender._cut = 1
-            told = []
-            assert sender.send(5, data, told.append) == 98
+            counts = []
+            assert sender.send(5, data, counts.append) == 98
             sender.close()
-            assert sum(told) == 98
-            found = b"".join(sock.recv(2000)[HEADER_BYTES:] for _ in range(98))
-        assert found == data.tobytes()
+            assert sum(counts) == 98
+            payload = b"".join(sock.recv(2000)[HEADER_BYTES:] for _ in range(98))
+        assert payload == data.tobytes()
 
     def test_packets_that_no_link_takes_are_cut_by_ip(self):
         class Refusing:

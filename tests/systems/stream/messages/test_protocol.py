@@ -49,10 +49,12 @@ class Receiving:
         ):
             end = HEADER_BYTES + length
             self.memory[row, offset : offset + length] = packets[i, HEADER_BYTES:end]
-        for found in placed.complete:
-            self.complete.append((found, self.memory[found.row, : found.size].copy()))
-            self.rows.complete(found.row)
-            self.rows.release(found.row)
+        for placed_message in placed.complete:
+            self.complete.append(
+                (placed_message, self.memory[placed_message.row, : placed_message.size].copy())
+            )
+            self.rows.complete(placed_message.row)
+            self.rows.release(placed_message.row)
         return placed
 
     @property
@@ -67,8 +69,8 @@ def test_packets_give_the_message_back(size):
     assert lengths.sum() - HEADER_BYTES * len(packets) == size
     receiving = Receiving()
     receiving.add(packets, lengths)
-    ((found, memory),) = receiving.complete
-    assert (found.number, found.size) == (7, size)
+    ((placed_message, memory),) = receiving.complete
+    assert (placed_message.number, placed_message.size) == (7, size)
     assert (memory == data).all()
 
 
@@ -118,9 +120,9 @@ def test_messages_of_two_senders_with_one_number_stay_apart():
     for i in range(len(first)):
         receiving.add(first[i : i + 1], lengths[i : i + 1], sender=1)
         receiving.add(second[i : i + 1], lengths[i : i + 1], sender=2)
-    found = {m.sender: memory for m, memory in receiving.complete}
-    assert (found[1] == data).all()
-    assert (found[2] == other).all()
+    memories = {m.sender: memory for m, memory in receiving.complete}
+    assert (memories[1] == data).all()
+    assert (memories[2] == other).all()
 
 
 @pytest.mark.parametrize(
