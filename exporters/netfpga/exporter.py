@@ -85,7 +85,7 @@ class NetfpgaExporter(Exporter):
             "row-bits",
             "most bits of a row, which takes a clock: shorter rows take fewer LUTs and more clocks",
             "256",
-            choices=("256", "128", "64", "32"),
+            choices=("256", "128", "64"),
             only_with=shell.SEQUENTIAL,
             newer=True,
         ),

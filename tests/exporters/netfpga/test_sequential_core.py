@@ -37,7 +37,7 @@ CASES = [
     ((70, 5, 40, 10), {"density": "0.5", "packing": "full"}),
     ((5, 2), {}),
     ((33, 1, 2), {"popcount": "tables"}),
-    ((100, 6, 3), {"density": "0.5", "row-bits": "32"}),
+    ((140, 6, 3), {"density": "0.5", "row-bits": "64"}),
 ]
 
 

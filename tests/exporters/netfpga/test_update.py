@@ -74,7 +74,7 @@ def test_mask_memory_by_option(tmp_path: Path) -> None:
         (random_model((40, 8, 5, 3), np.random.default_rng(1)), {}),
         (model(), {"score_bits": "20"}),
         (model(), {"packing": "full"}),
-        (model(), {"row_bits": "32"}),
+        (model(), {"row_bits": "64"}),
     ],
     ids=["shape", "width", "packing", "rows"],
 )
