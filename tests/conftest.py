@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -64,6 +65,14 @@ def pytest_make_collect_report(
     if odd and isinstance(collector, pytest.Directory):
         report.result.reverse()
     return report
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A long text has no place in a test's name, which every process sends to the first one."""
+    if isinstance(val, str | bytes) and len(val) > _LONGEST_ID:
+        digest = zlib.crc32(val if isinstance(val, bytes) else val.encode(errors="replace"))
+        return f"{argname}-of-{len(val)}-{digest:08x}"
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -121,6 +130,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 # What builds C that most tests only use.
 LOADED = ((compiled, "_built"), (HostNetwork, "build"), (CardLibrary, "__init__"))
+_LONGEST_ID = 200  # characters
 # Files whose long tests, begun last, would keep one process busy alone.
 LONG = ("test_docs.py", "test_notebooks.py", "test_packaging.py", "test_site.py")
 # A whole PNG file.
