@@ -148,12 +148,11 @@ def slot_type(spec: MeterSpec) -> np.dtype[np.void]:
 def bucket_type(spec: MeterSpec) -> np.dtype[np.void]:
     """Type of a bucket, which holds flows with the same hash index: ``struct bucket``."""
     slot = slot_type(spec)
-    names, fields = ("key", "flow"), slot.fields or {}
     lines = np.dtype(
         {
-            "names": list(names),
-            "formats": [fields[name][0] for name in names],
-            "offsets": [fields[name][1] for name in names],
+            "names": ["key", "flow"],
+            "formats": [slot["key"], slot["flow"]],
+            "offsets": [0, slot["key"].itemsize],
             "itemsize": -(-slot.itemsize // _LINE) * _LINE,
         }
     )
