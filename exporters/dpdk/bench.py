@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures packets per second of one core, beside DPDK's own testpmd on the same packets.
 
-Both programs replay a capture that ``net_pcap`` holds in memory (in huge pages, if enough are free),
-and discard the packets. They take turns in one run. Seconds are CPU time of the core, so other load on the machine does not count.
+Both programs replay a capture that ``net_pcap`` holds in memory (in huge pages, if enough are
+free), and discard the packets. They take turns in one run. Seconds are CPU time of the core, so
+other load on the machine does not count.
 """
 
 from __future__ import annotations
