@@ -66,7 +66,7 @@ def bench_dpdk(tool: Exporter[Any], model: Classifier) -> Bench:
         ours = meter_capture(directory, model, capture)
         if ours != run_flow_exec(directory / "host", model, capture):
             raise VerifyError("n3ic-dpdk finds other flows than flow-exec")
-        huge_pages = _has_huge_pages()
+        huge_pages = has_huge_pages()
         words = _words(capture, huge_pages)
         load = os.getloadavg()[0]
         with built(directory) as program:
@@ -123,10 +123,10 @@ def _octets(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
     return swapped.view(np.uint8).reshape(len(numbers), -1)
 
 
-def _has_huge_pages() -> bool:
+def has_huge_pages(proc: Path = Path("/proc")) -> bool:
     """Whether DPDK can have its memory in huge pages: enough are free, and mounted."""
-    mounts = Path("/proc/mounts").read_text(encoding="utf-8")
-    memory = dict(re.findall(r"(\w+): +(\d+)", Path("/proc/meminfo").read_text(encoding="utf-8")))
+    mounts = (proc / "mounts").read_text(encoding="utf-8")
+    memory = dict(re.findall(r"(\w+): +(\d+)", (proc / "meminfo").read_text(encoding="utf-8")))
     free_kb = int(memory.get("HugePages_Free", 0)) * int(memory.get("Hugepagesize", 0))
     return " hugetlbfs " in mounts and free_kb >= MEGABYTES << 10
 
