@@ -29,7 +29,8 @@ PROGRAM = "n3ic-dpdk"
 WORKERS = 2  # in the run where an lcore distributes the packets in software
 _BUILD_S, _RUN_S = 300, 600
 _MAX_BYTES = 64 << 20
-_WORDS = ("--no-huge", "-m", "512", "--no-pci", "--no-telemetry", "--no-shconf", "--log-level=4")
+MEGABYTES = 512  # of memory that DPDK takes
+_WORDS = ("-m", f"{MEGABYTES}", "--no-pci", "--no-telemetry", "--no-shconf", "--log-level=4")
 
 
 def meter_capture(directory: Path, model: Classifier, capture: Path) -> MeteredCapture:
@@ -114,12 +115,12 @@ _LOSSES = (
 )  # fmt: skip
 
 
-def eal_words(workers: int) -> tuple[str, ...]:
-    """Return EAL arguments for ``workers`` workers on this process's CPUs, without huge pages."""
+def eal_words(workers: int, *, huge_pages: bool = False) -> tuple[str, ...]:
+    """Return EAL arguments for ``workers`` workers on this process's CPUs."""
     cpus = sorted(os.sched_getaffinity(0))
     lcores = workers + 1 + (workers > 1)  # one controls; with several workers, one distributes
     placed = ",".join(f"{i}@{cpus[i % len(cpus)]}" for i in range(lcores))
-    return (f"--lcores={placed}", *_WORDS)
+    return (f"--lcores={placed}", *(() if huge_pages else ("--no-huge",)), *_WORDS)
 
 
 @contextmanager

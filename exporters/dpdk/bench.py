@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures packets per second of one core, beside DPDK's own testpmd on the same packets.
 
-Both programs replay a capture that ``net_pcap`` holds in memory, and discard the packets. They take
-turns in one run. Seconds are CPU time of the core, so other load on the machine does not count.
+Both programs replay a capture that ``net_pcap`` holds in memory (in huge pages, if enough are
+free), and discard the packets. They take turns in one run. Seconds are CPU time of the core, so
+other load on the machine does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import UsageError, VerifyError
-from n3ic.exporters.dpdk.application import built, eal_words, meter_capture, require_dpdk
+from n3ic.exporters.dpdk.application import (
+    MEGABYTES,
+    built,
+    eal_words,
+    meter_capture,
+    require_dpdk,
+)
 from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.meter.compiled import Frames
 from n3ic.meter.packet import LINK_ETHERNET
@@ -33,6 +40,7 @@ from n3ic.targets.figures import Bench
 
 FLOWS, PACKETS, BYTES = 2048, 16, 64  # concurrent flows; packets per flow; bytes per packet
 ROUNDS, SECONDS = 3, 4
+MODES = ("io", "5tswap")  # of testpmd: forwards only; swaps addresses and ports
 _MBUFS = 65_535  # some of them hold the capture
 _WORKERS = ("rte-worker-1\n", "lcore-worker-1\n")  # name of the worker thread, by DPDK version
 _TIMEOUT_S = 120
@@ -58,26 +66,34 @@ def bench_dpdk(tool: Exporter[Any], model: Classifier) -> Bench:
         ours = meter_capture(directory, model, capture)
         if ours != run_flow_exec(directory / "host", model, capture):
             raise VerifyError("n3ic-dpdk finds other flows than flow-exec")
-        words = _words(capture)
+        huge_pages = has_huge_pages()
+        words = _words(capture, huge_pages)
         load = os.getloadavg()[0]
         with built(directory) as program:
             rounds = [
-                (_testpmd(words), *_application(program, words, Path(name, "statistics.json")))
+                (
+                    *(_testpmd(words, mode) for mode in MODES),
+                    *_application(program, words, Path(name, "statistics.json")),
+                )
                 for _ in range(ROUNDS)
             ]
-    plain, full, decided = (median(column) for column in zip(*rounds, strict=True))
-    ratio = median(mine / theirs for theirs, mine, _ in rounds)
-    rows = (
-        ("dpdk-testpmd, io", f"{plain / 1e6:.2f}", "1"),
-        ("n3ic-dpdk, decisions included", f"{full / 1e6:.2f}", f"{ratio:.2f}"),
+    *of_programs, decided = (median(column) for column in zip(*rounds, strict=True))
+    ratios = [median(each[i] / each[0] for each in rounds) for i in range(len(of_programs))]
+    programs = (*(f"dpdk-testpmd, {mode}" for mode in MODES), "n3ic-dpdk, decisions included")
+    rows = tuple(
+        (program, f"{rate / 1e6:.2f}", f"{ratio:.2f}")
+        for program, rate, ratio in zip(programs, of_programs, ratios, strict=True)
     )
     notes = (
         f"{FLOWS:,} connections of {PACKETS} packets of {BYTES} bytes, repeated by net_pcap from "
-        f"memory without huge pages; {decided:.3f} decisions per packet",
+        f"{'huge pages' if huge_pages else 'memory without huge pages'}; "
+        f"{decided:.3f} decisions per packet",
         f"medians of {ROUNDS} rounds of {SECONDS} s each; load of the machine before: {load:.1f}",
     )
     title = "packets per second of one core"
-    data = {"testpmd": plain, "n3ic-dpdk": full, "ratio": ratio, "decisions": decided, "load": load}
+    rates = dict(zip(("testpmd", "testpmd 5tswap", "n3ic-dpdk"), of_programs, strict=True))
+    data = rates | {"ratio": ratios[-1], "huge_pages": huge_pages, "decisions": decided,
+            "load": load}  # fmt: skip
     return Bench(((title, ("program", "Mpps", "ratio"), rows),), notes, data)
 
 
@@ -107,14 +123,23 @@ def _octets(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
     return swapped.view(np.uint8).reshape(len(numbers), -1)
 
 
-def _words(capture: Path) -> list[str]:
+def has_huge_pages(proc: Path = Path("/proc")) -> bool:
+    """Whether DPDK can have its memory in huge pages: enough are free, and mounted."""
+    mounts = (proc / "mounts").read_text(encoding="utf-8")
+    memory = dict(re.findall(r"(\w+): +(\d+)", (proc / "meminfo").read_text(encoding="utf-8")))
+    free_kb = int(memory.get("HugePages_Free", 0)) * int(memory.get("Hugepagesize", 0))
+    return " hugetlbfs " in mounts and free_kb >= MEGABYTES << 10
+
+
+def _words(capture: Path, huge_pages: bool) -> list[str]:
     """Return the EAL arguments of both programs."""
-    return [*eal_words(1), f"--vdev=net_pcap0,rx_pcap={capture},infinite_rx=1", "--"]
+    device = f"--vdev=net_pcap0,rx_pcap={capture},infinite_rx=1"
+    return [*eal_words(1, huge_pages=huge_pages), device, "--"]
 
 
-def _testpmd(words: Sequence[str]) -> float:
+def _testpmd(words: Sequence[str], mode: str) -> float:
     """Return packets per second of CPU time of testpmd's forwarding lcore, between its reports."""
-    command = ["dpdk-testpmd", *words, f"--total-num-mbufs={_MBUFS}", "--forward-mode=io"]
+    command = ["dpdk-testpmd", *words, f"--total-num-mbufs={_MBUFS}", f"--forward-mode={mode}"]
     samples = []
     with subprocess.Popen(
         [*command, "--auto-start", "--stats-period=1"],

@@ -11,10 +11,11 @@ from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members
 from n3ic.model.meter_spec import MeterSpec
 
-VERSION = 10  # version of programs' records; raise it when a structure below changes
+VERSION = 11  # version of programs' records; raise it when a structure below changes
 MARGINS = 256
 WAYS, SLOTS_PER_FLOW = 8, 2  # slots per bucket, and slots provided per flow
 SHUNTED, NO_MODEL = -1, -2
+_LINE = 64  # bytes of a cache line, with which each slot of a bucket begins
 
 KEY = np.dtype(list(compiled.KEY), align=True)
 POLICY = np.dtype(
@@ -130,7 +131,8 @@ def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
             ("class", u8),
             ("vlan", np.uint16),
             ("state", np.dtype(state, align=True)),
-            *((name, u64) for name in ("decided_time", "number", "touched")),
+            *((("decided_time", u64),) if spec.decision.after else ()),
+            *((name, u64) for name in ("number", "touched")),
             ("interface", np.uint32),
             ("margin", np.uint32),
         ],
@@ -145,7 +147,16 @@ def slot_type(spec: MeterSpec) -> np.dtype[np.void]:
 
 def bucket_type(spec: MeterSpec) -> np.dtype[np.void]:
     """Type of a bucket, which holds flows with the same hash index: ``struct bucket``."""
-    return np.dtype([("slot", slot_type(spec), WAYS)])
+    slot = slot_type(spec)
+    lines = np.dtype(
+        {
+            "names": ["key", "flow"],
+            "formats": [slot["key"], slot["flow"]],
+            "offsets": [0, slot["key"].itemsize],
+            "itemsize": -(-slot.itemsize // _LINE) * _LINE,
+        }
+    )
+    return np.dtype([("slot", lines, WAYS)])
 
 
 def table_entries(table: str, flows: int) -> int:

@@ -228,11 +228,6 @@ class Endpoint:
             self._unanswered += 1
             self._inbox.put((self._session, packet))
 
-    @property
-    def busy(self) -> bool:
-        """Whether received packets wait to be handled."""
-        return not self._inbox.empty() and not self.failed
-
     def work(self) -> bool:
         """Wait for a received packet and handle it.
 

@@ -21,7 +21,7 @@ from n3ic.systems.cluster.netfpga.image import EndpointAddress, node_image
 from n3ic.systems.cluster.netfpga.simulation import build
 from n3ic.systems.cluster.netfpga.tap import NodeCounters
 from n3ic.systems.cluster.node import Node
-from tests.support.rings import by_row
+from tests.support.rings import by_row, has_work
 
 HOST_MAC = bytes.fromhex("020000000a01")
 CARD_MAC = bytes.fromhex("020000000a02")
@@ -156,7 +156,7 @@ class MixedRing:
     def step(self):
         now = time.monotonic()
         for number, station in self.stations.items():
-            while station.busy:
+            while has_work(station):
                 station.work()
             for node, data in station.outgoing(now):
                 for raw in self._arrives(data):

@@ -16,6 +16,11 @@ from n3ic.systems.cluster.memory import TileMemory, bytes_of
 from n3ic.systems.cluster.node import Node
 
 
+def has_work(station):
+    """Whether received packets wait to be handled."""
+    return not station._inbox.empty() and not station.failed
+
+
 class Network:
     """Datagrams with the faults of a seeded generator; time is simulated, in seconds."""
 
@@ -53,7 +58,7 @@ class Network:
         while not until():
             for number, station in self.stations.items():
                 if number not in self.dead:
-                    while station.busy:
+                    while has_work(station):
                         station.work()
                     for node, data in station.outgoing(self.now):
                         self._launch(node, data)

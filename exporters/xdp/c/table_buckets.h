@@ -13,6 +13,7 @@
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE); /* so that it begins with a page, and slots with a line */
     __uint(max_entries, BUCKETS);
     __uint(key_size, sizeof(__u32));
     __uint(value_size, sizeof(struct bucket));
@@ -20,6 +21,7 @@ struct {
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
     __uint(max_entries, BUCKETS);
     __type(key, __u32);
     __type(value, struct tags);

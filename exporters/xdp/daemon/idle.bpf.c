@@ -19,6 +19,7 @@
 struct { /* that of the metering program */
 #if N3ICD_BUCKETS
     __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
     __uint(key_size, sizeof(__u32));
     __uint(value_size, sizeof(struct bucket));
 #else
@@ -38,18 +39,19 @@ struct {
 } found SEC(".maps");
 
 /* Notes a flow that is idle; 1 where there is no more room. */
-static inline int note_idle_flow(struct idle_flows *out, const struct slot *s, uint64_t now) {
+static inline int note_idle_flow(struct idle_flows *out, const struct key *k, const struct flow *f,
+                                 uint64_t now) {
     uint32_t at = out->count;
-    uint64_t last = s->flow.last;
+    uint64_t last = f->last;
 
     out->flows++;
     if (now < last || now - last <= METER_IDLE_TIMEOUT)
         return 0;
     if (at >= IDLE_AT_ONCE)
         return 1;
-    out->flow[at].key = s->key;
+    out->flow[at].key = *k;
     out->flow[at].last = last;
-    out->flow[at].touched = s->flow.touched;
+    out->flow[at].touched = f->touched;
     out->count = at + 1;
     return 0;
 }
@@ -67,11 +69,14 @@ static long collect_idle_flows(void *map, const void *key, void *value,
     const struct bucket *b = value;
 
     for (int i = 0; i < WAYS; i++)
-        if (b->slot[i].key.address_bytes && note_idle_flow(out, &b->slot[i], search->now))
+        if (b->slot[i].key.address_bytes &&
+            note_idle_flow(out, &b->slot[i].key, &b->slot[i].flow, search->now))
             return 1;
     return 0;
 #else
-    return note_idle_flow(out, value, search->now);
+    const struct slot *s = value;
+
+    return note_idle_flow(out, &s->key, &s->flow, search->now);
 #endif
 }
 

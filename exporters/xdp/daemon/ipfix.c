@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "udp.h"
 
@@ -132,11 +131,7 @@ int ipfix_open(struct ipfix *x, const char *where, uint32_t domain, uint32_t ent
 }
 
 void ipfix_close(struct ipfix *x) {
-    if (x->fd >= 0)
-        close(x->fd);
-    free(x->message);
-    x->message = NULL;
-    x->fd = -1;
+    udp_close(&x->fd, &x->message);
 }
 
 static void append_element(struct ipfix *x, struct element e, uint32_t enterprise) {

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "text.h"
 #include "udp.h"
@@ -72,11 +71,7 @@ int sflow_open(struct sflow *x, const char *where, uint32_t one_in) {
 }
 
 void sflow_close(struct sflow *x) {
-    if (x->fd >= 0)
-        close(x->fd);
-    free(x->message);
-    x->message = NULL;
-    x->fd = -1;
+    udp_close(&x->fd, &x->message);
 }
 
 static void begin_message(struct sflow *x) {

@@ -39,10 +39,6 @@ void text_format(struct text *t, const char *format, ...) {
         t->used += (size_t)made;
 }
 
-void text_string(struct text *t, const char *string) {
-    text_bytes(t, string, strlen(string));
-}
-
 void text_number(struct text *t, uint64_t number) {
     char digits[20], *first = digits + sizeof digits;
 

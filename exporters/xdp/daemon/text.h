@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct text {
     char *bytes;
@@ -19,7 +20,9 @@ void text_bytes(struct text *t, const void *bytes, size_t count);
 void text_format(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Strings and numbers as they are: text_format would read its format for each. */
-void text_string(struct text *t, const char *string);
+static inline void text_string(struct text *t, const char *string) {
+    text_bytes(t, string, strlen(string)); /* the length of a literal is known to the compiler */
+}
 void text_number(struct text *t, uint64_t number);
 void text_signed(struct text *t, int64_t number);
 

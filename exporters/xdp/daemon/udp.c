@@ -43,3 +43,11 @@ int udp_open(const char *setting, const char *where) {
         close(fd);
     return -1;
 }
+
+void udp_close(int *fd, uint8_t **message) {
+    if (*fd >= 0)
+        close(*fd);
+    free(*message);
+    *message = NULL;
+    *fd = -1;
+}

@@ -130,6 +130,18 @@ def test_lcores_share_the_processors_that_there_are(workers, lcores, monkeypatch
     assert {cpu for _, cpu in places} == {"3", "5"}
 
 
+@pytest.mark.parametrize(
+    ("free", "mounted", "used"),
+    [(256, "hugetlbfs", True), (255, "hugetlbfs", False), (256, "tmpfs", False)],
+)
+def test_huge_pages_are_used_if_enough_are_free_and_mounted(free, mounted, used, tmp_path):
+    (tmp_path / "mounts").write_text(f"none /dev/hugepages {mounted} rw 0 0\n")
+    lines = f"HugePages_Total:     300\nHugePages_Free:      {free}\nHugepagesize:       2048 kB\n"
+    (tmp_path / "meminfo").write_text(lines)
+    assert bench.has_huge_pages(tmp_path) is used
+    assert ("--no-huge" in application.eal_words(1, huge_pages=used)) is not used
+
+
 def test_the_measured_traffic_is_connections_from_syn_to_fin():
     spec = standard_spec(packets=0)
     frames = [*bench.connections(5).each()]

@@ -2,6 +2,7 @@
 """The layouts of maps and events: one header, which C of user space includes, and numpy types."""
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -9,12 +10,14 @@ from n3ic.exporters.xdp import layout, resident, source
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.kernel import build
 from n3ic.meter.standard import standard_spec
+from n3ic.model.meter_spec import Decision
 from tests.support.metering import network
 
 SPEC = standard_spec(packets=8)
+BY_TIME = replace(SPEC, decision=Decision(after=2_000_000))  # its flows have one member more
 
 
-def types(structure):
+def types(spec, structure):
     """The numpy types by their names in C."""
     return {
         "key": layout.KEY,
@@ -22,11 +25,12 @@ def types(structure):
         "rules": resident.RULE_TABLE,
         "options": layout.OPTIONS,
         "trailer": layout.TRAILER,
-        "flow": layout.flow_type(SPEC),
-        "slot": layout.slot_type(SPEC),
-        "bucket": layout.bucket_type(SPEC),
+        "flow": layout.flow_type(spec),
+        "slot": layout.slot_type(spec),
+        "own_slot": layout.bucket_type(spec)["slot"].base,
+        "bucket": layout.bucket_type(spec),
         "tags": layout.TAGS,
-        "event": layout.event_type(SPEC, structure),
+        "event": layout.event_type(spec, structure),
         "counters": layout.COUNTERS,
         "policy": layout.POLICY,
         "prefix": layout.PREFIX,
@@ -38,16 +42,17 @@ def types(structure):
     }
 
 
-def test_c_of_user_space_includes_the_header_and_agrees(tmp_path):
+@pytest.mark.parametrize("spec", [SPEC, BY_TIME], ids=["by packets", "by time"])
+def test_c_of_user_space_includes_the_header_and_agrees(spec, tmp_path):
     try:
         compiler = build.find_compiler()
     except build.NoCompilerError as error:
         pytest.skip(str(error))
-    structure = structure_of([network(SPEC)])
-    for name, text in source.meter_program(SPEC, structure, per_cpu=False).items():
+    structure = structure_of([network(spec)])
+    for name, text in source.meter_program(spec, structure, per_cpu=False).items():
         (tmp_path / name).write_text(text)
     asked, wanted = [], {}
-    for name, kind in types(structure).items():
+    for name, kind in types(spec, structure).items():
         asked.append((f"{name}", f"sizeof(struct {name})"))
         wanted[name] = kind.itemsize
         for member in kind.names:
