@@ -27,6 +27,7 @@ from n3ic.systems.card.netfpga.image import (
     NetfpgaCardImage,
     UserTask,
 )
+from n3ic.systems.card.tasks.kind import Entries, TaskKind
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
@@ -119,6 +120,12 @@ def table_entry(graph: CardGraph, *, on: bool | None = None) -> int:
     """Return a graph's word in the table: on, tenant, source ports, UID."""
     direction = graph.on if on is None else on
     return direction << 31 | graph.tenant << 24 | graph.sources << 16 | graph.uid
+
+
+def task_memory(kind: TaskKind, entries: Entries) -> str:
+    """Return the memory file of a packet task's table: an entry per line, its last word first."""
+    rows = (entries.get(i, (0,) * kind.words) for i in range(kind.entries))
+    return "".join("".join(f"{word:08x}" for word in row[::-1]) + "\n" for row in rows)
 
 
 def _packed(fields: Iterable[tuple[int, int]]) -> str:
