@@ -21,6 +21,7 @@ from n3ic.systems.card.description import (
     Join,
     Meter,
     NetworkTask,
+    PacketTask,
     Parallel,
     Policy,
     Rule,
@@ -30,6 +31,7 @@ from n3ic.systems.card.description import (
     Tenant,
     UserVerilog,
 )
+from n3ic.systems.card.tasks.kind import kind_of, kinds
 from n3ic.systems.card.toml_lines import LimitError, parse
 from n3ic.systems.card.toml_values import TomlTable, is_int, shown
 from n3ic.util.structured import read_bounded
@@ -143,8 +145,8 @@ _COMMON = ("name", "kind", "needs", "rate", "latency_ns")
 
 
 def _task(entry: TomlTable, prefix: str) -> Task:
-    kind = entry.choice("kind", tuple(_KINDS))
-    keys, build = _KINDS[kind]
+    kind = entry.choice("kind", (*_KINDS, *kinds()))
+    keys, build = _KINDS[kind] if kind in _KINDS else (kind_of(kind).keys, _packet)
     entry.only(*_COMMON, *keys)
     common = {
         "name": prefix + entry.name(),
@@ -235,6 +237,11 @@ def _verilog(entry: TomlTable, common: Mapping[str, Any]) -> Task:
     return UserVerilog(
         sources=tuple(entry.folder / s for s in sources), top=top, data_bits=bits, **common
     )
+
+
+def _packet(entry: TomlTable, common: Mapping[str, Any]) -> Task:
+    name = entry.text("kind")
+    return PacketTask(task=name, entries=kind_of(name).table(entry), **common)
 
 
 _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[TomlTable, Mapping[str, Any]], Task]]] = {
@@ -355,6 +362,14 @@ def _in_order(
             kind == "verilog"
         ):  # its output may be anything, but the packet has passed its meter and policy
             last = {k: n for k, n in last.items() if k in ("meter", "policy")}
+            continue
+        if kind == "packet":  # it reads and writes headers alone
+            if wrong := [k for k in _ORDER[1:] if k in last]:
+                raise entry.error(
+                    f"'flow': {step!r} after {wrong[-1]} {last[wrong[-1]]!r}, expected "
+                    "packet tasks before them",
+                    "flow",
+                )
             continue
         later = _ORDER[_ORDER.index(kind) :] if kind != "policy" else ()
         wrong = [k for k in later if k in last]

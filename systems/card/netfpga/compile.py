@@ -18,11 +18,13 @@ from n3ic.exporters.netfpga.packet.traffic import BEAT
 from n3ic.exporters.netfpga.sequential import layout as sequential_layout
 from n3ic.model.network import BinaryModel, binary_network
 from n3ic.options import Option, parse_options
+from n3ic.systems.card.compile import check_packet_tasks, has_packet_tasks
 from n3ic.systems.card.description import (
     Card,
     InputStage,
     Meter,
     NetworkTask,
+    PacketTask,
     Parallel,
     Policy,
     Series,
@@ -46,11 +48,13 @@ from n3ic.systems.card.netfpga.image import (
     InputTask,
     Join,
     NetfpgaCardImage,
+    PacketStage,
     UserTask,
 )
 from n3ic.systems.card.netfpga.user_verilog import UserVerilogError, modules_of
 from n3ic.systems.card.plan import CardPlan, GraphPlan
 from n3ic.systems.card.planner import packet_costs
+from n3ic.systems.card.tasks.kind import DENIED, kind_of
 
 _LONGEST = 48  # beats of the longest frame, which every bucket must let pass
 _MAX_SOURCE_BYTES = 1 << 20
@@ -183,6 +187,9 @@ class _Chains:
             elif isinstance(task, InputStage):
                 places[name] = _Place(len(tasks))
                 tasks.append(InputTask(self.models[name]))
+            elif isinstance(task, PacketTask):
+                places[name] = _Place(len(tasks))
+                tasks.append(PacketStage(name, task.task, task.entries))
             elif isinstance(task, UserVerilog):
                 places[name] = _Place(len(tasks))
                 tasks.append(_user(self.card, task))
@@ -293,6 +300,7 @@ def _graph(
     where = f"{card.source}:{graph.line}: graph {graph.name!r}"
     if not planned.paths:
         raise CardError(f"{where}: the plan has no path for it")
+    check_packet_tasks(card, graph)
     branches, join, policies = _branches(card, graph.flow, where)
     ways = [
         {
@@ -305,7 +313,7 @@ def _graph(
         for path in planned.paths
     ]
     legs = tuple(_legs(names, ways, places) for names in branches)
-    sizes = {_field_bytes(card.tasks[names[0]], models, where) for names in branches}
+    sizes = {_field_bytes(card, names, models, where) for names in branches}
     if len(sizes) > 1:
         raise CardError(
             f"{where}: its branches read inputs of {sorted(sizes)} bytes, expected one length"
@@ -316,6 +324,8 @@ def _graph(
     for name in branches[0]:
         if isinstance(card.tasks[name], NetworkTask):
             classes = models[name].classes
+        elif isinstance(task := card.tasks[name], PacketTask):
+            classes = kind_of(task.task).classes or classes
     return CardGraph(
         name=f"{card.tenants[tenant].name}/{graph.name}",
         tenant=tenant,
@@ -323,7 +333,10 @@ def _graph(
         input_bytes=sizes.pop(),
         branches=legs,
         join=join,
-        rules=tuple(_rule(rule, classes, where) for p in policies for rule in p.rules),
+        rules=(
+            *((HardwareRule((DENIED,), drop=True),) if has_packet_tasks(card, graph) else ()),
+            *(_rule(rule, classes, where) for p in policies for rule in p.rules),
+        ),
         sources=reduce(or_, card.tenants[tenant].ports, 0) or ALL_PORTS,
     )
 
@@ -396,8 +409,14 @@ def _passes(
     return out
 
 
-def _field_bytes(task: Any, models: Mapping[str, BinaryModel], where: str) -> int:
-    """Return the length in bytes of the field that the first task of a branch reads."""
+def _field_bytes(
+    card: Card, names: Sequence[str], models: Mapping[str, BinaryModel], where: str
+) -> int:
+    """Return the length in bytes of the field that the tasks of a branch read."""
+    readers = [t for n in names if not isinstance(t := card.tasks[n], PacketTask)]
+    if not readers:
+        return 0
+    task = readers[0]
     if isinstance(task, InputStage):
         return 4 * len(models[task.name].input.features)
     if isinstance(task, NetworkTask):

@@ -13,6 +13,7 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.systems.card.netfpga.image import NetfpgaCardImage
 from n3ic.systems.card.netfpga.traffic import TrafficPacket, beats_text
+from n3ic.systems.card.tasks.kind import Entries, writes
 
 COUNTERS = ("admitted", "beyond", "overflow", "results", "cut_off", "left")
 GRAPH, TENANT, REGION, COUNTER = range(4)  # kinds of registers
@@ -63,6 +64,11 @@ def load(region: int, model: int, writes: Iterable[tuple[int, int]]) -> list[Ope
         (5, 0, 0, at),
         (7, region, 0, 0),
     ]
+
+
+def load_table(region: int, place: int, entries: Entries) -> list[Operation]:
+    """Make operations that write entries of the table of a packet task, each at once."""
+    return [(4, address, word, region << 8 | 0x80 | place) for address, word in writes(entries)]
 
 
 @dataclass(frozen=True)

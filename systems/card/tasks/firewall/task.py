@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A firewall by 5-tuple: the first rule that matches allows or denies a packet.
 
-An entry has nine words: source, destination, ports (source's high), protocol; a mask of each; bit 0 of
-the last one for a rule, bit 1 to deny. Packets without a rule pass.
+An entry has nine words: source, destination, ports (source's high), protocol; a mask of each; bit 0
+of the last one for a rule, bit 1 to deny. Packets without a rule pass.
 """
 
 from __future__ import annotations

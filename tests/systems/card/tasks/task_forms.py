@@ -126,7 +126,9 @@ def trial(name: str, seed: int, count: int) -> tuple[Entries, list[Step]]:
         if now and rng.random() < 0.05:
             index = int(rng.integers(kind.entries + 1))  # one that the table lacks, too
             words = kind.random_entry(rng)
-            written = words if rng.random() < 0.9 else words[:-1]  # not whole: it changes nothing yet
+            written = (
+                words if rng.random() < 0.9 else words[:-1]
+            )  # not whole: it changes nothing yet
             steps += [(0, index << 4 | at, word) for at, word in enumerate(written)]
             if written == words and index < kind.entries:
                 now[index] = words
