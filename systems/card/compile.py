@@ -27,7 +27,7 @@ from n3ic.systems.card.description import (
 from n3ic.systems.card.models import network_of
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.tasks.chain import header_bytes
-from n3ic.systems.card.tasks.kind import kind_of
+from n3ic.systems.card.tasks.kind import DENIED, kind_of
 
 RESULT_AT = {"header": 16, "vlan": 20, "udp-port": 44}  # first byte of the results in a frame
 RESULT_BYTES = 10  # model 4, class 2, margin 4
@@ -296,6 +296,7 @@ def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
 
 def _graph(card: Card, tenant: int, graph: TaskGraph, target: str) -> SoftwareGraph:
     where = f"{card.source}:{graph.line}: graph {graph.name!r}"
+    check_packet_tasks(card, graph)
     before: list[str] = []
     ways: list[tuple[str, ...]] = []
     join: Join = "both"
@@ -325,6 +326,7 @@ def _graph(card: Card, tenant: int, graph: TaskGraph, target: str) -> SoftwareGr
         lengths = sorted(length for _, length in fields)
         raise CardError(f"{where}: its branches read fields of {lengths} bytes, expected one field")
     first = branches[0].model
+    denies = has_packet_tasks(card, graph)
     names = {b.model.input.features for b in branches if b.features}
     if len(names) > 1:
         raise CardError(f"{where}: its branches read different features, expected the same ones")
@@ -334,7 +336,10 @@ def _graph(card: Card, tenant: int, graph: TaskGraph, target: str) -> SoftwareGr
         graph.uid,
         branches,
         join,
-        tuple(_rule(rule, first.classes, where) for rule in rules),
+        (
+            *((SoftwareRule("drop", (DENIED,), 0, None, 0),) if denies else ()),
+            *(_rule(rule, first.classes, where) for rule in rules),
+        ),
     )
 
 
@@ -344,9 +349,12 @@ def _before(card: Card, name: str) -> bool:
 
 
 def _branch(card: Card, way: Sequence[str], where: str, target: str) -> Branch:
+    own: list[PacketTask] = []
     for name in way:
         task = card.tasks[name]
-        if not isinstance(task, InputStage | NetworkTask):
+        if isinstance(task, PacketTask) and target == "host":
+            own.append(task)
+        elif not isinstance(task, InputStage | NetworkTask):
             what = "policy in a branch" if isinstance(task, Policy) else f"{task.kind} task"
             raise CardError(
                 f"{where}: {name!r}: target {target} has no {what} on a shared card: its graphs "
@@ -363,7 +371,7 @@ def _branch(card: Card, way: Sequence[str], where: str, target: str) -> Branch:
     model = network_of(card, networks[0])
     if stages and network_of(card, stages[0]).input != model.input:
         raise CardError(f"{where}: {networks[0]!r} was trained on another input than {stages[0]!r}")
-    return Branch(networks[0], model, bool(stages))
+    return Branch(networks[0], model, bool(stages), tuple(own))
 
 
 def _rule(rule: Rule, classes: Sequence[str], where: str) -> SoftwareRule:

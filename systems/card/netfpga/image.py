@@ -445,6 +445,15 @@ class NetfpgaCardImage:
             if isinstance(task, CoreTask) and name in task.names
         ]
 
+    def places_of(self, name: str) -> list[tuple[int, int]]:
+        """Return the regions with a packet task, and its place in their chains."""
+        return [
+            (r, k)
+            for r, region in enumerate(self.regions)
+            for k, task in enumerate(region.tasks)
+            if isinstance(task, PacketStage) and task.name == name
+        ]
+
     def core_of(self, leg: HardwarePass) -> tuple[CoreTask, BinaryModel] | None:
         """Return the executor and the network of a leg; None for a leg without a network."""
         for index in leg.tasks:
