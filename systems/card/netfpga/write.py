@@ -160,6 +160,7 @@ def _widths(image: NetfpgaCardImage) -> dict[str, Any]:
         "data_w": image.data_w,
         "field_w": image.field_w,
         "head_w": image.head_w,
+        "counts": any(kind_of(stage.task).counts for stage in image.stages),
         "tasks": image.tasks,
         "credit_w": image.credit_w,
         "model_w": image.model_w,
@@ -216,6 +217,7 @@ def _task(task: CardTask, region: int, place: int, out: Path) -> dict[str, Any]:
             "module": f"n3ic_task_{task.task}",
             "memory": memory,
             "classes": bool(kind.classes),
+            "counts": kind.counts,
         }
     if isinstance(task, InputTask):
         # The module of an input stage is generated for one model, so it gets a name of its own,

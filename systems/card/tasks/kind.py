@@ -36,7 +36,6 @@ Entries = Mapping[int, tuple[int, ...]]
 class TaskState(ABC):
     """A task while it runs: the reference for its Verilog and its C."""
 
-    @abstractmethod
     def write(self, address: int, word: int) -> None:
         """Write a word of the table; an entry changes with its last word."""
 
@@ -74,13 +73,13 @@ class TaskKind(ABC):
     keeps: ClassVar[bool] = False
     counts: ClassVar[bool] = False
 
-    @abstractmethod
     def table(self, entry: TomlTable) -> Entries:
-        """Read the table of a task in ``card.toml``.
+        """Read the table of a task in ``card.toml``; all entries, so that it replaces another.
 
         Raises:
             CardError: a value is invalid.
         """
+        return {}
 
     @abstractmethod
     def state(self) -> TaskState:
@@ -90,9 +89,9 @@ class TaskKind(ABC):
     def aim(self, entries: Entries, head: bytearray, rng: np.random.Generator) -> None:
         """Change a random head so that it meets the table, at its edges too."""
 
-    @abstractmethod
     def random_entry(self, rng: np.random.Generator) -> tuple[int, ...]:
         """Draw the words of an entry."""
+        return ()
 
 
 class Staging:
@@ -140,6 +139,41 @@ def kind_of(name: str) -> TaskKind:
     found = import_module(f"n3ic.systems.card.tasks.{name}.task").KIND
     assert isinstance(found, TaskKind)  # noqa: S101
     return found
+
+
+def set_address(head: bytearray, at: int, address: int) -> None:
+    """Change an address of the IPv4 header, and its checksum (RFC 1624, equation 3)."""
+    words = [number(head[24:26]), number(head[at : at + 2]), number(head[at + 2 : at + 4])]
+    total = sum(word ^ 0xFFFF for word in words) + (address >> 16) + (address & 0xFFFF)
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    head[24:26] = (total ^ 0xFFFF).to_bytes(2, "big")
+    head[at : at + 4] = address.to_bytes(4, "big")
+
+
+def reply(head: bytearray) -> None:
+    """Send a head back to its sender: addresses and ports change places."""
+    for one, other, size in ((0, 6, 6), (SOURCE, DESTINATION, 4), (PORTS, PORTS + 2, 2)):
+        first, second = head[one : one + size], head[other : other + size]
+        head[one : one + size], head[other : other + size] = second, first
+
+
+def mix(word: int) -> int:
+    """Spread the bits of a word (xorshift of Marsaglia, 13, 17, 5)."""
+    word ^= word << 13 & 0xFFFFFFFF
+    word ^= word >> 17
+    return word ^ word << 5 & 0xFFFFFFFF
+
+
+def tuple_hash(head: bytearray) -> int:
+    """Hash the 5-tuple of a head to 32 bits."""
+    source, destination, ports = (number(head[at : at + 4]) for at in (SOURCE, DESTINATION, PORTS))
+    turned = _turned(destination, 11) ^ _turned(ports, 19)
+    return mix(source ^ turned ^ head[PROTOCOL])
+
+
+def _turned(word: int, by: int) -> int:
+    return (word << by | word >> 32 - by) & 0xFFFFFFFF
 
 
 def number(octets: Iterable[int]) -> int:

@@ -37,15 +37,13 @@ module n3ic_task_firewall #(
 
     // --- which match ----------------------------------------------------------------------------
     wire [103:0] key;  // protocol, ports, destination, source
-    genvar b, r;
-    generate
-        for (b = 0; b < 4; b = b + 1) begin : g_byte
-            assign key[8*(3-b) +: 8]    = in_head[8*(26+b) +: 8];
-            assign key[8*(3-b)+32 +: 8] = in_head[8*(30+b) +: 8];
-            assign key[8*(3-b)+64 +: 8] = in_head[8*(34+b) +: 8];
-        end
-        assign key[103:96] = in_head[8*23 +: 8];
-    endgenerate
+    /* verilator lint_off PINCONNECTEMPTY */
+    n3ic_card_tuple #(.HEAD_W(HEAD_W)) tuple (
+        .head(in_head), .source(key[31:0]), .destination(key[63:32]), .ports(key[95:64]),
+        .protocol(key[103:96]), .hash()
+    );
+    /* verilator lint_on PINCONNECTEMPTY */
+    genvar r;
     reg  [ENTRIES-1:0] hits, denies;
     reg                has;
     reg  [HEAD_W-1:0]  head;

@@ -24,18 +24,22 @@ module task_tb #(
 `ifdef COUNTS
     wire [31:0] rd_data;
 `endif
-    wire in_valid = have && op == 1 && gap == 0 && !rst;
+    reg  begun;
+    wire in_valid = begun && have && op == 1 && gap == 0 && !rst;
     `TASK #(.HEAD_W(HEAD_W)
 `ifdef MEM
         , .MEM(`MEM)
 `endif
     ) dut (
         .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_head(b),
-        .out_valid(out_valid), .out_ready(out_ready), .out_head(out_head), .out_class(out_class),
-        .wr_en(wr_en), .wr_addr(wr_addr), .wr_data(wr_data)
-`ifdef COUNTS
-        , .rd_addr(a[15:0]), .rd_data(rd_data)
+        .out_ready(out_ready), .out_head(out_head), .out_class(out_class),
+`ifdef MEM
+        .wr_en(wr_en), .wr_addr(wr_addr), .wr_data(wr_data),
 `endif
+`ifdef COUNTS
+        .rd_addr(a[15:0]), .rd_data(rd_data),
+`endif
+        .out_valid(out_valid)
     );
     task next;
         begin
@@ -50,15 +54,15 @@ module task_tb #(
         if (!$value$plusargs("pauses=%d", pauses)) pauses = 0;
         in_file  = $fopen(in_name, "r");
         out_file = $fopen(out_name, "w");
-        rst = 1; wr_en = 0; out_ready = 1; inside = 0; clock = 0; quiet = 0; first = 0; last = 0;
+        rst = 1; begun = 0; wr_en = 0; out_ready = 1; inside = 0; clock = 0; quiet = 0; first = 0; last = 0;
         wr_addr = 0; wr_data = 0;
         next;
         repeat (4) @(negedge clk);
         rst = 0;
         // Decides at the falling edge, so that the rising edge sees settled values.
-        while (quiet < 200) begin
+        while (quiet < 200 && clock < 100000) begin
             @(negedge clk);
-            wr_en = 0;
+            wr_en = 0; begun = 1;
             out_ready = !pauses || $random;
             if (inside == 0) quiet = quiet + 1;
             if (have && op == 0 && inside == 0 && quiet > 3) begin
