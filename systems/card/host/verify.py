@@ -118,4 +118,6 @@ def check_answer(card: SoftwareCard, request: RequestFrame, answer: CardAnswer) 
         ("head", request.head, answer.head),
     ):
         if expected_value != actual:
-            raise VerifyError(f"the card: {graph.name}: {what} {actual}, expected {expected_value}")
+            raise VerifyError(
+                f"the card: {graph.name}: {what} {actual!r}, expected {expected_value!r}"
+            )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -204,7 +205,9 @@ def _task(task: CardTask, region: int, place: int, out: Path) -> dict[str, Any]:
         folder = out / "rtl" / "user"
         folder.mkdir(exist_ok=True)
         for name, text in task.sources:
-            (folder / f"{mark}_{name}").write_text(text)
+            # Once for all regions that hold the task: Verilog defines a module once.
+            digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+            (folder / f"{digest}_{name}").write_text(text)
         return {"module": task.top, "bits": task.bits, "limit": task.limit}
     if isinstance(task, PacketStage):
         kind = kind_of(task.task)

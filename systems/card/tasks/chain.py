@@ -16,12 +16,12 @@ def header_bytes(tasks: Iterable[PacketTask]) -> int:
     return max((kind_of(task.task).header for task in tasks), default=0)
 
 
-def head_of(frame: bytes, offset: int, header: int) -> bytearray:
+def head_of(frame: bytes | bytearray, offset: int, header: int) -> bytearray:
     """Return the head of a frame whose input begins at ``offset``."""
     return bytearray(frame[:FRAME_HEAD] + frame[offset - header : offset])
 
 
-def write_head(frame: bytearray, head: bytes, offset: int, header: int) -> None:
+def write_head(frame: bytearray, head: bytes | bytearray, offset: int, header: int) -> None:
     """Write a head into its frame."""
     frame[:FRAME_HEAD] = head[:FRAME_HEAD]
     frame[offset - header : offset] = head[FRAME_HEAD:]

@@ -36,7 +36,7 @@ Entries = Mapping[int, tuple[int, ...]]
 class TaskState(ABC):
     """A task while it runs: the reference for its Verilog and its C."""
 
-    def write(self, address: int, word: int) -> None:
+    def write(self, address: int, word: int) -> None:  # noqa: B027
         """Write a word of the table; an entry changes with its last word."""
 
     def read(self, address: int) -> int:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A load balancer: a hash of the 5-tuple picks one of 64 buckets, and the bucket a backend.
 
-An entry is a bucket of three words: address, the high 32 bits of the hardware address, and its low 16
-bits above bit 0, which tells that there is a backend. To take a backend away, only its buckets
-change, so the flows of others stay.
+An entry is a bucket of three words: address, the high 32 bits of the hardware address, and its low
+16 bits above bit 0, which tells that there is a backend.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cache of key-value pairs in front of a store: 1,024 pairs in 256 sets of four.
 
-A packet's own header of 25 bytes has an operation, a key of 8 bytes and a value of 16. A ``get`` (0)
-that hits returns to its sender as a ``found`` (2) with the value; one that misses goes on. A ``set``
-(1) and the store's answer ``found`` write the pair, and go on; a ``delete`` (3) removes it, and goes
-on. A new pair takes the place of the oldest one of its set. Words that the card reads: gets, hits,
-pairs written.
+A packet's own header of 25 bytes has an operation, a key of 8 bytes and a value of 16. A ``get``
+(0) that hits returns to its sender as a ``found`` (2) with the value; one that misses goes on. A
+``set`` (1) and the store's answer ``found`` write the pair, and go on; a ``delete`` (3) removes it,
+and goes on. A new pair takes the place of the oldest one of its set. Words that the card reads:
+gets, hits, pairs written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts packets and bytes in 256 classes by a hash of the 5-tuple.
 
-Word ``2 c`` is the packets of class ``c``, word ``2 c + 1`` their bytes by the IPv4 length; both wrap
-at 32 bits.
+Word ``2 c`` is the packets of class ``c``, word ``2 c + 1`` their bytes by the IPv4 length; both
+wrap at 32 bits.
 """
 
 from __future__ import annotations

@@ -52,16 +52,16 @@ module n3ic_task_nat #(
     genvar m;
     generate
         for (m = 0; m < MAPPINGS; m = m + 1) begin : g_mapping
-            wire [31:0] inside  = mappings[m][31:0];
-            wire [31:0] outside = mappings[m][63:32];
+            wire [31:0] near_address  = mappings[m][31:0];
+            wire [31:0] far_address = mappings[m][63:32];
             wire [15:0] near    = mappings[m][95:80];
             wire [15:0] far     = mappings[m][79:64];
-            wire        is_from = mappings[m][96] && source == inside && ports[31:16] == near;
-            wire        is_to   = mappings[m][96] && destination == outside && ports[15:0] == far;
+            wire        is_from = mappings[m][96] && source == near_address && ports[31:16] == near;
+            wire        is_to   = mappings[m][96] && destination == far_address && ports[15:0] == far;
             always @(posedge clk) if (step) begin
                 from_hits[m] <= is_from;
                 to_hits[m]   <= is_to;
-                values[m]    <= is_from ? {far, outside} : {near, inside};
+                values[m]    <= is_from ? {far, far_address} : {near, near_address};
             end
         end
     endgenerate

@@ -2,9 +2,9 @@
 """Network address translation in both directions, by 32 mappings of an address and a port.
 
 An entry has four words: inside address, outside address, inside port above outside port, and bit 0
-for a mapping. A packet from an inside address and port gets the outside ones as its source. One to an
-outside address and port gets the inside ones as its destination. The first mapping counts, those of a
-source first.
+for a mapping. A packet from an inside address and port gets the outside ones as its source. One to
+an outside address and port gets the inside ones as its destination. The first mapping counts, those
+of a source first.
 """
 
 from __future__ import annotations

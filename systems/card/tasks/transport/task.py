@@ -2,11 +2,11 @@
 """The card's part of a go-back-N transport over a network that keeps order, 256 connections.
 
 A packet's own header of 8 bytes has a kind, a spare byte, a connection (its low 8 bits count) and a
-sequence number. ``open`` (3) starts a connection at 0. ``send`` (0) becomes ``data`` (1) with the next
-number. ``data`` with the expected number goes on; with an older one it returns as a ``nack`` (2) of the
-expected number; with a later one too, the first time, and is then dropped until the expected one
-comes. A ``nack`` that comes lets the numbers of ``send`` go back, and goes on to the host, which keeps
-its packets and sends them again.
+sequence number. ``open`` (3) starts a connection at 0. ``send`` (0) becomes ``data`` (1) with the
+next number. ``data`` with the expected number goes on; with an older one it returns as a ``nack``
+(2) of the expected number; with a later one too, the first time, and is then dropped until the
+expected one comes. A ``nack`` that comes lets the numbers of ``send`` go back, and goes on to the
+host, which keeps its packets and sends them again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Transport(TaskKind):
         return _State()
 
     def aim(self, entries: Entries, head: bytearray, rng: np.random.Generator) -> None:
-        """Make a packet of one of two connections with a number near the next; see the base class."""
+        """Make a packet of one of two connections, its number near; see the base class."""
         head[FRAME_HEAD] = int(rng.choice(5, p=[0.2, 0.6, 0.1, 0.05, 0.05]))
         head[FRAME_HEAD + 3] = int(rng.integers(2))
         sequence = int(rng.integers(-2, 6)) & 0xFFFFFFFF
