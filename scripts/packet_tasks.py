@@ -193,6 +193,8 @@ def chains() -> tuple[Table, Sequence[str]]:
     two = measure([most, [spin(10, 10)], [spin(10, 10)]],
                   ((HardwarePass((0,), tuple(range(5))), HardwarePass((1, 2))),))  # fmt: skip
     rows.append(("D, two aes", "", f"{two.latency:.0f}", "", f"{two.rate:.3f}", ""))
+    pair = measure([[stage(n) for n in DAGS["A"]]] * 2, ((HardwarePass((0, 1), (0, 1)),),))
+    rows.append(("A in two regions", "", f"{pair.latency:.0f}", "", f"{pair.rate:.3f}", ""))
     head = ("chain", "tasks", "clocks, whole", "task by task", "packets a clock, whole",
             "task by task")  # fmt: skip
     return ("Clocks of the chains A to D (figures 12 and 13)", head, tuple(rows)), (

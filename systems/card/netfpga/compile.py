@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -101,6 +101,7 @@ def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> Netf
         regions.append(CardRegion(tuple(tasks)))
         places |= {(number[region.index], name): place for name, place in task_places.items()}
     _check_names(regions)
+    _check_instances(card, regions)
     planned = {(g.tenant, g.graph): g for g in plan.graphs}
     graphs = [
         _graph(card, t, graph, planned[tenant.name, graph.name], models, number, places)
@@ -283,6 +284,21 @@ def _check_names(regions: Sequence[CardRegion]) -> None:
                         "and that does not begin with n3ic_"
                     )
                 sources_of[name] = task.sources
+
+
+def _check_instances(card: Card, regions: Sequence[CardRegion]) -> None:
+    """Check that a packet task whose packets meet each other is in one region."""
+    placed = Counter(
+        task.name
+        for region in regions
+        for task in region.tasks
+        if isinstance(task, PacketStage) and kind_of(task.task).keeps
+    )
+    for name in (name for name, count in placed.items() if count > 1):
+        raise CardError(
+            f"{card.source}:{card.tasks[name].line}: task {name!r} keeps what packets do, and the "
+            "plan has it in several regions: expected a rate that one region serves"
+        )
 
 
 # --- graphs ------------------------------------------------------------------------------------

@@ -99,3 +99,49 @@ def test_a_table_changes_while_packets_flow(tmp_path: Path) -> None:
     ]
     assert not {n for n in mine if n > 60} & left
     assert all(told[p.number].data == p.data for p in log.departures)
+
+
+@needs_icarus
+def test_the_card_reads_what_a_task_counts(tmp_path: Path) -> None:
+    image = beside_networks("counters")
+    write_card(image, tmp_path)
+    packets = verify.packets_of(image, 6)
+    state = kind_of("counters").state()
+    for packet in packets:
+        if verify.traffic.named(image, packet) in (0, 1, 4):
+            state.run(bytearray(packet.frame.data[: image.head_w // 8]))
+    at = [a for a in range(512) if state.read(a)][:6]
+    assert at
+    program = [op for a in at for op in simulation.read_count(0, 0, a)]
+    program = [simulation.wait_sent(len(packets)), simulation.wait_clocks(400), *program]
+    log = simulation.run(tmp_path, image, packets, program)
+    assert [value for _, _, value in log.registers] == [state.read(a) for a in at]
+
+
+@needs_icarus
+def test_go_back_n_delivers_all_in_order_over_a_lossy_path() -> None:
+    """A sender and a receiver, each with the task; the host sends again what is asked for."""
+    rng = np.random.default_rng(4)
+    sender, receiver = kind_of("transport").state(), kind_of("transport").state()
+    got: list[int] = []
+    at, turns = 0, 0
+    while len(got) < 200:
+        turns += 1
+        assert turns < 2000
+        head = bytearray(44) + bytes([0, 0, 0, 7]) + bytes(4)
+        number, at = at, at + 1
+        assert sender.run(head) == 0
+        if number >= 200 or rng.random() < 0.1:  # the path loses it, or the host waits too long
+            if number >= 200:
+                head[44:52] = bytes([2, 0, 0, 7]) + len(got).to_bytes(4, "big")
+                assert sender.run(head) == 2
+                at = len(got)
+            continue
+        verdict = receiver.run(head)
+        if verdict == 0:
+            assert int.from_bytes(head[48:52], "big") == len(got) == number
+            got.append(number)
+        elif verdict == 1:
+            assert sender.run(head) == 2
+            at = int.from_bytes(head[48:52], "big")
+    assert got == [*range(200)]

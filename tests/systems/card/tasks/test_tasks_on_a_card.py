@@ -12,6 +12,7 @@ from n3ic.errors import CardError
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.systems.card.changes import change_of
 from n3ic.systems.card.compile import software_card
+from n3ic.systems.card.description import PacketTask
 from n3ic.systems.card.export import export_card
 from n3ic.systems.card.frames import traffic
 from n3ic.systems.card.host.library import CallStatus, CardLibrary
@@ -228,3 +229,67 @@ def test_the_command_takes_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     head = (tmp_path / "x.change").read_text()
     assert "# change replace soc/wall\n" in head
     assert "table of task 0 of region 0: word 0x01f8 = 0x00000003" in head
+
+
+OTHERS = """
+[[tenants.tasks]]
+name = "counts"
+kind = "counters"
+[[tenants.tasks]]
+name = "servers"
+kind = "balancer"
+backends = [
+    { address = "10.0.0.1", mac = "02:00:00:00:00:01", weight = 3 },
+    { address = "10.0.0.2", mac = "02:00:00:00:00:02" },
+]
+[[tenants.tasks]]
+name = "translate"
+kind = "nat"
+mappings = [{ inside = "10.0.0.1:5000", outside = "192.0.2.1:6000" }]
+[[tenants.tasks]]
+name = "pairs"
+kind = "cache"
+[[tenants.tasks]]
+name = "numbers"
+kind = "transport"
+"""
+ALL = '"wall", "counts", "servers", "translate", "pairs", "numbers", "net"'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["host", "netfpga"])
+def test_a_card_with_every_task_is_exported_and_checked(target: str, tmp_path: Path) -> None:
+    if not shutil.which("cc" if target == "host" else "iverilog"):
+        pytest.skip("needs a C compiler or iverilog")
+    plan = plan_of(write(tmp_path, target, flow=ALL, task=OTHERS))
+    assert export_card(plan, tmp_path / "card").check is not None
+
+
+def test_tables_are_read() -> None:
+    card = parse_card(text("host", flow=ALL, task=OTHERS))
+    tables = {n: t.entries for n, t in card.tasks.items() if isinstance(t, PacketTask)}
+    assert tables["soc/counts"] == tables["soc/pairs"] == tables["soc/numbers"] == {}
+    servers = tables["soc/servers"]
+    assert [servers[i][0] & 0xFF for i in range(5)] == [1, 1, 1, 2, 1]
+    assert servers[3] == (0x0A000002, 0x02000000, 0x00020001)
+    translate = tables["soc/translate"]
+    assert translate[0] == (0x0A000001, 0xC0000201, 5000 << 16 | 6000, 1)
+    assert len(translate) == 32
+    wall = tables["soc/wall"]
+    assert wall[1] == (10 << 24, 0, 53 << 16, 0, 0xFF000000, 0, 0xFFFF0000, 0, 3)
+    assert wall[31] == (0,) * 8 + (1,)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("weight = 3", "weight = 64", "sum to 1 to 64"),
+        ("02:00:00:00:00:01", "2:0:0:0:0:1", "expected one such as 02:"),
+        ('"10.0.0.2"', '"10.0.0.256"', "expected IPv4"),
+        ("192.0.2.1:6000", "192.0.2.1:70000", "expected one such as 10"),
+        ("192.0.2.1:6000", "192.0.2.1", "expected one such as 10"),
+    ],
+)
+def test_tables_that_are_none_are_refused(old: str, new: str, said: str) -> None:
+    with pytest.raises(CardError, match=said):
+        parse_card(text("host", flow=ALL, task=OTHERS.replace(old, new)))
