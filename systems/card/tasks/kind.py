@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -61,6 +62,7 @@ class TaskKind(ABC):
         acts: whether it changes or drops packets; else it only reads them.
         keeps: whether packets change what later ones get.
         counts: whether the card can read words of it.
+        needs: amounts of an instance in Verilog, by resource.
     """
 
     summary: ClassVar[str]
@@ -72,6 +74,7 @@ class TaskKind(ABC):
     acts: ClassVar[bool] = True
     keeps: ClassVar[bool] = False
     counts: ClassVar[bool] = False
+    needs: ClassVar[Mapping[str, float]] = MappingProxyType({})
 
     def table(self, entry: TomlTable) -> Entries:
         """Read the table of a task in ``card.toml``; all entries, so that it replaces another.
