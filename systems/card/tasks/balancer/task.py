@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -46,6 +48,9 @@ class Balancer(TaskKind):
     """Sends flows to backends."""
 
     summary: ClassVar[str] = "sends each flow to a backend, by a hash of the 5-tuple"
+    needs: ClassVar[Mapping[str, float]] = MappingProxyType(
+        {"lut_sites": 565, "ff": 475, "bram36": 0}
+    )
     keys: ClassVar[tuple[str, ...]] = ("backends",)
     entries: ClassVar[int] = 64
     words: ClassVar[int] = 3

@@ -10,6 +10,8 @@ gets, hits, pairs written.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -68,6 +70,9 @@ class Cache(TaskKind):
     """Answers for a key-value store."""
 
     summary: ClassVar[str] = "answers for a key-value store, 1,024 pairs of 8 and 16 bytes"
+    needs: ClassVar[Mapping[str, float]] = MappingProxyType(
+        {"lut_sites": 1046, "ff": 1251, "bram36": 12}
+    )
     header: ClassVar[int] = 25
     classes: ClassVar[tuple[str, ...]] = ("miss", "hit")
     keeps: ClassVar[bool] = True

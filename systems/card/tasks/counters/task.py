@@ -7,6 +7,8 @@ wrap at 32 bits.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +36,9 @@ class Counters(TaskKind):
     """Counts packets and bytes."""
 
     summary: ClassVar[str] = "counts packets and bytes in 256 classes by a hash of the 5-tuple"
+    needs: ClassVar[Mapping[str, float]] = MappingProxyType(
+        {"lut_sites": 883, "ff": 754, "bram36": 0}
+    )
     acts: ClassVar[bool] = False
     keeps: ClassVar[bool] = True
     counts: ClassVar[bool] = True

@@ -8,6 +8,8 @@ of the last one for a rule, bit 1 to deny. Packets without a rule pass.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,6 +52,9 @@ class Firewall(TaskKind):
     """Allows or denies by addresses, ports and protocol."""
 
     summary: ClassVar[str] = "drops packets by 5-tuple, the first of 32 rules that matches"
+    needs: ClassVar[Mapping[str, float]] = MappingProxyType(
+        {"lut_sites": 2243, "ff": 7714, "bram36": 0}
+    )
     keys: ClassVar[tuple[str, ...]] = ("rules", "default")
     entries: ClassVar[int] = 32
     words: ClassVar[int] = 9

@@ -10,6 +10,8 @@ of a source first.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -51,6 +53,9 @@ class Nat(TaskKind):
     """Translates addresses and ports."""
 
     summary: ClassVar[str] = "translates addresses and ports in both directions, 32 mappings"
+    needs: ClassVar[Mapping[str, float]] = MappingProxyType(
+        {"lut_sites": 5845, "ff": 5203, "bram36": 0}
+    )
     keys: ClassVar[tuple[str, ...]] = ("mappings",)
     entries: ClassVar[int] = 32
     words: ClassVar[int] = 4

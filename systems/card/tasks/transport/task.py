@@ -11,6 +11,8 @@ host, which keeps its packets and sends them again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -67,6 +69,9 @@ class Transport(TaskKind):
     """Numbers packets, and asks for lost ones."""
 
     summary: ClassVar[str] = "go-back-N: numbers packets, and asks for lost ones, 256 connections"
+    needs: ClassVar[Mapping[str, float]] = MappingProxyType(
+        {"lut_sites": 789, "ff": 845, "bram36": 0}
+    )
     header: ClassVar[int] = 8
     classes: ClassVar[tuple[str, ...]] = ("data", "asks", "back")
     keeps: ClassVar[bool] = True
