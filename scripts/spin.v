@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A dummy task: answers a packet of one beat CLOCKS clocks later, and takes one in EVERY clocks.
 module spin_CLOCKS_EVERY (
     input  wire        aclk,

@@ -140,9 +140,9 @@ def costs_of(
 ) -> dict[str, TaskCost]:
     """Compute the cost of each task of a card, by name.
 
-    A packet task's costs are those of its kind. Costs of a network that ``card.toml`` does not state come from the target's report, for which
-    the network is exported into a temporary folder. A meter, an input stage or a policy without
-    stated costs takes no counted resource.
+    Costs of a network that ``card.toml`` does not state come from the target's report, for which
+    the network is exported into a temporary folder. Those of a packet task come from its kind. A
+    meter, an input stage or a policy without stated costs takes no counted resource.
 
     Args:
         card: description of the card.

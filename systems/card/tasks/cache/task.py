@@ -66,7 +66,7 @@ class _State(TaskState):
         return 0
 
 
-class Cache(TaskKind):
+class KeyValueCache(TaskKind):
     """Answers for a key-value store."""
 
     summary: ClassVar[str] = "answers for a key-value store, 1,024 pairs of 8 and 16 bytes"
@@ -89,4 +89,4 @@ class Cache(TaskKind):
         head[_KEY:_VALUE] = keys[int(rng.integers(12))].to_bytes(8, "big")
 
 
-KIND = Cache()
+KIND = KeyValueCache()
