@@ -85,9 +85,9 @@ static void write_outcomes(struct control *control, const char *path) {
 /* Runs `table`: writes a file's words into the table of a packet task, all at once. */
 static void write_table(struct control *control, const char *name, const char *path) {
     uint32_t task = 0, *writes = NULL;
-    while (task < CARD_TASKS && strcmp(card_tasks[task].name, name) != 0)
+    while (task < card_task_count && strcmp(card_tasks[task].name, name) != 0)
         task++;
-    FILE *file = task < CARD_TASKS ? fopen(path, "r") : NULL;
+    FILE *file = task < card_task_count ? fopen(path, "r") : NULL;
     size_t count = 0;
     unsigned address, word;
     int got = EOF;

@@ -146,7 +146,7 @@ int card_load(struct card *card, uint32_t caller, uint32_t network, const void *
 
 int card_table(struct card *card, uint32_t caller, uint32_t task, const uint32_t *writes,
                size_t count) {
-    if (task >= CARD_TASKS || (caller != CARD_WIRE && caller != card_tasks[task].owner))
+    if (task >= card_task_count || (caller != CARD_WIRE && caller != card_tasks[task].owner))
         return CARD_FOREIGN;
     pthread_mutex_lock(&card->lock);
     for (size_t i = 0; i < count; i++)
@@ -156,7 +156,7 @@ int card_table(struct card *card, uint32_t caller, uint32_t task, const uint32_t
 }
 
 uint32_t card_task_read(struct card *card, uint32_t task, uint32_t address) {
-    if (task >= CARD_TASKS || card_tasks[task].kind->read == NULL)
+    if (task >= card_task_count || card_tasks[task].kind->read == NULL)
         return 0;
     pthread_mutex_lock(&card->lock);
     uint32_t word = card_tasks[task].kind->read(card->tasks[task], address);
@@ -165,7 +165,7 @@ uint32_t card_task_read(struct card *card, uint32_t task, uint32_t address) {
 }
 
 static int open_tasks(struct card *card) {
-    for (uint32_t t = 0; t < CARD_TASKS; t++) {
+    for (uint32_t t = 0; t < card_task_count; t++) {
         const struct card_task *task = &card_tasks[t];
         card->tasks[t] = calloc(1, task->kind->size);
         if (card->tasks[t] == NULL)
@@ -642,7 +642,7 @@ void card_close(struct card *card) {
     }
     for (uint32_t n = 0; n < CARD_NETWORKS; n++)
         free_model(release_model(card->models[n]));
-    for (uint32_t t = 0; t < CARD_TASKS; t++)
+    for (uint32_t t = 0; t < card_task_count; t++)
         free(card->tasks[t]);
     pthread_cond_destroy(&card->idle);
     pthread_cond_destroy(&card->work);
