@@ -4,15 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from n3ic.errors import UsageError
 from n3ic.model.classifier import Classifier, family_text
 from n3ic.runs.folder import models_of
-from n3ic.systems.card.description import Card, InputStage, NetworkTask, TaskGraph, Tenant
+from n3ic.systems.card.description import (
+    Card,
+    InputStage,
+    NetworkTask,
+    PacketTask,
+    TaskGraph,
+    Tenant,
+)
 from n3ic.systems.card.models import network_of, open_network
+from n3ic.systems.card.parser import read_table
+from n3ic.systems.card.tasks.kind import Entries
 
 Verb = Literal["load", "replace", "remove"]
 
@@ -26,11 +35,13 @@ class CardChange:
             takes graphs away.
         graphs: names of the added or removed graphs, as ``tenant/graph``.
         networks: new networks by the full names of their tasks.
+        tables: new tables of packet tasks, by the full names of the tasks.
     """
 
     verb: Verb
     graphs: tuple[str, ...]
     networks: Mapping[str, Classifier]
+    tables: Mapping[str, Entries] = field(default_factory=dict)
 
 
 def change_of(card: Card, verb: Verb, who: str, model: Path | None = None) -> CardChange:
@@ -41,12 +52,15 @@ def change_of(card: Card, verb: Verb, who: str, model: Path | None = None) -> Ca
         verb: kind of change.
         who: a tenant or ``tenant/graph``; for ``replace``, a tenant or the task of a network.
         model: a model file or a run with the new networks; None for the card's own. In a run with
-            several networks, each task takes the one of its name.
+            several networks, each task takes the one of its name. For a packet task, a TOML file
+            with its keys.
 
     Raises:
         UsageError: the card has no such tenant, graph or network, or a new network does not fit the
             inputs and classes around its task.
     """
+    if verb == "replace" and model and isinstance(task := card.tasks.get(who), PacketTask):
+        return CardChange(verb, (), {}, {who: read_table(model, task)})
     if verb == "replace":
         return CardChange(verb, (), _opened(card, _replaced(card, who), model))
     members = list(_named(card, who))

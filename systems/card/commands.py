@@ -294,7 +294,10 @@ def load(
 
 def replace_networks(
     who: Annotated[str, typer.Argument(help="A tenant, or one network as TENANT/TASK.")],
-    model: Annotated[Path, typer.Argument(help="A model file or a run.")],
+    model: Annotated[
+        Path,
+        typer.Argument(help="A model file or a run; for a packet task, a TOML file of its keys."),
+    ],
     to: Running,
     directory: Exported = Path("card"),
     card: CardOption = Path("card.toml"),

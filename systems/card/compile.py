@@ -17,6 +17,7 @@ from n3ic.systems.card.description import (
     Join,
     Meter,
     NetworkTask,
+    PacketTask,
     Parallel,
     Policy,
     Rule,
@@ -25,6 +26,8 @@ from n3ic.systems.card.description import (
 )
 from n3ic.systems.card.models import network_of
 from n3ic.systems.card.plan import CardPlan
+from n3ic.systems.card.tasks.chain import header_bytes
+from n3ic.systems.card.tasks.kind import DENIED, kind_of
 
 RESULT_AT = {"header": 16, "vlan": 20, "udp-port": 44}  # first byte of the results in a frame
 RESULT_BYTES = 10  # model 4, class 2, margin 4
@@ -40,11 +43,13 @@ class Branch:
         task: full name of its task.
         model: the network.
         features: whether the packet holds integer features; otherwise input bits.
+        packet_tasks: the packet tasks, in order.
     """
 
     task: str
     model: Classifier
     features: bool
+    packet_tasks: tuple[PacketTask, ...] = ()
 
     @property
     def input_bytes(self) -> int:
@@ -154,6 +159,16 @@ class SoftwareCard:
         """All networks by task name, in the order of the graphs."""
         return {b.task: b.model for g in self.graphs for b in g.branches}
 
+    @cached_property
+    def packet_tasks(self) -> dict[str, PacketTask]:
+        """All packet tasks by name, in the order of the graphs."""
+        return {t.name: t for g in self.graphs for b in g.branches for t in b.packet_tasks}
+
+    @property
+    def header(self) -> int:
+        """Bytes of the packet tasks' own headers before the input of every frame."""
+        return header_bytes(self.packet_tasks.values())
+
     @property
     def result_at(self) -> int:
         """First byte of the results in a frame."""
@@ -162,7 +177,8 @@ class SoftwareCard:
     @property
     def offset(self) -> int:
         """First byte of the input in a frame; every frame has room for the most results."""
-        return self.result_at + RESULT_BYTES * max(g.results for g in self.graphs)
+        results = max(g.results for g in self.graphs)
+        return self.result_at + RESULT_BYTES * results + self.header
 
 
 def software_card(plan: CardPlan, target: str) -> SoftwareCard:
@@ -177,6 +193,44 @@ def software_card(plan: CardPlan, target: str) -> SoftwareCard:
     """
     card = unplanned_card(plan.card, target)
     return replace(card, tenants=tuple(_tenants(plan, card)))
+
+
+def has_packet_tasks(card: Card, graph: TaskGraph) -> bool:
+    """Whether a graph has packet tasks."""
+    return any(isinstance(card.tasks[name], PacketTask) for name in graph.flow.tasks())
+
+
+def check_packet_tasks(card: Card, graph: TaskGraph) -> None:
+    """Check that packets have the headers that packet tasks read, and one branch changes them.
+
+    Raises:
+        CardError: they have not, or several would.
+    """
+    where = f"{card.source}:{graph.line}: graph {graph.name!r}"
+    own = {n: t for n in graph.flow.tasks() if isinstance(t := card.tasks[n], PacketTask)}
+    if own and card.device.uid != "udp-port":
+        raise CardError(
+            f'{where}: packet tasks read UDP headers: expected uid = "udp-port" in [device], got '
+            f"{card.device.uid!r}"
+        )
+    for name, task in own.items():
+        if kind_of(task.task).keeps and "/" not in name:
+            raise CardError(
+                f"{where}: {name!r} keeps what packets do: expected a tenant's own task"
+            )
+    for fork in graph.flow.parallels:
+        outside = [n for n in own if n in graph.flow.steps]
+        if outside:
+            raise CardError(
+                f"{where}: {outside[0]!r} before branches runs in each: expected it in the first"
+            )
+        others = [n for branch in fork.branches[1:] for n in branch.tasks() if n in own]
+        if acts := [n for n in others if kind_of(own[n].task).acts]:
+            raise CardError(
+                f"{where}: {acts[0]!r} changes or drops packets: expected it in the first branch"
+            )
+        if own and fork.join != "both":
+            raise CardError(f"{where}: join {fork.join!r} with packet tasks, expected 'both'")
 
 
 def unplanned_card(card: Card, target: str) -> SoftwareCard:
@@ -242,6 +296,7 @@ def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
 
 def _graph(card: Card, tenant: int, graph: TaskGraph, target: str) -> SoftwareGraph:
     where = f"{card.source}:{graph.line}: graph {graph.name!r}"
+    check_packet_tasks(card, graph)
     before: list[str] = []
     ways: list[tuple[str, ...]] = []
     join: Join = "both"
@@ -271,6 +326,7 @@ def _graph(card: Card, tenant: int, graph: TaskGraph, target: str) -> SoftwareGr
         lengths = sorted(length for _, length in fields)
         raise CardError(f"{where}: its branches read fields of {lengths} bytes, expected one field")
     first = branches[0].model
+    denies = has_packet_tasks(card, graph)
     names = {b.model.input.features for b in branches if b.features}
     if len(names) > 1:
         raise CardError(f"{where}: its branches read different features, expected the same ones")
@@ -280,7 +336,10 @@ def _graph(card: Card, tenant: int, graph: TaskGraph, target: str) -> SoftwareGr
         graph.uid,
         branches,
         join,
-        tuple(_rule(rule, first.classes, where) for rule in rules),
+        (
+            *((SoftwareRule("drop", (DENIED,), 0, None, 0),) if denies else ()),
+            *(_rule(rule, first.classes, where) for rule in rules),
+        ),
     )
 
 
@@ -290,9 +349,12 @@ def _before(card: Card, name: str) -> bool:
 
 
 def _branch(card: Card, way: Sequence[str], where: str, target: str) -> Branch:
+    own: list[PacketTask] = []
     for name in way:
         task = card.tasks[name]
-        if not isinstance(task, InputStage | NetworkTask):
+        if isinstance(task, PacketTask) and target == "host":
+            own.append(task)
+        elif not isinstance(task, InputStage | NetworkTask):
             what = "policy in a branch" if isinstance(task, Policy) else f"{task.kind} task"
             raise CardError(
                 f"{where}: {name!r}: target {target} has no {what} on a shared card: its graphs "
@@ -309,7 +371,7 @@ def _branch(card: Card, way: Sequence[str], where: str, target: str) -> Branch:
     model = network_of(card, networks[0])
     if stages and network_of(card, stages[0]).input != model.input:
         raise CardError(f"{where}: {networks[0]!r} was trained on another input than {stages[0]!r}")
-    return Branch(networks[0], model, bool(stages))
+    return Branch(networks[0], model, bool(stages), tuple(own))
 
 
 def _rule(rule: Rule, classes: Sequence[str], where: str) -> SoftwareRule:

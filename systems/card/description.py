@@ -166,6 +166,20 @@ class UserVerilog(Task):
     data_bits: int = 256
 
 
+@dataclass(frozen=True, kw_only=True)
+class PacketTask(Task):
+    """A task on a packet's headers, such as a firewall.
+
+    Attributes:
+        task: name of its folder in :mod:`n3ic.systems.card.tasks`.
+        entries: words of its table's entries by their index.
+    """
+
+    kind: ClassVar[str] = "packet"
+    task: str
+    entries: Mapping[int, tuple[int, ...]]
+
+
 @dataclass(frozen=True)
 class Parallel:
     """Branches that read the same packet, and how their results are joined.

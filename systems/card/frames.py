@@ -17,6 +17,8 @@ from n3ic.model.simplified import unchanged
 from n3ic.model.verification_vectors import boundary_features, margin_vectors, verification_vectors
 from n3ic.systems.card.compile import Branch, SoftwareCard, SoftwareGraph
 from n3ic.systems.card.description import UidCarrier
+from n3ic.systems.card.tasks.chain import RunningTasks, head_of, write_head
+from n3ic.systems.card.tasks.kind import DENIED
 
 ETHERTYPE = 0x2323  # of frames with a UID in their header or behind a VLAN tag
 HOST = 0xFFFF  # class field of a result that the host decides
@@ -53,12 +55,14 @@ class RequestFrame:
         frame: bytes of the frame.
         scores: scores of each branch.
         results: result of each branch.
+        head: headers after the packet tasks; empty on a card without any.
     """
 
     graph: int
     frame: bytes
     scores: tuple[tuple[int, ...], ...]
     results: tuple[FrameResult, ...]
+    head: bytes = b""
 
 
 def frame_of(
@@ -118,12 +122,32 @@ def traffic(card: SoftwareCard, count: int, seed: int = 11) -> list[RequestFrame
     ]
     next_row = [0] * len(card.graphs)
     out = []
+    tasks = RunningTasks(card.packet_tasks.values())
     for g in rng.permutation(np.repeat(np.arange(len(card.graphs)), count)).tolist():
         graph, row = card.graphs[g], next_row[g]
         next_row[g] += 1
-        frame = frame_of(card, graph, fields[g][row], rng)
-        out.append(RequestFrame(g, frame + rng.bytes(int(rng.integers(40))), *answers[g][row]))
+        frame = frame_of(card, graph, fields[g][row], rng) + rng.bytes(int(rng.integers(40)))
+        request = RequestFrame(g, frame, *answers[g][row])
+        out.append(_with_tasks(card, request, tasks, rng) if card.packet_tasks else request)
     return out
+
+
+def _with_tasks(
+    card: SoftwareCard, request: RequestFrame, tasks: RunningTasks, rng: np.random.Generator
+) -> RequestFrame:
+    """Aim a frame at its graph's packet tasks, and run them."""
+    first, *others = [[t.name for t in b.packet_tasks] for b in card.graphs[request.graph].branches]
+    frame = bytearray(request.frame)
+    head = head_of(frame, card.offset, card.header)
+    tasks.aim(first, head, rng)
+    write_head(frame, head, card.offset, card.header)
+    for names in others:
+        tasks.run(names, bytearray(head))
+    scores, results = request.scores, request.results
+    if tasks.run(first, head) == DENIED:
+        scores = ((0,) * len(scores[0]), *scores[1:])
+        results = (FrameResult(0, DENIED, 0), *results[1:])
+    return RequestFrame(request.graph, bytes(frame), scores, results, bytes(head))
 
 
 def hostile(card: SoftwareCard, request: RequestFrame, rng: np.random.Generator) -> bytes:

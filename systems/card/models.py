@@ -18,12 +18,14 @@ from n3ic.systems.card.description import (
     InputStage,
     Meter,
     NetworkTask,
+    PacketTask,
     Parallel,
     Policy,
     Series,
     Task,
     TaskGraph,
 )
+from n3ic.systems.card.tasks.kind import kind_of
 
 
 def open_network(model: Path, network: str) -> Classifier:
@@ -96,6 +98,8 @@ def _check_classes(card: Card, flow: list[Task]) -> None:
         for task in flow[:i] if in_rules else ():
             if isinstance(task, NetworkTask):
                 classes |= set(network_of(card, task.name).classes)
+            elif isinstance(task, PacketTask):
+                classes |= set(kind_of(task.task).classes)
         if in_rules - classes:
             raise _error(
                 card,

@@ -21,6 +21,7 @@ from n3ic.systems.card.description import (
     Join,
     Meter,
     NetworkTask,
+    PacketTask,
     Parallel,
     Policy,
     Rule,
@@ -30,6 +31,7 @@ from n3ic.systems.card.description import (
     Tenant,
     UserVerilog,
 )
+from n3ic.systems.card.tasks.kind import Entries, kind_of, kinds
 from n3ic.systems.card.toml_lines import LimitError, parse
 from n3ic.systems.card.toml_values import TomlTable, is_int, shown
 from n3ic.util.structured import read_bounded
@@ -46,15 +48,29 @@ def read_card(path: str | Path) -> Card:
     Raises:
         CardError: The file cannot be read or is invalid; the error names the line.
     """
-    data = read_bounded(path, _MAX_BYTES, CardError, "a description of a card")
+    return parse_card(_text_of(path, "a description of a card"), str(path), Path(path).parent)
+
+
+def read_table(path: Path, task: PacketTask) -> Entries:
+    """Read a new table of a packet task: a TOML file with the task's keys.
+
+    Raises:
+        CardError: The file cannot be read or is invalid; the error names the line.
+    """
+    root = _root(_text_of(path, f"the keys of a {task.task}"), str(path), path.parent)
+    root.only(*kind_of(task.task).keys)
+    return kind_of(task.task).table(root)
+
+
+def _text_of(path: str | Path, what: str) -> str:
+    data = read_bounded(path, _MAX_BYTES, CardError, what)
     try:
-        text = data.decode()
+        return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise CardError(
             f"{path}:{line}: expected UTF-8, got byte {data[error.start]:#x}"
         ) from error
-    return parse_card(text, str(path), Path(path).parent)
 
 
 def parse_card(text: str, source: str = CARD_FILE, folder: Path = Path()) -> Card:
@@ -65,6 +81,10 @@ def parse_card(text: str, source: str = CARD_FILE, folder: Path = Path()) -> Car
         source: name of its file, for errors.
         folder: folder to which paths in it are relative.
     """
+    return _card(_root(text, source, folder))
+
+
+def _root(text: str, source: str, folder: Path) -> TomlTable:
     try:
         data, lines = parse(text)
     except LimitError as error:
@@ -73,7 +93,7 @@ def parse_card(text: str, source: str = CARD_FILE, folder: Path = Path()) -> Car
         position = re.search(r"at line (\d+)", str(error))
         line = int(position[1]) if position else text.count("\n") + 1
         raise CardError(f"{source}:{line}: not valid TOML: {error}") from error
-    return _card(TomlTable(data, (), source, lines, folder))
+    return TomlTable(data, (), source, lines, folder)
 
 
 def _card(root: TomlTable) -> Card:
@@ -143,8 +163,8 @@ _COMMON = ("name", "kind", "needs", "rate", "latency_ns")
 
 
 def _task(entry: TomlTable, prefix: str) -> Task:
-    kind = entry.choice("kind", tuple(_KINDS))
-    keys, build = _KINDS[kind]
+    kind = entry.choice("kind", (*_KINDS, *kinds()))
+    keys, build = _KINDS[kind] if kind in _KINDS else (kind_of(kind).keys, _packet)
     entry.only(*_COMMON, *keys)
     common = {
         "name": prefix + entry.name(),
@@ -235,6 +255,11 @@ def _verilog(entry: TomlTable, common: Mapping[str, Any]) -> Task:
     return UserVerilog(
         sources=tuple(entry.folder / s for s in sources), top=top, data_bits=bits, **common
     )
+
+
+def _packet(entry: TomlTable, common: Mapping[str, Any]) -> Task:
+    name = entry.text("kind")
+    return PacketTask(task=name, entries=kind_of(name).table(entry), **common)
 
 
 _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[TomlTable, Mapping[str, Any]], Task]]] = {
@@ -355,6 +380,14 @@ def _in_order(
             kind == "verilog"
         ):  # its output may be anything, but the packet has passed its meter and policy
             last = {k: n for k, n in last.items() if k in ("meter", "policy")}
+            continue
+        if kind == "packet":  # it reads and writes headers alone
+            if wrong := [k for k in _ORDER[1:] if k in last]:
+                raise entry.error(
+                    f"'flow': {step!r} after {wrong[-1]} {last[wrong[-1]]!r}, expected "
+                    "packet tasks before them",
+                    "flow",
+                )
             continue
         later = _ORDER[_ORDER.index(kind) :] if kind != "policy" else ()
         wrong = [k for k in later if k in last]

@@ -12,8 +12,9 @@ from typing import Literal
 from n3ic.errors import CardError, N3icError
 from n3ic.model import passes
 from n3ic.model.classifier import Classifier
-from n3ic.systems.card.description import Card, NetworkTask, Rate, Task
+from n3ic.systems.card.description import Card, NetworkTask, PacketTask, Rate, Task
 from n3ic.systems.card.models import open_network
+from n3ic.systems.card.tasks.kind import kind_of
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.device import CardLayout
 from n3ic.targets.figures import NANOSECONDS, FigureKind, Report
@@ -140,8 +141,8 @@ def costs_of(
     """Compute the cost of each task of a card, by name.
 
     Costs of a network that ``card.toml`` does not state come from the target's report, for which
-    the network is exported into a temporary folder. A meter, an input stage or a policy without
-    stated costs takes no counted resource.
+    the network is exported into a temporary folder. Those of a packet task come from its kind. A
+    meter, an input stage or a policy without stated costs takes no counted resource.
 
     Args:
         card: description of the card.
@@ -158,6 +159,8 @@ def costs_of(
         reported = None
         if isinstance(task, NetworkTask) and (task.needs is None or task.rate is None):
             reported = _reported(card, task, tool, budget)
+        elif isinstance(task, PacketTask):
+            reported = _packet_cost(task, budget)
         out[name] = _stated(card, task, reported)
     return out
 
@@ -217,6 +220,17 @@ def _stated(card: Card, task: Task, reported: TaskCost | None) -> TaskCost:
     if task.rate is not None or reported is None:
         return TaskCost(needs, task.rate, "estimated", source, latency)
     return TaskCost(needs, reported.rate, reported.rate_kind, reported.rate_source, latency)
+
+
+def _packet_cost(task: PacketTask, budget: Budget) -> TaskCost:
+    """Return what a packet task takes of the resources that the card has."""
+    known = {resource.name for resource in budget.resources}
+    needs = {
+        name: Amount(value, "measured", "Yosys 0.70")
+        for name, value in kind_of(task.task).needs.items()
+        if name in known
+    }
+    return TaskCost(needs, None, "estimated", "as much as arrives", None)
 
 
 def _reported(card: Card, task: NetworkTask, tool: Exporter | None, budget: Budget) -> TaskCost:

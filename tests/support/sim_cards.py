@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small cards that several tests simulate."""
 
-from n3ic.systems.card.control.loads import Load, rate_of
+from n3ic.systems.card.control.loads import Load
 from n3ic.systems.card.control.scenario import (
     Board,
     PlacedChain,
@@ -13,6 +13,11 @@ from n3ic.systems.card.control.scenario import (
 from n3ic.systems.card.description import Series
 
 SIZE = 512
+
+
+def rate_of(gbps, packet_bytes):
+    """Packets per second of a bandwidth of frames without preamble and gap."""
+    return gbps * 1e9 / (8 * packet_bytes)
 
 
 def graph(tenant, tasks, gbps, entitled=None, kind="poisson", weight=1.0, **load):

@@ -183,8 +183,3 @@ def parse_load(text: str, tenants: Collection[str]) -> tuple[str, LoadKind, floa
     if not 0 < value < 1e6:
         raise UsageError(f"--load {text!r}: expected a factor above 0, got {factor!r}")
     return tenant, load_kind, value
-
-
-def rate_of(gbps: float, packet_bytes: float) -> float:
-    """Return the packets per second of a bandwidth of frames without preamble and gap."""
-    return gbps * 1e9 / (8 * packet_bytes)

@@ -16,6 +16,7 @@ from n3ic.model.classifier import family_text
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.compile import SoftwareCard
 from n3ic.systems.card.host.embedded_model import is_compiled_in, weights_of
+from n3ic.systems.card.tasks.kind import writes
 
 _PATIENCE = 10.0  # seconds to wait for an answer
 _STEP = 0.02
@@ -47,13 +48,17 @@ def change_running(card: SoftwareCard, change: CardChange, fifo: Path) -> str:
     failed = [line for line in answers if not line.endswith(": done")]
     if failed or len(answers) != len(commands):
         raise N3icError(f"card-exec: {'; '.join(failed) or 'fewer answers than commands'}")
-    return f"{fifo}: {len(commands)} networks changed ({change.verb})"
+    return f"{fifo}: {len(commands)} networks or tables changed ({change.verb})"
 
 
 def _commands(card: SoftwareCard, change: CardChange, folder: Path) -> Iterator[str]:
     if change.verb == "remove":
         yield from (f"remove {task}" for task in _leaving(card, change.graphs))
         return
+    for number, (task, entries) in enumerate(change.tables.items()):
+        path = folder / f"{number}.table"
+        path.write_text("".join(f"{a:x} {word:x}\n" for a, word in writes(entries)))
+        yield f"table {task} {path}"
     for number, (task, model) in enumerate(change.networks.items()):
         if is_compiled_in(model) and model.digest != card.networks[task].digest:
             raise UsageError(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import tempfile
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -14,7 +15,8 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.host.compilation import find_compiler
 from n3ic.kernel import build
 from n3ic.systems.card.frames import FrameResult
-from n3ic.systems.card.host.write import ACTIONS, NETWORKS, SOURCES
+from n3ic.systems.card.host.write import ACTIONS, NETWORKS, PACKET_TASKS, SOURCES
+from n3ic.systems.card.tasks.kind import Write
 
 WIRE = 0xFFFFFFFF
 
@@ -37,10 +39,11 @@ class CallStatus(IntEnum):
 
 @dataclass(frozen=True)
 class CardLimits:
-    """Maximum sizes in ``card_plan.h``: branches of a graph, and scores of all its branches."""
+    """Maximum sizes in ``card_plan.h``: branches, all their scores, and bytes of a head."""
 
     branches: int
     scores: int
+    head: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class CardAnswer:
         value: port or DSCP of the action.
         results: results after the join.
         scores: scores of all branches, concatenated and padded with 0.
+        head: headers after the packet tasks; empty on a card without any.
     """
 
     cookie: int
@@ -62,6 +66,7 @@ class CardAnswer:
     value: int
     results: tuple[FrameResult, ...]
     scores: tuple[int, ...]
+    head: bytes
 
 
 class CardCounters(ctypes.Structure):
@@ -105,7 +110,11 @@ class CardLibrary:
         self.compiler = compiler.version
         self.shape = shape
         first, *others = (str((directory / name).resolve()) for name in SOURCES)
-        networks = [str(path.resolve()) for path in sorted(directory.glob(NETWORKS))]
+        networks = [
+            str(path.resolve())
+            for pattern in (NETWORKS, PACKET_TASKS)
+            for path in sorted(directory.glob(pattern))
+        ]
         extra = (*others, *networks, "-pthread", f"-I{directory.resolve()}")
         try:
             with tempfile.TemporaryDirectory(prefix="n3ic-card-") as folder:
@@ -131,6 +140,8 @@ class CardLibrary:
             ("card_count", None, [card, c32, card]),
             ("card_rate", ctypes.c_int, [card, c32, c32, c64, c64, c64]),
             ("card_asked", c64, [card, c32]),
+            ("card_table", ctypes.c_int, [card, c32, c32, card, size]),
+            ("card_task_read", c32, [card, c32, c32]),
         ):
             function = getattr(self.handle, name)
             function.restype, function.argtypes = result, arguments
@@ -166,6 +177,7 @@ class OpenCard:
                 ("value", ctypes.c_uint32),
                 ("results", ctypes.c_uint32),
                 ("result", _Result * shape.branches),
+                ("head", ctypes.c_uint8 * (shape.head + 1)),
             )
 
         self._answer = _Answer()
@@ -201,12 +213,23 @@ class OpenCard:
             answer.value,
             results,
             tuple(self._scores),
+            bytes(answer.head)[:-1],
         )
 
     def load(self, network: int, weights: bytes | None, caller: int = WIRE) -> CallStatus:
         """Load, replace or (with None) remove a network."""
         size = len(weights) if weights is not None else 0
         return CallStatus(self._c.card_load(self._card, caller, network, weights, size))
+
+    def set_table(self, task: int, writes: Iterable[Write], caller: int = WIRE) -> CallStatus:
+        """Write words of the table of a packet task, all at once."""
+        words = [value for pair in writes for value in pair]
+        array = (ctypes.c_uint32 * len(words))(*words)
+        return CallStatus(self._c.card_table(self._card, caller, task, array, len(words) // 2))
+
+    def read_task(self, task: int, address: int) -> int:
+        """Read a word that a packet task counts."""
+        return int(self._c.card_task_read(self._card, task, address))
 
     def set_rate(
         self, tenant: int, rate: int, burst: int, now_ns: int, caller: int = WIRE

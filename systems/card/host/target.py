@@ -36,6 +36,7 @@ class HostCards(CardTarget):
         "n3ic_card.o",
         "card_plan.o",
         "network_*.o",
+        "task_*.o",
     )
 
     def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:

@@ -14,6 +14,7 @@ from n3ic.systems.card.compile import SoftwareCard
 from n3ic.systems.card.export import CardCheck
 from n3ic.systems.card.frames import RequestFrame, hostile, joined, traffic
 from n3ic.systems.card.host.library import CallStatus, CardAnswer, CardLibrary, CardLimits, OpenCard
+from n3ic.systems.card.tasks.kind import FRAME_HEAD
 from n3ic.targets.figures import Figure
 
 _THREADS = (0, 3)  # sequential, and concurrent
@@ -25,6 +26,7 @@ def shape_of(card: SoftwareCard) -> CardLimits:
     return CardLimits(
         max(len(g.branches) for g in card.graphs),
         max(sum(len(b.model.classes) for b in g.branches) for g in card.graphs),
+        FRAME_HEAD + card.header if card.packet_tasks else 0,
     )
 
 
@@ -113,6 +115,9 @@ def check_answer(card: SoftwareCard, request: RequestFrame, answer: CardAnswer) 
         ("scores", scores, answer.scores[: len(scores)]),
         ("results", expected, answer.results),
         ("action", action, (answer.action, answer.value)),
+        ("head", request.head, answer.head),
     ):
         if expected_value != actual:
-            raise VerifyError(f"the card: {graph.name}: {what} {actual}, expected {expected_value}")
+            raise VerifyError(
+                f"the card: {graph.name}: {what} {actual!r}, expected {expected_value!r}"
+            )

@@ -12,10 +12,13 @@ from typing import Any
 from n3ic.errors import CardError
 from n3ic.kernel import build
 from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph, SoftwareRule
+from n3ic.systems.card.description import PacketTask
 from n3ic.systems.card.frames import traffic
 from n3ic.systems.card.host import embedded_model
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.planner import packet_shares
+from n3ic.systems.card.tasks.kind import FOLDER as TASKS
+from n3ic.systems.card.tasks.kind import FRAME_HEAD, writes
 from n3ic.targets.fuzz_traffic import pcap
 from n3ic.targets.identifiers import c_string, comment
 from n3ic.util.names import path_component
@@ -23,6 +26,7 @@ from n3ic.util.templates import render
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 NETWORKS = "network_*.c"  # those that are compiled in
+PACKET_TASKS = "task_*.c"
 SOURCES = ("n3ic_card.c", "card_plan.c", "bnn.c")
 EXAMPLE = "frames.pcap"
 ACTIONS = ("forward", "drop", "mark", "mirror")
@@ -62,6 +66,9 @@ def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
         (out / name).write_text(render(TEMPLATES, f"{name}.j2", values), "utf-8")
     for name in ("n3ic_card.h", "n3ic_card.c", "card_turns.h", "card_exec.c"):
         shutil.copyfile(TEMPLATES / name, out / name)
+    shutil.copyfile(TASKS / "card_task.h", out / "card_task.h")
+    for kind in values["kinds"]:
+        shutil.copyfile(TASKS / kind / f"{kind}.c", out / f"task_{kind}.c")
     shutil.copyfile(build.HEADER, out / "bnn.h")
     for name, text in values["sources"].items():
         (out / name).write_text(text, "utf-8")
@@ -75,11 +82,16 @@ def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
 
 def _values(card: SoftwareCard, plan: CardPlan) -> dict[str, Any]:
     numbers = {name: i for i, name in enumerate(card.networks)}
+    tasks = {name: i for i, name in enumerate(card.packet_tasks)}
     networks = card.networks.values()
     costs = _costs(plan)
     sources = embedded_model.sources([*networks])
     return {
         "sources": sources,
+        "kinds": (kinds := sorted({t.task for t in card.packet_tasks.values()})),
+        "task_objects": "".join(f" task_{kind}.o" for kind in kinds),
+        "head": FRAME_HEAD + card.header if kinds else 0,
+        "packet_tasks": [_packet_task(card, t) for t in card.packet_tasks.values()],
         "objects": "".join(
             f" {Path(name).stem}.o" for name in sources if fnmatchcase(name, NETWORKS)
         ),
@@ -104,7 +116,7 @@ def _values(card: SoftwareCard, plan: CardPlan) -> dict[str, Any]:
             for t in card.tenants
         ],
         "networks": [_network(card, name, i) for name, i in numbers.items()],
-        "graphs": [_graph(graph, numbers, costs[graph.uid]) for graph in card.graphs],
+        "graphs": [_graph(graph, numbers, tasks, costs[graph.uid]) for graph in card.graphs],
     }
 
 
@@ -133,7 +145,21 @@ def _network(card: SoftwareCard, name: str, index: int) -> dict[str, Any]:
     }
 
 
-def _graph(graph: SoftwareGraph, numbers: Mapping[str, int], cost: int) -> dict[str, Any]:
+def _packet_task(card: SoftwareCard, task: PacketTask) -> dict[str, Any]:
+    words = [f"0x{a:x}, 0x{word:x}" for a, word in writes(task.entries)]
+    owner, slash, _ = task.name.partition("/")
+    return {
+        "name": c_string(task.name),
+        "task": task.task,
+        "owner": [t.name for t in card.tenants].index(owner) if slash else _SHARED,
+        "writes": words or ["0, 0"],
+        "count": len(words),
+    }
+
+
+def _graph(
+    graph: SoftwareGraph, numbers: Mapping[str, int], tasks: Mapping[str, int], cost: int
+) -> dict[str, Any]:
     return {
         "name": c_string(graph.name),
         "comment": comment(graph.name),
@@ -143,7 +169,14 @@ def _graph(graph: SoftwareGraph, numbers: Mapping[str, int], cost: int) -> dict[
         "join": _JOINS[graph.join],
         "cost": cost,
         "networks": [numbers[b.task] for b in graph.branches],
-        "tasks": ", ".join(comment(b.task) for b in graph.branches),
+        "steps": [
+            f"{{ {i}u, {tasks[t.name]}u }}"
+            for i, b in enumerate(graph.branches)
+            for t in b.packet_tasks
+        ],
+        "tasks": ", ".join(
+            comment(" > ".join([*(t.name for t in b.packet_tasks), b.task])) for b in graph.branches
+        ),
         "rules": [_rule(rule) | {"index": i} for i, rule in enumerate(graph.rules)],
     }
 

@@ -23,7 +23,7 @@ from n3ic.model.network import BinaryModel, binary_network
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.netfpga import control
 from n3ic.systems.card.netfpga.image import HardwarePass, NetfpgaCardImage
-from n3ic.systems.card.netfpga.simulation import Operation
+from n3ic.systems.card.netfpga.simulation import Operation, load_table
 from n3ic.targets.identifiers import comment
 
 _CHANGE = OperationFile(
@@ -60,7 +60,14 @@ def operations_of(image: NetfpgaCardImage, change: CardChange, clocks: int) -> l
                 models.append((leg, model))
     if change.verb == "load":
         return control.bring_graphs(image, graphs, models, clocks)
-    return [op for leg, model in models for op in control.load_network(image, leg, model)]
+    tables = [
+        op
+        for name, entries in change.tables.items()
+        for region, place in image.places_of(name)
+        for op in load_table(region, place, entries)
+    ]
+    loads = (op for leg, model in models for op in control.load_network(image, leg, model))
+    return [*tables, *loads]
 
 
 def change_text(
@@ -72,7 +79,7 @@ def change_text(
         f"{k} {a:x} {b:x} {c:x} # {what}"
         for (k, a, b, c), what in zip(operations, descriptions, strict=True)
     ]
-    who = ", ".join(change.graphs or change.networks)
+    who = ", ".join(change.graphs or change.networks or change.tables)
     head = (image.name, f"{change.verb} {who}", str(len(lines)))
     return _CHANGE.text([comment(value) for value in head], lines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -18,11 +18,13 @@ from n3ic.exporters.netfpga.packet.traffic import BEAT
 from n3ic.exporters.netfpga.sequential import layout as sequential_layout
 from n3ic.model.network import BinaryModel, binary_network
 from n3ic.options import Option, parse_options
+from n3ic.systems.card.compile import check_packet_tasks, has_packet_tasks
 from n3ic.systems.card.description import (
     Card,
     InputStage,
     Meter,
     NetworkTask,
+    PacketTask,
     Parallel,
     Policy,
     Series,
@@ -46,11 +48,13 @@ from n3ic.systems.card.netfpga.image import (
     InputTask,
     Join,
     NetfpgaCardImage,
+    PacketStage,
     UserTask,
 )
 from n3ic.systems.card.netfpga.user_verilog import UserVerilogError, modules_of
 from n3ic.systems.card.plan import CardPlan, GraphPlan
 from n3ic.systems.card.planner import packet_costs
+from n3ic.systems.card.tasks.kind import DENIED, kind_of
 
 _LONGEST = 48  # beats of the longest frame, which every bucket must let pass
 _MAX_SOURCE_BYTES = 1 << 20
@@ -97,6 +101,7 @@ def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> Netf
         regions.append(CardRegion(tuple(tasks)))
         places |= {(number[region.index], name): place for name, place in task_places.items()}
     _check_names(regions)
+    _check_instances(card, regions)
     planned = {(g.tenant, g.graph): g for g in plan.graphs}
     graphs = [
         _graph(card, t, graph, planned[tenant.name, graph.name], models, number, places)
@@ -183,6 +188,9 @@ class _Chains:
             elif isinstance(task, InputStage):
                 places[name] = _Place(len(tasks))
                 tasks.append(InputTask(self.models[name]))
+            elif isinstance(task, PacketTask):
+                places[name] = _Place(len(tasks))
+                tasks.append(PacketStage(name, task.task, task.entries))
             elif isinstance(task, UserVerilog):
                 places[name] = _Place(len(tasks))
                 tasks.append(_user(self.card, task))
@@ -278,6 +286,21 @@ def _check_names(regions: Sequence[CardRegion]) -> None:
                 sources_of[name] = task.sources
 
 
+def _check_instances(card: Card, regions: Sequence[CardRegion]) -> None:
+    """Check that a packet task whose packets meet each other is in one region."""
+    placed = Counter(
+        task.name
+        for region in regions
+        for task in region.tasks
+        if isinstance(task, PacketStage) and kind_of(task.task).keeps
+    )
+    for name in (name for name, count in placed.items() if count > 1):
+        raise CardError(
+            f"{card.source}:{card.tasks[name].line}: task {name!r} keeps what packets do, and the "
+            "plan has it in several regions: expected a rate that one region serves"
+        )
+
+
 # --- graphs ------------------------------------------------------------------------------------
 
 
@@ -293,6 +316,7 @@ def _graph(
     where = f"{card.source}:{graph.line}: graph {graph.name!r}"
     if not planned.paths:
         raise CardError(f"{where}: the plan has no path for it")
+    check_packet_tasks(card, graph)
     branches, join, policies = _branches(card, graph.flow, where)
     ways = [
         {
@@ -305,7 +329,7 @@ def _graph(
         for path in planned.paths
     ]
     legs = tuple(_legs(names, ways, places) for names in branches)
-    sizes = {_field_bytes(card.tasks[names[0]], models, where) for names in branches}
+    sizes = {_field_bytes(card, names, models, where) for names in branches}
     if len(sizes) > 1:
         raise CardError(
             f"{where}: its branches read inputs of {sorted(sizes)} bytes, expected one length"
@@ -316,6 +340,8 @@ def _graph(
     for name in branches[0]:
         if isinstance(card.tasks[name], NetworkTask):
             classes = models[name].classes
+        elif isinstance(task := card.tasks[name], PacketTask):
+            classes = kind_of(task.task).classes or classes
     return CardGraph(
         name=f"{card.tenants[tenant].name}/{graph.name}",
         tenant=tenant,
@@ -323,7 +349,10 @@ def _graph(
         input_bytes=sizes.pop(),
         branches=legs,
         join=join,
-        rules=tuple(_rule(rule, classes, where) for p in policies for rule in p.rules),
+        rules=(
+            *((HardwareRule((DENIED,), drop=True),) if has_packet_tasks(card, graph) else ()),
+            *(_rule(rule, classes, where) for p in policies for rule in p.rules),
+        ),
         sources=reduce(or_, card.tenants[tenant].ports, 0) or ALL_PORTS,
     )
 
@@ -396,8 +425,14 @@ def _passes(
     return out
 
 
-def _field_bytes(task: Any, models: Mapping[str, BinaryModel], where: str) -> int:
-    """Return the length in bytes of the field that the first task of a branch reads."""
+def _field_bytes(
+    card: Card, names: Sequence[str], models: Mapping[str, BinaryModel], where: str
+) -> int:
+    """Return the length in bytes of the field that the tasks of a branch read."""
+    readers = [t for n in names if not isinstance(t := card.tasks[n], PacketTask)]
+    if not readers:
+        return 0
+    task = readers[0]
     if isinstance(task, InputStage):
         return 4 * len(models[task.name].input.features)
     if isinstance(task, NetworkTask):

@@ -132,7 +132,8 @@ def listing(operations: Sequence[Operation]) -> str:
 
 
 def _line(kind: int, a: int, b: int, c: int) -> str:
-    bank = f"network {c & 0xFF} of region {c >> 8}"
+    what = f"table of task {c & 0x7F}" if c & 0x80 else f"network {c & 0xFF}"
+    bank = f"{what} of region {c >> 8}"
     return {
         0: f"register {a:#06x} = {b:#010x}",
         1: f"read register {a:#06x}",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -14,6 +15,7 @@ from n3ic.exporters.netfpga.unrolled.network import class_width, score_width
 from n3ic.model.network import BinaryModel
 from n3ic.systems.card.compile import RESULT_AT, RESULT_BYTES, VerdictRule
 from n3ic.systems.card.description import Join, UidCarrier
+from n3ic.systems.card.tasks.kind import FRAME_HEAD, kind_of
 
 CARRIERS: tuple[UidCarrier, ...] = ("header", "vlan", "udp-port")
 JOINS: tuple[Join, ...] = ("both", "vote", "most-certain")
@@ -119,7 +121,28 @@ class UserTask:
         return f"user's task {self.top}"
 
 
-CardTask = CoreTask | InputTask | UserTask
+@dataclass(frozen=True)
+class PacketStage:
+    """A task on the heads of packets.
+
+    Attributes:
+        name: full name of the task on the card.
+        task: name of its kind.
+        entries: words of its table's entries.
+    """
+
+    kind: ClassVar[str] = "packet"
+    name: str
+    task: str
+    entries: Mapping[int, tuple[int, ...]]
+
+    @property
+    def comment(self) -> str:
+        """One-line description."""
+        return f"{self.task}, {kind_of(self.task).summary}"
+
+
+CardTask = CoreTask | InputTask | PacketStage | UserTask
 
 
 @dataclass(frozen=True)
@@ -246,6 +269,8 @@ class NetfpgaCardImage:
         Raises:
             ExportError: A value is out of range; the error says which.
         """
+        if self.stages and self.carrier != "udp-port":
+            raise ExportError(f"packet tasks read UDP headers, expected no UIDs in {self.carrier}")
         if self.need > MAX_NEED:
             raise ExportError(
                 f"a packet with the longest input has {self.need} bytes, the card parses at most "
@@ -275,7 +300,12 @@ class NetfpgaCardImage:
     @property
     def offset(self) -> int:
         """First byte of the input."""
-        return self.result_at + RESULT_BYTES * self.results
+        return self.result_at + RESULT_BYTES * self.results + self.header
+
+    @property
+    def header(self) -> int:
+        """Bytes of the packet tasks' own headers, before the input."""
+        return max((kind_of(s.task).header for s in self.stages), default=0)
 
     @property
     def need(self) -> int:
@@ -294,9 +324,29 @@ class NetfpgaCardImage:
         """All executors."""
         return tuple(t for r in self.regions for t in r.tasks if isinstance(t, CoreTask))
 
+    @cached_property
+    def stages(self) -> tuple[PacketStage, ...]:
+        """All packet tasks."""
+        return tuple(t for r in self.regions for t in r.tasks if isinstance(t, PacketStage))
+
+    def stages_of(self, branch: tuple[HardwarePass, ...]) -> list[PacketStage]:
+        """Return the packet tasks of a branch, in order."""
+        tasks = (self.regions[leg.regions[0]].tasks[k] for leg in branch for k in leg.tasks)
+        return [task for task in tasks if isinstance(task, PacketStage)]
+
+    @property
+    def head_w(self) -> int:
+        """Bits of the heads that packet tasks get; 0 on a card without any."""
+        return 8 * (FRAME_HEAD + self.header) if self.stages else 0
+
     @property
     def data_w(self) -> int:
-        """Bits of the data between tasks."""
+        """Bits of the data between tasks: a head, and a field."""
+        return self.head_w + self.field_w
+
+    @property
+    def field_w(self) -> int:
+        """Bits of the inputs between tasks."""
         inside = [
             task.model.input.n_bits
             for region in self.regions
@@ -351,9 +401,15 @@ class NetfpgaCardImage:
         return max([1, *(clog2(len(core.models)) for core in self.cores)])
 
     @property
+    def wr_model_w(self) -> int:
+        """Bits of the write port's model; bit 7 is for the table of a packet task."""
+        return 8 if self.stages else self.model_w
+
+    @property
     def wr_aw(self) -> int:
         """Address bits of the write port."""
-        return max([1, *(c.layout.address_map.width for c in self.cores if c.layout is not None)])
+        widths = [c.layout.address_map.width for c in self.cores if c.layout is not None]
+        return max([16 if self.stages else 1, *widths])
 
     @property
     def side_w(self) -> int:
@@ -387,6 +443,15 @@ class NetfpgaCardImage:
             for r, region in enumerate(self.regions)
             for k, task in enumerate(region.tasks)
             if isinstance(task, CoreTask) and name in task.names
+        ]
+
+    def places_of(self, name: str) -> list[tuple[int, int]]:
+        """Return the regions with a packet task, and its place in their chains."""
+        return [
+            (r, k)
+            for r, region in enumerate(self.regions)
+            for k, task in enumerate(region.tasks)
+            if isinstance(task, PacketStage) and task.name == name
         ]
 
     def core_of(self, leg: HardwarePass) -> tuple[CoreTask, BinaryModel] | None:

@@ -13,9 +13,10 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.systems.card.netfpga.image import NetfpgaCardImage
 from n3ic.systems.card.netfpga.traffic import TrafficPacket, beats_text
+from n3ic.systems.card.tasks.kind import Entries, writes
 
 COUNTERS = ("admitted", "beyond", "overflow", "results", "cut_off", "left")
-GRAPH, TENANT, REGION, COUNTER = range(4)  # kinds of registers
+GRAPH, TENANT, REGION, COUNTER, COUNT = range(5)  # kinds of registers
 _DRAINED = 48
 """Clocks for each packet that a queue holds, in which all leave after the last was sent."""
 
@@ -63,6 +64,17 @@ def load(region: int, model: int, writes: Iterable[tuple[int, int]]) -> list[Ope
         (5, 0, 0, at),
         (7, region, 0, 0),
     ]
+
+
+def load_table(region: int, place: int, entries: Entries) -> list[Operation]:
+    """Make operations that write entries of the table of a packet task, each at once."""
+    return [(4, address, word, region << 8 | 0x80 | place) for address, word in writes(entries)]
+
+
+def read_count(region: int, place: int, address: int) -> list[Operation]:
+    """Make operations that read a word that a packet task counts."""
+    at = region << 24 | place << 16 | address
+    return [set_register(register(COUNT, 0), at), wait_clocks(4), (1, register(COUNT, 0), 0, 0)]
 
 
 @dataclass(frozen=True)

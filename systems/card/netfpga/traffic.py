@@ -11,8 +11,11 @@ import numpy as np
 from n3ic.exporters.netfpga.packet.traffic import BEAT, MACS, Frame
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
+from n3ic.systems.card.description import PacketTask
 from n3ic.systems.card.frames import FrameResult, address, joined, results_of, uid_of, words_of
 from n3ic.systems.card.netfpga.image import ALL_PORTS, RESULT_BYTES, CardGraph, NetfpgaCardImage
+from n3ic.systems.card.tasks.chain import RunningTasks, head_of, write_head
+from n3ic.systems.card.tasks.kind import DENIED
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class ExpectedOutcome:
         data: bytes that leave.
         to: destination ports in ``tuser``; None if they are unchanged.
         dropped: whether the graph's policy drops it.
+        denied: whether a packet task drops it, before its branch's network.
     """
 
     tenant: int | None
@@ -47,6 +51,13 @@ class ExpectedOutcome:
     data: bytes
     to: int | None = None
     dropped: bool = False
+    denied: bool = False
+
+
+def tasks_of(image: NetfpgaCardImage) -> RunningTasks | None:
+    """Return the packet tasks of a card as they start; None if it has none."""
+    tasks = [PacketTask(name=s.name, task=s.task, entries=s.entries) for s in image.stages]
+    return RunningTasks(tasks) if tasks else None
 
 
 def build(
@@ -56,6 +67,10 @@ def build(
     body = bytearray(rng.bytes(image.offset + graph.input_bytes))
     body[:12] = MACS
     address(body, image.carrier, graph.uid)
+    if tasks := tasks_of(image):
+        head = head_of(bytes(body), image.offset, image.header)
+        tasks.aim([s.name for s in image.stages_of(graph.branches[0])], head, rng)
+        write_head(body, head, image.offset, image.header)
     body[image.offset :] = field
     return bytes(body)
 
@@ -81,26 +96,47 @@ def result_of(model: BinaryModel, words: Words, *, class_only: bool = False) -> 
 
 
 def outcome(
-    image: NetfpgaCardImage, packet: TrafficPacket, results: Sequence[FrameResult] | None = None
+    image: NetfpgaCardImage,
+    packet: TrafficPacket,
+    results: Sequence[FrameResult] | None = None,
+    tasks: RunningTasks | None = None,
 ) -> ExpectedOutcome:
-    """Compute the expected outcome of a packet, and its ``results`` unless they are given."""
+    """Compute the expected outcome of a packet, and its ``results`` unless they are given.
+
+    Args:
+        image: the card.
+        packet: the packet.
+        results: result of each branch.
+        tasks: the card's packet tasks, which have run for the packets before.
+    """
     data = packet.frame.data
     index = named(image, packet)
     if index is None:
         return ExpectedOutcome(None, None, data)
     graph = image.graphs[index]
-    branch_outputs = branch_results(image, index, packet) if results is None else results
+    branch_outputs = branch_results(image, index, packet) if results is None else [*results]
+    head = head_of(data, image.offset, image.header)
+    for b, branch in enumerate(graph.branches if tasks else ()):
+        assert tasks is not None  # noqa: S101
+        own = head if b == 0 else bytearray(head)
+        verdict = tasks.run([stage.name for stage in image.stages_of(branch)], own)
+        network = any(image.core_of(leg) for leg in branch)
+        if verdict == DENIED or (verdict is not None and not network):
+            branch_outputs[b] = FrameResult(0, verdict, 0)
     answers = joined(graph.join, branch_outputs)
     text = b"".join(r.text for r in answers).ljust(RESULT_BYTES * image.results, b"\0")
     out = bytearray(data)
-    out[image.result_at : image.offset] = text
+    if tasks:
+        write_head(out, head, image.offset, image.header)
+    out[image.result_at : image.offset - image.header] = text
     if image.carrier == "udp-port":
         out[40:42] = b"\0\0"
     first = answers[0]
     for rule in graph.rules:
         if rule.is_about(first.verdict, first.margin):
             to = rule.to | rule.copy
-            return ExpectedOutcome(graph.tenant, index, bytes(out), to or None, rule.drop)
+            denied = rule.drop and rule.classes == (DENIED,)
+            return ExpectedOutcome(graph.tenant, index, bytes(out), to or None, rule.drop, denied)
     return ExpectedOutcome(graph.tenant, index, bytes(out))
 
 
@@ -110,6 +146,8 @@ def branch_results(image: NetfpgaCardImage, index: int, packet: TrafficPacket) -
     field = packet.frame.data[image.offset : image.offset + graph.input_bytes]
     branch_outputs = []
     for branch in graph.branches:
+        if image.stages and not any(image.core_of(leg) for leg in branch):
+            branch_outputs.append(FrameResult(0, 0, 0))
         for leg in branch:
             core = image.core_of(leg)
             if core is None:

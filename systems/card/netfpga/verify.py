@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.netfpga.packet.traffic import Frame, edge_features
+from n3ic.exporters.netfpga.packet.traffic import BEAT, Frame, edge_features
 from n3ic.exporters.netfpga.tools.simulate import Simulator
 from n3ic.model.bits import Words, unpack
 from n3ic.model.difference import first_difference
@@ -28,6 +28,7 @@ from n3ic.systems.card.netfpga.image import (
     UserTask,
 )
 from n3ic.systems.card.netfpga.traffic import ExpectedOutcome, TrafficPacket
+from n3ic.systems.card.tasks.chain import RunningTasks
 
 _SLACK = 8  # clocks on top of those that a packet's inferences take
 
@@ -79,7 +80,8 @@ def verify_card(
         for word, value in ((0, RATE_UNIT), (1, MAX_BURST))
     ]
     log = simulation.run(directory, image, packets, open_all, simulator=simulator)
-    outcomes = [_outcome(image, packet) for packet in packets]
+    tasks = traffic.tasks_of(image)
+    outcomes = [_outcome(image, packet, tasks) for packet in packets]
     compare(image, outcomes, log)
     inferences = compare_inferences(image, packets, outcomes, log)
     graphs = range(len(image.graphs))
@@ -116,7 +118,7 @@ def packets_of(image: NetfpgaCardImage, count: int) -> list[TrafficPacket]:
         elif kind == 1:
             other[12:20] = rng.bytes(8)
             packets.append(TrafficPacket(Frame(bytes(other)), source))
-        elif kind == 2:
+        elif kind == 2 and len(other) % BEAT:  # only a last beat has bytes missing
             packets.append(TrafficPacket(Frame(bytes(other) + b"\0", hole=len(other) - 1), source))
     return packets
 
@@ -165,12 +167,14 @@ def _users(image: NetfpgaCardImage, graph: CardGraph) -> bool:
     )
 
 
-def _outcome(image: NetfpgaCardImage, packet: TrafficPacket) -> ExpectedOutcome | None:
+def _outcome(
+    image: NetfpgaCardImage, packet: TrafficPacket, tasks: RunningTasks | None
+) -> ExpectedOutcome | None:
     """Compute the expected outcome of a packet; None if a user's task decides."""
     index = traffic.named(image, packet)
     if index is not None and _users(image, image.graphs[index]):
         return ExpectedOutcome(image.graphs[index].tenant, index, b"")
-    return traffic.outcome(image, packet)
+    return traffic.outcome(image, packet, tasks=tasks)
 
 
 def compare(
@@ -223,13 +227,16 @@ def compare_inferences(
         VerifyError: A value differs from the network's; the error names layer, neuron and vector.
     """
     turns: dict[int, int] = defaultdict(int)
-    admitted: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # tenant, number, graph
+    # by tenant, number, graph and branch
+    admitted: dict[tuple[int, int, int, int], list[int]] = defaultdict(list)
     for number, expected in enumerate(outcomes):
         if expected is not None and expected.tenant is not None and expected.graph is not None:
             # The hardware numbers a tenant's packets with few bits, so numbers repeat.
             seq = turns[expected.tenant] & (1 << image.seq_w) - 1
             turns[expected.tenant] += 1
-            admitted[expected.tenant, seq, expected.graph].append(number)
+            for b in range(len(image.graphs[expected.graph].branches)):
+                if b or not expected.denied:
+                    admitted[expected.tenant, seq, expected.graph, b].append(number)
     rounds: dict[simulation.ObservedInference, int] = defaultdict(int)
     runs_of: dict[tuple[int, int, int], list[tuple[int, simulation.ObservedInference]]] = (
         defaultdict(list)
@@ -237,7 +244,7 @@ def compare_inferences(
     for inference in log.inferred:
         # A tenant's packets stay in order, so order tells apart packets with the same number.
         place = replace(inference, region=0, model=0, scores=0, hidden=0)
-        same = admitted[inference.queue, inference.seq, inference.graph]
+        same = admitted[inference.queue, inference.seq, inference.graph, inference.branch]
         if rounds[place] >= len(same):
             raise VerifyError(
                 f"the card: region {inference.region} computes a result for no packet"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -25,8 +26,11 @@ from n3ic.systems.card.netfpga.image import (
     HardwareRule,
     InputTask,
     NetfpgaCardImage,
+    PacketStage,
     UserTask,
 )
+from n3ic.systems.card.tasks.kind import FOLDER as TASKS
+from n3ic.systems.card.tasks.kind import FRAME_HEAD, Entries, TaskKind, kind_of
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
@@ -84,6 +88,7 @@ def write_card(image: NetfpgaCardImage, out: Path) -> None:
         ),
         "again": image.again,
         "results": image.results,
+        **_answer(image),
         "job_w": image.side_w + image.result_w + image.data_w,
         "beats_w": image.beats_w,
         "seq_w": image.seq_w,
@@ -121,6 +126,24 @@ def table_entry(graph: CardGraph, *, on: bool | None = None) -> int:
     return direction << 31 | graph.tenant << 24 | graph.sources << 16 | graph.uid
 
 
+def _answer(image: NetfpgaCardImage) -> dict[str, Any]:
+    """Return what is written into a packet: its results, between the two parts of its head."""
+    kept, bits = image.result_w + image.head_w, image.result_w
+    if not image.head_w:
+        return {"kept_w": kept, "joined": "answered", "text": "answer"}
+    parts = [f"answered[{kept * b} +: {bits}]" for b in reversed(range(image.branches))]
+    octets = [f"head[{8 * i} +: 8]" for i in range(image.head_w // 8)]
+    text = [*octets[:FRAME_HEAD], "answer", *octets[FRAME_HEAD:]]
+    joined, text_of = ("{" + ", ".join(each) + "}" for each in (parts, text))
+    return {"kept_w": kept, "joined": joined, "text": text_of}
+
+
+def task_memory(kind: TaskKind, entries: Entries) -> str:
+    """Return the memory file of a packet task's table: an entry per line, its last word first."""
+    rows = (entries.get(i, (0,) * kind.words) for i in range(kind.entries))
+    return "".join("".join(f"{word:08x}" for word in row[::-1]) + "\n" for row in rows)
+
+
 def _packed(fields: Iterable[tuple[int, int]]) -> str:
     """Pack fields of given widths into a Verilog constant, the first field lowest."""
     value = at = 0
@@ -136,10 +159,13 @@ def _widths(image: NetfpgaCardImage) -> dict[str, Any]:
         "result_w": image.result_w,
         "margin_w": image.margin_w,
         "data_w": image.data_w,
+        "field_w": image.field_w,
+        "head_w": image.head_w,
+        "counts": any(kind_of(stage.task).counts for stage in image.stages),
         "tasks": image.tasks,
         "credit_w": image.credit_w,
         "model_w": image.model_w,
-        "wr_model_w": image.model_w,
+        "wr_model_w": image.wr_model_w,
         "wr_aw": image.wr_aw,
         "skip_at": image.model_w,
         "reserved_at": image.model_w + image.tasks,
@@ -147,6 +173,9 @@ def _widths(image: NetfpgaCardImage) -> dict[str, Any]:
         # A failed task ends its packet's way: all later tasks and legs are skipped.
         "fail_bits": (((1 << image.tasks) - 1) << image.model_w)
         | (6 << image.model_w + image.tasks),
+        # Nor does a packet that a task denies go on.
+        "end_bits": (((1 << image.tasks) - 1) << image.model_w)
+        | (2 << image.model_w + image.tasks),
         "graph_w": image.graph_w,
         "branch_w": image.branch_w,
         "branches": image.branches,
@@ -176,8 +205,23 @@ def _task(task: CardTask, region: int, place: int, out: Path) -> dict[str, Any]:
         folder = out / "rtl" / "user"
         folder.mkdir(exist_ok=True)
         for name, text in task.sources:
-            (folder / f"{mark}_{name}").write_text(text)
+            # Once for all regions that hold the task: Verilog defines a module once.
+            digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+            (folder / f"{digest}_{name}").write_text(text)
         return {"module": task.top, "bits": task.bits, "limit": task.limit}
+    if isinstance(task, PacketStage):
+        kind = kind_of(task.task)
+        for path in (*TASKS.glob("*.v"), *(TASKS / task.task).glob("*.v")):
+            (out / "rtl" / path.name).write_bytes(path.read_bytes())
+        memory = f"{mark}_{task.task}.mem" if kind.entries else ""
+        if memory:
+            (out / "mem" / memory).write_text(task_memory(kind, task.entries))
+        return {
+            "module": f"n3ic_task_{task.task}",
+            "memory": memory,
+            "classes": bool(kind.classes),
+            "counts": kind.counts,
+        }
     if isinstance(task, InputTask):
         # The module of an input stage is generated for one model, so it gets a name of its own,
         # too.

@@ -405,5 +405,5 @@ def test_the_description_in_the_how_to_can_be_read(repository):
     page = (repository / "docs" / "how-to" / "card.md").read_text()
     (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     card = parse_card(text)
-    assert list(card.tasks) == ["meter", "soc/anomaly", "soc/act"]
+    assert list(card.tasks) == ["meter", "soc/anomaly", "soc/wall", "soc/act"]
     assert card.device.spare == 1

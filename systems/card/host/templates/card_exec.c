@@ -5,7 +5,8 @@
  * Reads a capture (pcap, Ethernet) from standard input, answers the frames that name a graph, and
  * writes all frames that are not dropped to standard output. Commands change networks: a FIFO's run
  * while frames flow, a file's before them. A line is one command: `load NETWORK FILE`,
- * `remove NETWORK`, or `tell FILE`, which writes the outcomes of the commands before it into an
+ * `remove NETWORK`, `table TASK FILE` (pairs of hexadecimal addresses and words of a packet task),
+ * or `tell FILE`, which writes the outcomes of the commands before it into an
  * existing file.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -21,7 +22,7 @@
 
 #include "n3ic_card.h"
 
-enum { LONGEST = 1 << 16, LARGEST_WEIGHTS = 1 << 28 };
+enum { LONGEST = 1 << 16, LARGEST_WEIGHTS = 1 << 28, LARGEST_TABLE = 1 << 20 };
 
 /* A frame of a capture: its record's header, and its bytes. */
 struct frame {
@@ -81,6 +82,35 @@ static void write_outcomes(struct control *control, const char *path) {
     control->length = 0;
 }
 
+/* Runs `table`: writes a file's words into the table of a packet task, all at once. */
+static void write_table(struct control *control, const char *name, const char *path) {
+    uint32_t task = 0, *writes = NULL;
+    while (task < card_task_count && strcmp(card_tasks[task].name, name) != 0)
+        task++;
+    FILE *file = task < card_task_count ? fopen(path, "r") : NULL;
+    size_t count = 0;
+    unsigned address, word;
+    int got = EOF;
+    while (file != NULL && (got = fscanf(file, "%x %x", &address, &word)) == 2 &&
+           count < LARGEST_TABLE) {
+        uint32_t *more = realloc(writes, (count + 1) * 2 * sizeof *writes);
+        if (more == NULL)
+            break;
+        writes = more;
+        writes[2 * count] = address;
+        writes[2 * count++ + 1] = word;
+    }
+    if (file == NULL || got != EOF || count == 0)
+        record_outcome(control, "table", name, "no such task, or no file of its words");
+    else {
+        int status = card_table(control->card, CARD_WIRE, task, writes, count);
+        record_outcome(control, "table", name, status ? card_strerror(status) : "done");
+    }
+    if (file != NULL)
+        fclose(file);
+    free(writes);
+}
+
 static void run_command(struct control *control, char *line) {
     char *rest = NULL, *verb = strtok_r(line, " \n", &rest);
     if (verb == NULL)
@@ -89,9 +119,14 @@ static void run_command(struct control *control, char *line) {
     char *name = strtok_r(NULL, is_tell ? "\n" : " \n", &rest);
     char *path = strtok_r(NULL, "\n", &rest);
     int load = strcmp(verb, "load") == 0 && path != NULL;
+    if (strcmp(verb, "table") == 0 && path != NULL) {
+        write_table(control, name, path);
+        return;
+    }
     if (name == NULL || (!load && !is_tell && strcmp(verb, "remove") != 0)) {
         record_outcome(control, verb, "?",
-                       "expected 'load NETWORK FILE', 'remove NETWORK' or 'tell FILE'");
+                       "expected 'load NETWORK FILE', 'remove NETWORK', 'table TASK FILE' or "
+                       "'tell FILE'");
         return;
     }
     if (is_tell) {
@@ -229,7 +264,8 @@ int main(int argc, char **argv) {
                 "usage: card-exec [-t THREADS] [-s TENANT] [-c CONTROL] < IN.pcap > OUT.pcap\n"
                 "-s: the tenant whose port the frames come from; without it, they come from the "
                 "wire\n"
-                "-c: a file or FIFO of commands: load NETWORK FILE, remove NETWORK, tell FILE;\n"
+                "-c: a file or FIFO of commands: load NETWORK FILE, remove NETWORK, table TASK "
+                "FILE, tell FILE;\n"
                 "    a file's run before the frames, a FIFO's among them\n");
             return 2;
         }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bnn.h"
+#include "card_task.h"
 #include "card_turns.h"
 
 #define SECOND 1000000000ull
@@ -26,6 +27,7 @@ struct job {
     uint32_t size; /* of the frame, bytes */
     const struct card_graph *graph;
     struct model *models[CARD_BRANCHES];
+    int denied; /* by a packet task of the first branch */
     uint8_t field[CARD_FIELD];
     struct card_answer answer;
     int32_t scores[CARD_SCORES];
@@ -49,6 +51,7 @@ struct card {
     struct card_counters wire;
     uint64_t asked[CARD_GRAPHS];
     struct model *models[CARD_NETWORKS];
+    void *tasks[CARD_TASKS + 1]; /* states of the packet tasks */
     struct tenant tenants[CARD_TENANTS];
     uint32_t threads;
     pthread_t thread[];
@@ -137,6 +140,57 @@ int card_load(struct card *card, uint32_t caller, uint32_t network, const void *
     pthread_mutex_unlock(&card->lock);
     free_model(old);
     return CARD_OK;
+}
+
+/* --- packet tasks ---------------------------------------------------------------------- */
+
+int card_table(struct card *card, uint32_t caller, uint32_t task, const uint32_t *writes,
+               size_t count) {
+    if (task >= card_task_count || (caller != CARD_WIRE && caller != card_tasks[task].owner))
+        return CARD_FOREIGN;
+    pthread_mutex_lock(&card->lock);
+    for (size_t i = 0; i < count; i++)
+        card_tasks[task].kind->write(card->tasks[task], writes[2 * i], writes[2 * i + 1]);
+    pthread_mutex_unlock(&card->lock);
+    return CARD_OK;
+}
+
+uint32_t card_task_read(struct card *card, uint32_t task, uint32_t address) {
+    if (task >= card_task_count || card_tasks[task].kind->read == NULL)
+        return 0;
+    pthread_mutex_lock(&card->lock);
+    uint32_t word = card_tasks[task].kind->read(card->tasks[task], address);
+    pthread_mutex_unlock(&card->lock);
+    return word;
+}
+
+static int open_tasks(struct card *card) {
+    for (uint32_t t = 0; t < card_task_count; t++) {
+        const struct card_task *task = &card_tasks[t];
+        card->tasks[t] = calloc(1, task->kind->size);
+        if (card->tasks[t] == NULL)
+            return CARD_NO_MEMORY;
+        card_table(card, CARD_WIRE, t, task->writes, task->count);
+    }
+    return CARD_OK;
+}
+
+/* Runs the packet tasks of an admitted frame, under the lock and so in the order of admission. */
+static void run_tasks(struct card *card, struct job *job, const uint8_t *frame) {
+    const struct card_graph *graph = job->graph;
+    uint8_t *head = job->answer.head, copy[CARD_HEAD + 1];
+    const size_t own = CARD_HEAD - CARD_HEADERS;
+    memcpy(head, frame, CARD_HEADERS);
+    memcpy(head + CARD_HEADERS, frame + CARD_OFFSET - own, own);
+    memcpy(copy, head, CARD_HEAD);
+    for (uint32_t i = 0; i < graph->steps; i++) {
+        const struct card_step *step = &graph->step[i];
+        if (step->branch != 0) /* there, tasks only read */
+            card_tasks[step->task].kind->run(card->tasks[step->task], copy);
+        else if (!job->denied)
+            job->denied =
+                card_tasks[step->task].kind->run(card->tasks[step->task], head) == CARD_DENIED;
+    }
 }
 
 /* --- ingress --------------------------------------------------------------------------- */
@@ -234,6 +288,9 @@ static int admit_frame(struct card *card, const struct card_graph *graph, const 
         job->models[b]->users++;
     }
     memcpy(job->field, frame + CARD_OFFSET, graph->input_bytes);
+    job->denied = 0;
+    if (CARD_HEAD > 0)
+        run_tasks(card, job, frame);
     if (tenant->next + 1 == tenant->end)
         weigh_next(tenant);
     count->admitted++;
@@ -345,6 +402,11 @@ static void compute_job(struct job *job) {
         const struct card_network *place = &card_networks[graph->networks[b]];
         uint32_t words[CARD_WORDS], verdict;
         int32_t margin;
+        if (b == 0 && job->denied) {
+            answer->result[b] = (struct card_result){0, CARD_DENIED, 0};
+            scores += place->classes;
+            continue;
+        }
         read_input(job, place, model->net, words);
         bnn_infer_batch(model->net, words, 1, &verdict, &margin, scores);
         scores += place->classes;
@@ -484,7 +546,12 @@ static void write_big_endian(uint8_t *at, uint32_t value, int bytes) {
 }
 
 void card_write(const struct card_answer *answer, uint8_t *frame) {
-    memset(frame + CARD_RESULT_AT, 0, CARD_OFFSET - CARD_RESULT_AT);
+    const size_t own = CARD_HEAD - CARD_HEADERS;
+    if (CARD_HEAD > 0) {
+        memcpy(frame, answer->head, CARD_HEADERS);
+        memcpy(frame + CARD_OFFSET - own, answer->head + CARD_HEADERS, own);
+    }
+    memset(frame + CARD_RESULT_AT, 0, CARD_OFFSET - own - CARD_RESULT_AT);
     for (uint32_t i = 0; i < answer->results; i++) {
         uint8_t *at = frame + CARD_RESULT_AT + 10 * i;
         write_big_endian(at, answer->result[i].model, 4);
@@ -532,9 +599,14 @@ int card_open(struct card **out, uint32_t threads) {
         card->tenants[t].share.rate = card_tenants[t].rate;
         card->tenants[t].share.burst = card_tenants[t].burst;
     }
+    int status = open_tasks(card);
+    if (status != CARD_OK) {
+        card_close(card);
+        return status;
+    }
     for (uint32_t n = 0; n < CARD_NETWORKS; n++) {
         const struct card_network *place = &card_networks[n];
-        int status = open_model(&card->models[n], place, place->weights, place->size);
+        status = open_model(&card->models[n], place, place->weights, place->size);
         if (status != CARD_OK) {
             card_close(card);
             return status;
@@ -570,6 +642,8 @@ void card_close(struct card *card) {
     }
     for (uint32_t n = 0; n < CARD_NETWORKS; n++)
         free_model(release_model(card->models[n]));
+    for (uint32_t t = 0; t < card_task_count; t++)
+        free(card->tasks[t]);
     pthread_cond_destroy(&card->idle);
     pthread_cond_destroy(&card->work);
     pthread_mutex_destroy(&card->lock);

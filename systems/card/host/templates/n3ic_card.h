@@ -65,6 +65,7 @@ struct card_answer {
     uint32_t value;  /* port, or DSCP of CARD_MARK; 0 for none */
     uint32_t results;
     struct card_result result[CARD_BRANCHES];
+    uint8_t head[CARD_HEAD + 1]; /* after the packet tasks */
 };
 
 /* Counts of a tenant's frames. */
@@ -125,6 +126,18 @@ void card_write(const struct card_answer *answer, uint8_t *frame);
  */
 int card_load(struct card *card, uint32_t caller, uint32_t network, const void *weights,
               size_t size);
+
+/*
+ * Writes words of the table of a packet task, given as an index into card_tasks: pairs of an
+ * address (16 times an entry plus a word) and the word. Frames see all of them or none.
+ *
+ * caller: tenant that owns the task, or CARD_WIRE.
+ */
+int card_table(struct card *card, uint32_t caller, uint32_t task, const uint32_t *writes,
+               size_t count);
+
+/* Reads a word that a packet task counts; 0 if it counts nothing there. */
+uint32_t card_task_read(struct card *card, uint32_t task, uint32_t address);
 
 /*
  * Changes the rate (bytes per second, 1 to CARD_FASTEST) and the bucket (bytes, to CARD_DEEPEST)

@@ -7,6 +7,8 @@
 //              read: hold and reset, [4] idle, [5] in reset, [6] a task is cut off
 //   3 counters of a tenant, read-only: 0 packets admitted, 1 served beyond its guarantee,
 //     2 dropped because its queue was full, 3 results, 4 decided by the host because a task was cut off, 5 packets that left
+//   4 a word that a packet task counts, selected by a write: region [31:24], place in its chain
+//     [23:16], address [15:0]; it can be read three clocks later
 // (the index after the last tenant counts packets that name no graph; its word 1 counts those that
 // named a graph closed to them)
 module n3ic_card_control #(
@@ -49,7 +51,10 @@ module n3ic_card_control #(
     input  wire [QUEUE_W-1:0]        done_queue,
     input  wire                      failed,
     input  wire                      left,
-    input  wire [QUEUE_W-1:0]        left_queue
+    input  wire [QUEUE_W-1:0]        left_queue,
+    // Words that packet tasks count
+    output reg  [31:0]               rd_at,
+    input  wire [31:0]               rd_data
 );
     localparam QUEUES = TENANTS + 1;
     wire [3:0] kind  = cfg_addr[15:12];
@@ -121,10 +126,11 @@ module n3ic_card_control #(
             end
         end
     endgenerate
+    always @(posedge clk) if (cfg_wr && kind == 4'd4) rd_at <= cfg_wdata;
     integer i, k;
     reg [31:0] read;
     always @* begin
-        read = 32'd0;
+        read = (kind == 4'd4) ? rd_data : 32'd0;
         for (i = 0; i < GRAPHS; i = i + 1)
             if (kind == 4'd0 && index == i)
                 read = {on[i], {(7 - QUEUE_W) {1'b0}}, tenants[QUEUE_W*i +: QUEUE_W],

@@ -6,8 +6,8 @@ module n3ic_card_egress #(
     parameter QUEUES    = 3,   // the last one is that of packets that name no graph
     parameter QUEUE_W   = 2,
     parameter BEATS_W   = 7,
-    parameter RESULTS   = 1,   // that a packet has room for, ten bytes each: model, class, margin
-    parameter RESULT_AT = 16,
+    parameter TEXT      = 10,  // bytes that are written: results of ten bytes each, and a head
+    parameter TEXT_AT   = 16,  // the first of them
     parameter UDP       = 0
 ) (
     input  wire                clk,
@@ -17,7 +17,7 @@ module n3ic_card_egress #(
     output reg  [QUEUE_W-1:0]  leave_queue,
     input  wire [BEATS_W:0]    leave_beats,
     // Its answer, one clock later
-    input  wire [80*RESULTS-1:0] answer,
+    input  wire [8*TEXT-1:0]   answer,       // its first byte highest
     input  wire [7:0]          answer_to,    // destination ports; 0 keeps the packet's own
     input  wire [7:0]          answer_copy,  // additional destination ports
     input  wire                answer_drop,
@@ -73,7 +73,7 @@ module n3ic_card_egress #(
     end
 
     // --- the answer is written into its beats --------------------------------------------------------
-    reg  [80*RESULTS-1:0] text;
+    reg  [8*TEXT-1:0]     text;
     reg  [7:0]            to, copy;
     reg                   drop;
     wire [7:0]   beat_at = first_beat ? 8'd0 : at;
@@ -84,9 +84,9 @@ module n3ic_card_egress #(
         data = rd_beat[255:0];
         user = rd_beat[415:288];
         if (of_graph) begin
-            for (k = 0; k < 10 * RESULTS; k = k + 1)
-                if ({24'd0, beat_at} == (RESULT_AT + k) / 32)
-                    data[8*((RESULT_AT+k)%32) +: 8] = text[8*(10*RESULTS-1-k) +: 8];
+            for (k = 0; k < TEXT; k = k + 1)
+                if ({24'd0, beat_at} == (TEXT_AT + k) / 32)
+                    data[8*((TEXT_AT+k)%32) +: 8] = text[8*(TEXT-1-k) +: 8];
             // The answer invalidates the UDP checksum; zero means that there is none (RFC 768).
             if (UDP != 0 && beat_at == 8'd1) data[8*8 +: 16] = 16'd0;
             if (to != 8'd0) user[31:24] = to;

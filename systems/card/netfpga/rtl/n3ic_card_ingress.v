@@ -9,7 +9,8 @@ module n3ic_card_ingress #(
     parameter GRAPHS   = 2,
     parameter GRAPH_W  = 1,
     parameter QUEUE_W  = 2,
-    parameter DATA_W   = 256,
+    parameter DATA_W   = 256,  // head and input
+    parameter HEAD_W   = 0,    // bits of the head: 44 bytes of headers, and those before the input
     parameter CARRIER  = 0,    // of the UID: 0 header, 1 VLAN tag, 2 UDP port
     parameter OFFSET   = 26,   // first byte of the input
     parameter NEED     = 58,   // bytes of a packet whose input is the longest
@@ -39,6 +40,7 @@ module n3ic_card_ingress #(
     output wire [QUEUE_W-1:0]        tenant,
     output wire [DATA_W-1:0]         data
 );
+    localparam FIELD_W   = DATA_W - HEAD_W;
     localparam LAST_BEAT = (NEED - 1) / 32;  // the beat in which a packet is judged at the latest
     localparam FRAME     = 32 * (LAST_BEAT + 1);
     localparam DEPTH_W   = $clog2(LAST_BEAT + 10);  // judging takes three clocks
@@ -94,7 +96,7 @@ module n3ic_card_ingress #(
         end
     endgenerate
     wire [SIZES-1:0]        long_enough;
-    wire [SIZES*DATA_W-1:0] fields;
+    wire [SIZES*FIELD_W-1:0] fields;
     wire [GRAPHS-1:0]       named, open, whole;
     genvar s, g, i;
     generate
@@ -104,11 +106,11 @@ module n3ic_card_ingress #(
             assign long_enough[s] = {24'd0, beats} > LAST / 32
                                  || ({24'd0, beats} == LAST / 32 && keep[LAST % 32]);
             // The field is one big-endian number, so bit 0 is in its last byte.
-            for (i = 0; i < DATA_W; i = i + 1) begin : g_bit
+            for (i = 0; i < FIELD_W; i = i + 1) begin : g_bit
                 if (i < 8 * LENGTH) begin : g_field
-                    assign fields[DATA_W*s+i] = frame[8*(LAST-i/8) + i%8];
+                    assign fields[FIELD_W*s+i] = frame[8*(LAST-i/8) + i%8];
                 end else begin : g_pad
-                    assign fields[DATA_W*s+i] = 1'b0;
+                    assign fields[FIELD_W*s+i] = 1'b0;
                 end
             end
         end
@@ -127,26 +129,27 @@ module n3ic_card_ingress #(
     wire [GRAPHS-1:0]       found = named & whole & open;
     reg  [GRAPHS-1:0]       hit;
     reg                     closed;
-    reg  [SIZES*DATA_W-1:0] fields2;
+    reg  [SIZES*FIELD_W-1:0] fields2;
     reg                     asks3, denied3;
     reg  [GRAPH_W-1:0]      graph3;
     reg  [QUEUE_W-1:0]      tenant3;
-    reg  [DATA_W-1:0]       data3;
+    wire [DATA_W-1:0]       data3;
+    reg  [FIELD_W-1:0]      field3;
     reg  [GRAPH_W-1:0]      number;
     reg  [QUEUE_W-1:0]      owner;
-    reg  [DATA_W-1:0]       field;
+    reg  [FIELD_W-1:0]      field;
     integer k, j;
     always @* begin
         number = {GRAPH_W {1'b0}};
         owner  = {QUEUE_W {1'b0}};
-        field  = {DATA_W {1'b0}};
+        field  = {FIELD_W {1'b0}};
         for (k = 0; k < GRAPHS; k = k + 1)
             if (hit[k]) begin
                 number = number | k[GRAPH_W-1:0];
                 owner  = owner | tenants[QUEUE_W*k +: QUEUE_W];
             end
         for (j = 0; j < SIZES; j = j + 1)
-            field = field | (fields2[DATA_W*j +: DATA_W] & {DATA_W {|(hit & HAS[GRAPHS*j +: GRAPHS])}});
+            field = field | (fields2[FIELD_W*j +: FIELD_W] & {FIELD_W {|(hit & HAS[GRAPHS*j +: GRAPHS])}});
     end
     always @(posedge clk) begin
         hit     <= found & (~found + 1'b1);  // the first one, should two have the same UID
@@ -156,8 +159,21 @@ module n3ic_card_ingress #(
         denied3 <= closed;
         graph3  <= number;
         tenant3 <= owner;
-        data3   <= field;
+        field3  <= field;
     end
+    generate
+        if (HEAD_W > 0) begin : g_head
+            localparam HEADER = OFFSET - HEAD_W / 8;  // what lies between its two parts
+            reg [HEAD_W-1:0] head2, head3;
+            for (i = 0; i < HEAD_W / 8; i = i + 1) begin : g_byte
+                always @(posedge clk) head2[8*i +: 8] <= frame[8*(i < 44 ? i : HEADER + i) +: 8];
+            end
+            always @(posedge clk) head3 <= head2;
+            assign data3 = {head3, field3};
+        end else begin : g_input
+            assign data3 = field3;
+        end
+    endgenerate
 
     // --- beats wait for the verdict ---------------------------------------------------------------
     wire [DEPTH_W:0] verdict_level, beat_level;

@@ -46,7 +46,7 @@ module n3ic_card_inputs #(
                 back_word <= backs[{rd_queue, rd_seq, rd_branch}];
                 again     <= rd_again;
             end
-            assign result = back_word[RESULT_W+DATA_W-1:DATA_W];
+            assign result = again ? back_word[RESULT_W+DATA_W-1:DATA_W] : {RESULT_W {1'b0}};
             assign data   = again ? back_word[DATA_W-1:0] : input_data;
         end else begin : g_once
             /* verilator lint_off UNUSEDSIGNAL */

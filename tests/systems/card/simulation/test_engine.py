@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from n3ic.systems.card.control.loads import LOAD_KINDS, rate_of
+from n3ic.systems.card.control.loads import LOAD_KINDS
 from n3ic.systems.card.control.scenario import (
     Board,
     Failure,
@@ -22,7 +22,7 @@ from n3ic.systems.card.simulation.bounds import latency_bound
 from n3ic.systems.card.simulation.engine import simulate
 from n3ic.systems.card.simulation.packets import NEVER
 from n3ic.systems.card.simulation.report import figures_of
-from tests.support.sim_cards import figure_4, graph
+from tests.support.sim_cards import figure_4, graph, rate_of
 
 CHAINS = POLICIES["chains"]
 
@@ -286,7 +286,3 @@ def test_branches_of_a_graph_are_packed_into_few_regions():
         assert [p.owner for p in found].count("b") == (2 if name == "static" else 1)
     assert [p.chain for p in found if p.owner == "a"] == [
         ("q0", "q1", "q2"), ("q3", "q4", "q5"), ("q6",)]  # fmt: skip
-
-
-def test_rate_of():
-    assert rate_of(10, 125) == 1e7

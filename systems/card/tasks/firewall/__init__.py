@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A firewall by 5-tuple."""
