@@ -18,6 +18,7 @@ from n3ic.exporters.netfpga.tools.simulator_process import SimulatedCardProcess,
 MAC = bytes.fromhex("024e33000001")
 PORT = 0x2323
 RESEND = 20_000  # clocks per tick of the TCP timers
+KEY = 0x0F1E2D3C4B5A6978  # of a bench's SYN cookies; a card at a device has a random one
 QUIET = 50_000  # clocks without a beat; longer than the rows of one datagram need
 _MOST = 50_000_000
 
@@ -78,6 +79,7 @@ def front_program(
     ip: bytes,
     *,
     resend: int = RESEND,
+    key: int = KEY,
     bad_cable: int = 0,
     device: int | None = None,
 ) -> SimulatorProgram:
@@ -88,6 +90,7 @@ def front_program(
         work: an empty folder.
         ip: IPv4 address of the card.
         resend: clocks per tick of its TCP timers.
+        key: of the SYN cookies, 64 bits.
         bad_cable: percentage of frames that are lost, duplicated and delayed.
         device: descriptor of a TAP device; None for a bench, which is given its frames.
 
@@ -102,7 +105,7 @@ def front_program(
     sources = [*sorted((directory / "rtl").glob("*.v")), FOLDER / "front.cpp"]
     binary = simulate.verilate(TOP, sources, work, macros=macros)
     where = "-" if device is None else str(device)
-    command = [str(binary), where, MAC.hex(), ip.hex(), f"{PORT:x}", f"{resend:x}"]
+    command = [str(binary), where, MAC.hex(), ip.hex(), f"{PORT:x}", f"{resend:x}", f"{key:x}"]
     folder = simulate.memory_folder(directory, work)
     return SimulatorProgram(
         [*command, f"{bad_cable:x}"], folder, () if device is None else (device,)

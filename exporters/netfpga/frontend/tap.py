@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
+import secrets
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -93,7 +94,12 @@ class VirtualFront(SimulatedCardProcess):
         )
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-front-")))
         return front_program(
-            self.directory, work, self.address.packed, bad_cable=self.bad_cable, device=descriptor
+            self.directory,
+            work,
+            self.address.packed,
+            key=secrets.randbits(64),
+            bad_cable=self.bad_cable,
+            device=descriptor,
         )
 
     def _count(self, text: str) -> None:
