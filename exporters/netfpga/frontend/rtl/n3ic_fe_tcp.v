@@ -318,7 +318,7 @@ module n3ic_fe_tcp #(
     wire x_again = again && held != 0;
     wire x_fits  = next_seq + {16'd0, record_bytes} - snd_una <= {16'd0, window};
     wire x_next  = !x_again && held != flight && (x_fits || force_one);
-    wire x_probe = !x_again && !x_next && held != flight && probe;
+    wire x_probe = !x_again && !x_next && held != flight && probe && !beat_valid;  // else in a later turn
     wire x_data  = x_again || x_next || x_probe;
     wire x_fin   = !x_data && fin_ready;
     wire [15:0] x_bytes = x_probe ? 16'd1 : record_bytes;
@@ -748,8 +748,11 @@ module n3ic_fe_tcp #(
                         if (flight == 0) due <= next_due;
                     end
                     if (x_probe) begin
-                        probe   <= 1'b0;
-                        blocked <= 1'b1;
+                        beat       <= {{(8*W - 8) {1'b0}}, record[7:0]};
+                        beat_valid <= 1'b1;
+                        t_left     <= 16'd0;
+                        probe      <= 1'b0;
+                        blocked    <= 1'b1;
                     end
                     if (x_fin) begin
                         fin_out <= 1'b1;
