@@ -82,6 +82,7 @@ def front_program(
     key: int = KEY,
     bad_cable: int = 0,
     device: int | None = None,
+    waves: Path | None = None,
 ) -> SimulatorProgram:
     """Compile the front end of an export directory to a program in ``work``.
 
@@ -93,6 +94,7 @@ def front_program(
         key: of the SYN cookies, 64 bits.
         bad_cable: percentage of frames that are lost, duplicated and delayed.
         device: descriptor of a TAP device; None for a bench, which is given its frames.
+        waves: FST file for all signals, whose folder exists; None for none.
 
     Raises:
         MissingDependencyError: Verilator is not installed.
@@ -103,13 +105,12 @@ def front_program(
     macros = ["N3IC_WRITE_PORT"] if CorePorts.load(directory).write_port else []
     macros += ["N3IC_TCP"] if "cfg_resend," in top else []
     sources = [*sorted((directory / "rtl").glob("*.v")), FOLDER / "front.cpp"]
-    binary = simulate.verilate(TOP, sources, work, macros=macros)
+    binary = simulate.verilate(TOP, sources, work, macros=macros, waves=waves is not None)
     where = "-" if device is None else str(device)
     command = [str(binary), where, MAC.hex(), ip.hex(), f"{PORT:x}", f"{resend:x}", f"{key:x}"]
+    command += [f"{bad_cable:x}", *([] if waves is None else [str(waves.resolve())])]
     folder = simulate.memory_folder(directory, work)
-    return SimulatorProgram(
-        [*command, f"{bad_cable:x}"], folder, () if device is None else (device,)
-    )
+    return SimulatorProgram(command, folder, () if device is None else (device,))
 
 
 class FrontBench(SimulatedCardProcess):
@@ -126,6 +127,7 @@ class FrontBench(SimulatedCardProcess):
         ip: bytes = bytes((10, 23, 23, 2)),
         resend: int = RESEND,
         quiet: int = QUIET,
+        waves: Path | None = None,
     ) -> None:
         """Prepare a bench; nothing is built before the ``with`` block.
 
@@ -134,14 +136,18 @@ class FrontBench(SimulatedCardProcess):
             ip: IPv4 address of the card.
             resend: clocks per tick of its TCP timers.
             quiet: number of clocks without a beat after which a run ends.
+            waves: FST file for all signals, whose folder exists; None for none.
         """
         super().__init__()
         self.directory = directory.resolve()
         self.ip, self.resend, self.quiet = ip, resend, quiet
+        self.waves = waves
 
     def _plug_in(self, stack: ExitStack) -> SimulatorProgram:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-front-")))
-        return front_program(self.directory, work, self.ip, resend=self.resend)
+        return front_program(
+            self.directory, work, self.ip, resend=self.resend, waves=self.waves
+        )
 
     def run(
         self, frames: Sequence[OfferedFrame | bytes] = (), clocks: int = _MOST, quiet: int = 0

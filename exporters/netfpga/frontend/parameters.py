@@ -38,7 +38,7 @@ COUNTERS = (
     "sessions",
     "resends",
     "cookies",
-    "refused",
+    "full",
     "evicted",
 )
 

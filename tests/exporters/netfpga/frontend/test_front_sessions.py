@@ -167,7 +167,7 @@ def test_a_thousand_sessions_at_once_keep_apart(many: FrontBench) -> None:
     crowd.close()
     assert late.says(data) == answer(1, 2)
     counters = many.run().counters
-    assert (counters["sessions"], counters["refused"], counters["evicted"]) == (1025, 1, 0)
+    assert (counters["sessions"], counters["full"], counters["evicted"]) == (1025, 1, 0)
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_short_connections_one_after_the_other(many: FrontBench, connections: in
         assert set(crowd.ask(data).values()) == {wanted}
         crowd.close()
     counters = many.run().counters
-    assert (counters["sessions"], counters["refused"], counters["evicted"]) == (connections, 0, 0)
+    assert (counters["sessions"], counters["full"], counters["evicted"]) == (connections, 0, 0)
     assert (counters["resends"], counters["dropped"], counters["resets"]) == (0, 0, 0)
 
 
@@ -208,7 +208,7 @@ def test_a_flood_of_forged_segments_refuses_nobody(
             said = action()
             assert said is None or set(said.values()) == {answer(3, 2)}
     counters = card.run().counters
-    assert (counters["sessions"], counters["refused"], counters["evicted"]) == (3 * count, 0, 0)
+    assert (counters["sessions"], counters["full"], counters["evicted"]) == (3 * count, 0, 0)
     assert counters["cookies"] > 50 * 3 * count
 
 
@@ -256,7 +256,7 @@ def test_silent_sessions_leave_for_others_only(card: FrontBench) -> None:
     late = Peer(card, 200)  # its first acknowledgement is not heard, and makes a place
     assert late.says(message(7, 1)) == answer(7, 1)
     counters = card.run().counters
-    assert (counters["refused"], counters["evicted"]) == (1, 1)
+    assert (counters["full"], counters["evicted"]) == (1, 1)
     assert peers[0].says(message(6, 2)) == answer(6, 2)  # the one that was not silent
     flags = Counter(peer.segments(peer.send(b"x"))[0].flags for peer in peers[1:])
     assert flags == {p.RST: 1, p.ACK: 1}
