@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.frontend.parameters import COUNTERS, FOLDER, TOP
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.exporters.netfpga.tools.simulator_process import SimulatedCardProcess, SimulatorProgram
@@ -102,7 +101,7 @@ def front_program(
     """
     simulate.choose_simulator("verilator")
     top = (directory / "rtl" / f"{TOP}.v").read_text(encoding="utf-8")
-    macros = ["N3IC_WRITE_PORT"] if CorePorts.load(directory).write_port else []
+    macros = ["N3IC_WRITE_PORT"] if "wr_swap," in top else []
     macros += ["N3IC_TCP"] if "cfg_resend," in top else []
     sources = [*sorted((directory / "rtl").glob("*.v")), FOLDER / "front.cpp"]
     binary = simulate.verilate(TOP, sources, work, macros=macros, waves=waves is not None)
