@@ -61,7 +61,7 @@ OPTIONS = (
     Option(
         "sessions",
         "maximum number of TCP connections",
-        4,
+        64,
         minimum=2,
         maximum=1024,
         only_with=(("front-end", ("tcp",)),),

@@ -25,7 +25,7 @@ FORMS = {
     "udp-64": {"front-end": "udp", "data-width": "64"},
     "udp-512": {"front-end": "udp", "style": "unrolled", "executors": 4, "bypass": False},
     "tcp-64": {"front-end": "tcp", "style": "unrolled", "data-width": "64", "answers": "verdict"},
-    "tcp-512": {"front-end": "tcp", "input-stage": "features", "sessions": 16, "mtu": 9000},
+    "tcp-512": {"front-end": "tcp", "input-stage": "features", "sessions": 1024, "mtu": 9000},
 }
 
 UNROLLED: dict[str, OptionValue] = {"front-end": "udp", "style": "unrolled", "data-width": "64"}
