@@ -144,9 +144,7 @@ class FrontBench(SimulatedCardProcess):
 
     def _plug_in(self, stack: ExitStack) -> SimulatorProgram:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-front-")))
-        return front_program(
-            self.directory, work, self.ip, resend=self.resend, waves=self.waves
-        )
+        return front_program(self.directory, work, self.ip, resend=self.resend, waves=self.waves)
 
     def run(
         self, frames: Sequence[OfferedFrame | bytes] = (), clocks: int = _MOST, quiet: int = 0

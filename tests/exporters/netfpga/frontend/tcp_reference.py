@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from n3ic.exporters.netfpga.frontend import packets as p
 
 RANGE = 1 << 32
-SIZES = ((1408, 1408), (1216, 1216), (960, 960), (536, 512))  # least MSS of the peer, bytes of results
+# Least MSS of the peer, and bytes of results in a segment.
+SIZES = ((1408, 1408), (1216, 1216), (960, 960), (536, 512))
+Answer = tuple[int, int, int, bytes]  # flags, sequence and acknowledgement number, payload
 
 
 def half_sip_hash(key: bytes, text: bytes) -> int:
@@ -82,22 +84,24 @@ class Connection:
 
 
 class TcpReference:
-    """Connections by the peer's address. `answers` maps the bytes of a stream to those of results."""
+    """Connections by the peer's address; `answers` maps a stream's bytes to those of results."""
 
     def __init__(self, key: int, port: int, answers: Callable[[bytes], bytes]) -> None:
         self.key, self.port, self.answers = key, port, answers
         self.connections: dict[p.SocketAddress, Connection] = {}
 
     def segment(
-        self, peer: p.SocketAddress, flags: int, seq: int, ack: int, data: bytes, window: int, mss: int
-    ) -> list[tuple[int, int, int, bytes]]:
-        """Flags, sequence and acknowledgement number and payload of each answer."""
+        self, peer: p.SocketAddress, flags: int, seq: int, ack: int, data: bytes,
+        window: int, mss: int,
+    ) -> list[Answer]:  # fmt: skip
+        """Answer a segment."""
         seq, ack = seq % RANGE, ack % RANGE
         flags &= p.FIN | p.SYN | p.RST | p.ACK
         own = self.connections.get(peer)
         plain = flags & p.ACK and not flags & (p.SYN | p.RST)
         if own is None and flags == p.SYN and mss >= 536:
-            return [(p.SYN | p.ACK, cookie(self.key, peer, self.port, seq, mss), (seq + 1) % RANGE, b"")]
+            number = cookie(self.key, peer, self.port, seq, mss)
+            return [(p.SYN | p.ACK, number, (seq + 1) % RANGE, b"")]
         if own is None and plain:
             own = self._opened(peer, seq, ack, window)
         if own is None:
@@ -132,11 +136,13 @@ class TcpReference:
     def _established(
         self, peer: p.SocketAddress, own: Connection, flags: int, seq: int, ack: int, data: bytes,
         window: int, newly: int, in_flight: int,
-    ) -> list[tuple[int, int, int, bytes]]:  # fmt: skip
-        sent: list[tuple[int, int, int, bytes]] = []
+    ) -> list[Answer]:  # fmt: skip
+        sent: list[Answer] = []
         in_order = seq == own.rcv_nxt
         takes = bool(data) and in_order and not own.peer_ended
         again = False
+        silent = not data and not flags & p.FIN
+        repeated = silent and in_order and ack == own.snd_una and window == own.window
         if 0 < newly <= in_flight:
             own.snd_una, own.duplicates = ack, 0
             own.kept = [k for k in own.kept if (k[0] + len(k[1]) - ack) % RANGE - RANGE // 2 < 0
@@ -146,20 +152,19 @@ class TcpReference:
                     own.recover = None
                 else:
                     again = True
-        elif not data and not flags & p.FIN and in_order and ack == own.snd_una and own.kept:
-            if window == own.window and own.recover is None:
-                own.duplicates += 1
-                if own.duplicates == 3:
-                    own.duplicates, own.recover, again = 0, own.snd_nxt, True
+        elif repeated and own.kept and own.recover is None:
+            own.duplicates += 1
+            if own.duplicates == 3:
+                own.duplicates, own.recover, again = 0, own.snd_nxt, True
         if in_order:
             own.window = window
         asks_for_ack = bool(data) or bool(flags & p.FIN) or (seq + 1) % RANGE == own.rcv_nxt
         if takes:
             own.rcv_nxt = (own.rcv_nxt + len(data)) % RANGE
-        if flags & p.FIN and (seq + len(data)) % RANGE == own.rcv_nxt and (takes or not data):
-            if not own.peer_ended:
-                own.peer_ended = True
-                own.rcv_nxt = (own.rcv_nxt + 1) % RANGE
+        is_last = (seq + len(data)) % RANGE == own.rcv_nxt and (takes or not data)
+        if flags & p.FIN and is_last and not own.peer_ended:
+            own.peer_ended = True
+            own.rcv_nxt = (own.rcv_nxt + 1) % RANGE
         if own.peer_ended and own.ended and own.snd_una == own.snd_nxt:
             del self.connections[peer]
             return []
