@@ -285,8 +285,8 @@ def test_forged_resets_and_syns_are_challenged(card: FrontBench) -> None:
         len(found) == 2  # a tick passed between them
     )
     card.run(clocks=2 * RESEND, quiet=2 * RESEND)
-    (found,) = peer.segments(card.run([syn]))
-    assert (found.flags, found.seq, found.ack) == (p.ACK, peer.ack, peer.seq)
+    (challenge,) = peer.segments(card.run([syn]))
+    assert (challenge.flags, challenge.seq, challenge.ack) == (p.ACK, peer.ack, peer.seq)
     assert peer.says(message(8, 3)) == answer(8, 3)
     assert card.run([p.tcp(peer.end, CARD, p.RST, peer.seq)]).left == ()
     assert peer.segments(peer.send(b"x"))[0].flags == p.RST
@@ -323,8 +323,8 @@ def test_a_closed_window_is_probed_by_one_byte_for_as_long_as_it_is_answered(
         assert all(s.payload in (b"", wanted[:1]) for s in peer.segments(card.run([full])))
     assert probes >= 16
     opened = p.tcp(peer.end, CARD, p.ACK, peer.seq, peer.ack + 1, window=1000)
-    (found,) = peer.segments(card.run([opened]))
-    assert (found.seq, found.payload) == (peer.ack, wanted)  # from the first byte on
+    (rest,) = peer.segments(card.run([opened]))
+    assert (rest.seq, rest.payload) == (peer.ack, wanted)  # from the first byte on
     peer.ack += len(wanted)
     assert peer.send(b"").left == ()
     assert peer.says(data) == wanted
