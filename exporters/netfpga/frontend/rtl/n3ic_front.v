@@ -199,13 +199,19 @@ module n3ic_front #(
     );
 
     // --- counters --------------------------------------------------------------------------------
-    wire [14:0] events = {tcp_count, faulty, took, count};
+    /* verilator lint_off UNUSEDSIGNAL */
+    wire [14:0] events = {tcp_count, faulty, took, count};  // the last three of TCP only
+    /* verilator lint_on UNUSEDSIGNAL */
     genvar g;
     generate
         for (g = 0; g < 15; g = g + 1) begin : g_counter
-            reg [31:0] counter;
-            always @(posedge clk) counter <= rst ? 32'd0 : counter + {31'd0, events[g]};
-            assign counters[32*g +: 32] = counter;
+            if (TCP == 0 && g >= 12) begin : g_none
+                assign counters[32*g +: 32] = 32'd0;
+            end else begin : g_some
+                reg [31:0] counter;
+                always @(posedge clk) counter <= rst ? 32'd0 : counter + {31'd0, events[g]};
+                assign counters[32*g +: 32] = counter;
+            end
         end
     endgenerate
 endmodule
