@@ -58,7 +58,7 @@ module n3ic_fe_tcp #(
     output reg  [OUT_W-1:0]     meta,
     input  wire                 meta_pop,
     output reg                  beat_valid,
-    output reg  [8*W-1:0]       beat,
+    output wire [8*W-1:0]       beat,
     input  wire                 beat_pop,
     // one bit each: segment dropped, reset, session opened, resend, cookie sent, session refused, evicted
     output wire [6:0]           count
@@ -295,6 +295,10 @@ module n3ic_fe_tcp #(
     reg [15:0]   t_left;  // beats that remain to be read
     reg [POOL_W-1:0]   t_buffer;
     reg [BUFFER_W-1:0] t_word;
+    // The mask of a probe stands behind the memory's register, so that the memory is block RAM.
+    reg            t_single;  // the beat has one byte
+    reg  [8*W-1:0] word;
+    assign beat = t_single ? {{(8*W - 8) {1'b0}}, word[7:0]} : word;
     wire t_idle = !meta_valid && t_left == 16'd0;
     wire may_send = t_idle && !reply_due && work_valid;
     wire sending  = op == SEND && (e_state == E_LOAD || e_state == E_DO || e_state == E_SEND);
@@ -459,11 +463,12 @@ module n3ic_fe_tcp #(
         // --- segments out -------------------------------------------------------------------------
         if (meta_pop) meta_valid <= 1'b0;
         if ((!beat_valid || beat_pop) && t_left != 16'd0) begin
-            beat       <= words[{t_buffer, t_word}];
+            word       <= words[{t_buffer, t_word}];
             beat_valid <= 1'b1;
             t_word     <= t_word + 1'b1;
             t_left     <= t_left - 16'd1;
         end else if (beat_pop) beat_valid <= 1'b0;
+        if (beat_pop) t_single <= 1'b0;
         if (reply_due && t_idle && !sending) begin
             meta       <= reply;
             meta_valid <= 1'b1;
@@ -748,11 +753,9 @@ module n3ic_fe_tcp #(
                         if (flight == 0) due <= next_due;
                     end
                     if (x_probe) begin
-                        beat       <= {{(8*W - 8) {1'b0}}, record[7:0]};
-                        beat_valid <= 1'b1;
-                        t_left     <= 16'd0;
-                        probe      <= 1'b0;
-                        blocked    <= 1'b1;
+                        t_single <= 1'b1;
+                        probe    <= 1'b0;
+                        blocked  <= 1'b1;
                     end
                     if (x_fin) begin
                         fin_out <= 1'b1;
@@ -795,6 +798,7 @@ module n3ic_fe_tcp #(
             w_state     <= W_IDLE;
             w_has       <= 1'b0;
             t_left      <= 16'd0;
+            t_single    <= 1'b0;
             meta_valid  <= 1'b0;
             beat_valid  <= 1'b0;
             reply_due   <= 1'b0;
