@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from n3ic.errors import MissingDependencyError, N3icError
+from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.netfpga import shell
 from n3ic.exporters.netfpga.core import SCORE_BITS, CorePorts
 from n3ic.exporters.netfpga.frontend import options as front
@@ -50,6 +50,17 @@ _SIMULATE_OPTIONS = (
         "",
     ),
     Option("address", "IPv4 address of a card with a front end", front.ADDRESS),
+    Option(
+        "waves",
+        "FST file for all signals of a card with a front end, for GTKWave or Surfer; none if empty",
+        "",
+    ),
+    Option(
+        "scaffold",
+        "instead of running the card, write this folder: a kernel of your own in the network's "
+        "place behind its front end, with bench and test",
+        "",
+    ),
 )
 
 
@@ -295,17 +306,29 @@ def _simulate(directory: Path, options: Options, say: Callable[[str], None]) -> 
         directory: an export directory of this target.
         options: ``tap`` and ``peer``, names of the two devices; ``netns``, a namespace to create
             for the second device. A card with a front end has one device, ``tap``: ``netns`` then
-            holds that device, and ``address`` is the card's address.
+            holds that device, ``address`` is the card's address, ``waves`` an FST file for its
+            signals, and ``scaffold`` a folder to write instead, see :mod:`.frontend.scaffold`.
         say: called with a line of text when the card is ready, and with its counters at the end.
     """
-    from n3ic.exporters.netfpga.frontend.tap import has_front, serve
+    from n3ic.exporters.netfpga.frontend.tap import has_front, serve, waves_file
     from n3ic.exporters.netfpga.packet import tap
 
     chosen = {name: str(value) for name, value in options.items()}
+    address, waves, scaffold = (chosen.pop(name) for name in ("address", "waves", "scaffold"))
+    if scaffold and has_front(directory):
+        from n3ic.exporters.netfpga.frontend.scaffold import write_scaffold
+
+        write_scaffold(directory, Path(scaffold))
+        say(f"wrote {scaffold}: python {Path(scaffold) / 'test_kernel.py'} runs its test")
+        return
+    if scaffold or (waves and not has_front(directory)):
+        name = "--scaffold" if scaffold else "--waves"
+        raise UsageError(f"{name} needs a card with a front end: export it with --front-end tcp")
     say("building the card, which takes a minute ...")
-    address = chosen.pop("address")
     if has_front(directory):
-        serve(directory, tap=chosen["tap"], netns=chosen["netns"], address=address, say=say)
+        place = waves_file(waves) if waves else None
+        tap_name, netns = chosen["tap"], chosen["netns"]
+        serve(directory, tap=tap_name, netns=netns, address=address, waves=place, say=say)
         return
     counters = tap.serve(directory, **chosen, ready=say)
     if counters is None:

@@ -24,7 +24,7 @@ def ports_of(
     if front is not None:
         settings = [("input", 48, "cfg_mac"), ("input", 32, "cfg_ip"), ("input", 16, "cfg_port")]
         if front.tcp:
-            settings.append(("input", 32, "cfg_resend"))
+            settings += [("input", 32, "cfg_resend"), ("input", 64, "cfg_key")]
         return (*settings, *_stream("s", front.beat, 1), *_stream("m", front.beat, 0))
     side: list[Port] = []
     if options["input"] == "side":

@@ -12,10 +12,11 @@ from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
-MAP_VERSION = 1 << 16  # major in bits 31:16, minor in bits 15:0
+MAP_VERSION = 1 << 16 | 1  # major in bits 31:16, minor in bits 15:0
 ADDRESS_BITS = 12  # 4 KiB, the smallest range that Vivado assigns
 _ID = 0x4E334943  # "N3IC"
 _FIRST_COUNTER = 0x40
+_FRONT_COUNTERS_1_0 = 12  # of the front end in version 1.0 of the map
 _FILES = ("n3ic.rdl", "n3ic_registers.h", "registers.md")
 
 
@@ -122,11 +123,14 @@ def _front_counters() -> tuple[str, ...]:
 def _counters(core: CorePorts, *, front: bool) -> list[BusRegister]:
     """Counters of 32 bits, which begin again at 0 after their largest value."""
     events: list[tuple[str, str, str, bool]] = []
+    later: list[tuple[str, str, str, bool]] = []
     if front:
-        events = [
+        own = [
             (f"count_{name}", f"The front end's counter {name}", f"counters[{32 * i} +: 32]", False)
             for i, name in enumerate(_front_counters())
         ]
+        # What version 1.1 added has the highest addresses.
+        events, later = own[:_FRONT_COUNTERS_1_0], own[_FRONT_COUNTERS_1_0:]
     else:
         events = [
             ("count_packets_in", "Packets that came", "packet_in", True),
@@ -144,7 +148,7 @@ def _counters(core: CorePorts, *, front: bool) -> list[BusRegister]:
         ]
     return [
         BusRegister(name, _FIRST_COUNTER + 4 * i, "ro", text, value, 0, counted)
-        for i, (name, text, value, counted) in enumerate(events)
+        for i, (name, text, value, counted) in enumerate([*events, *later])
     ]
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.frontend.parameters import COUNTERS, FOLDER, TOP
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.exporters.netfpga.tools.simulator_process import SimulatedCardProcess, SimulatorProgram
@@ -18,6 +17,7 @@ from n3ic.exporters.netfpga.tools.simulator_process import SimulatedCardProcess,
 MAC = bytes.fromhex("024e33000001")
 PORT = 0x2323
 RESEND = 20_000  # clocks per tick of the TCP timers
+KEY = 0x0F1E2D3C4B5A6978  # of a bench's SYN cookies; a card at a device has a random one
 QUIET = 50_000  # clocks without a beat; longer than the rows of one datagram need
 _MOST = 50_000_000
 
@@ -78,8 +78,10 @@ def front_program(
     ip: bytes,
     *,
     resend: int = RESEND,
+    key: int = KEY,
     bad_cable: int = 0,
     device: int | None = None,
+    waves: Path | None = None,
 ) -> SimulatorProgram:
     """Compile the front end of an export directory to a program in ``work``.
 
@@ -88,8 +90,10 @@ def front_program(
         work: an empty folder.
         ip: IPv4 address of the card.
         resend: clocks per tick of its TCP timers.
+        key: of the SYN cookies, 64 bits.
         bad_cable: percentage of frames that are lost, duplicated and delayed.
         device: descriptor of a TAP device; None for a bench, which is given its frames.
+        waves: FST file for all signals, whose folder exists; None for none.
 
     Raises:
         MissingDependencyError: Verilator is not installed.
@@ -97,16 +101,15 @@ def front_program(
     """
     simulate.choose_simulator("verilator")
     top = (directory / "rtl" / f"{TOP}.v").read_text(encoding="utf-8")
-    macros = ["N3IC_WRITE_PORT"] if CorePorts.load(directory).write_port else []
+    macros = ["N3IC_WRITE_PORT"] if "wr_swap," in top else []
     macros += ["N3IC_TCP"] if "cfg_resend," in top else []
     sources = [*sorted((directory / "rtl").glob("*.v")), FOLDER / "front.cpp"]
-    binary = simulate.verilate(TOP, sources, work, macros=macros)
+    binary = simulate.verilate(TOP, sources, work, macros=macros, waves=waves is not None)
     where = "-" if device is None else str(device)
-    command = [str(binary), where, MAC.hex(), ip.hex(), f"{PORT:x}", f"{resend:x}"]
+    command = [str(binary), where, MAC.hex(), ip.hex(), f"{PORT:x}", f"{resend:x}", f"{key:x}"]
+    command += [f"{bad_cable:x}", *([] if waves is None else [str(waves.resolve())])]
     folder = simulate.memory_folder(directory, work)
-    return SimulatorProgram(
-        [*command, f"{bad_cable:x}"], folder, () if device is None else (device,)
-    )
+    return SimulatorProgram(command, folder, () if device is None else (device,))
 
 
 class FrontBench(SimulatedCardProcess):
@@ -123,6 +126,7 @@ class FrontBench(SimulatedCardProcess):
         ip: bytes = bytes((10, 23, 23, 2)),
         resend: int = RESEND,
         quiet: int = QUIET,
+        waves: Path | None = None,
     ) -> None:
         """Prepare a bench; nothing is built before the ``with`` block.
 
@@ -131,14 +135,16 @@ class FrontBench(SimulatedCardProcess):
             ip: IPv4 address of the card.
             resend: clocks per tick of its TCP timers.
             quiet: number of clocks without a beat after which a run ends.
+            waves: FST file for all signals, whose folder exists; None for none.
         """
         super().__init__()
         self.directory = directory.resolve()
         self.ip, self.resend, self.quiet = ip, resend, quiet
+        self.waves = waves
 
     def _plug_in(self, stack: ExitStack) -> SimulatorProgram:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-front-")))
-        return front_program(self.directory, work, self.ip, resend=self.resend)
+        return front_program(self.directory, work, self.ip, resend=self.resend, waves=self.waves)
 
     def run(
         self, frames: Sequence[OfferedFrame | bytes] = (), clocks: int = _MOST, quiet: int = 0

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Verilated front end, either on a TAP device or driven by a test.
 //
-// On a device, the arguments are FD MAC IP PORT RESEND BAD: the descriptor of a TAP device, and the
-// card's addresses in hexadecimal. BAD is the percentage of frames that the cable loses, doubles
-// and delays, for each kind of damage and each direction. The clock runs while frames are in the
-// card; otherwise it runs slowly, for the timers. On SIGTERM or SIGINT the program prints its
-// counters: frames in, frames out, frames that the kernel did not accept, clocks, then the card's
-// own.
+// On a device, the arguments are FD MAC IP PORT RESEND KEY BAD [FST]: the descriptor of a TAP
+// device, and the card's addresses in hexadecimal. BAD is the percentage of frames that the cable
+// loses, doubles and delays, for each kind of damage and each direction. The clock runs while
+// frames are in the card; otherwise it runs slowly, for the timers. On SIGTERM or SIGINT the
+// program prints its counters: frames in, frames out, frames that the kernel did not accept,
+// clocks, then the card's own.
 //
-// For a test, the arguments are - MAC IP PORT RESEND 0, and stdin holds one command per line:
+// All signals go to the file FST. For a test, the arguments are - MAC IP PORT RESEND KEY 0 [FST],
+// and stdin holds one command per line:
 //   f CLOCK DAMAGED HEX  offer a frame, at this clock at the earliest
 //   h CLOCKS             the receiver accepts nothing for CLOCKS clocks
 //   r CLOCKS QUIET       run for CLOCKS clocks, or until nothing happened for QUIET clocks
@@ -56,14 +57,18 @@ struct SentFrame {
 
 class Card : Streams<Vn3ic_front_top> {
   public:
-    Card(uint64_t mac, uint32_t ip, uint16_t port, uint32_t resend) {
+    Card(uint64_t mac, uint32_t ip, uint16_t port, uint32_t resend, uint64_t key,
+         const char *waves) {
+        if (waves)
+            trace_to(waves);
         top_.cfg_mac = mac;
         top_.cfg_ip = ip;
         top_.cfg_port = port;
 #ifdef N3IC_TCP
         top_.cfg_resend = resend;
+        top_.cfg_key = key;
 #else
-        (void)resend;
+        (void)resend, (void)key;
 #endif
 #ifdef N3IC_WRITE_PORT
         top_.wr_en = 0;
@@ -272,16 +277,16 @@ int relay_frames(Card &card, int fd, unsigned bad) {
 } // namespace
 
 int main(int argc, char **argv) {
-    if (argc != 7) {
-        std::fprintf(stderr, "usage: %s FD|- MAC IP PORT RESEND BAD\n", argv[0]);
+    if (argc != 8 && argc != 9) {
+        std::fprintf(stderr, "usage: %s FD|- MAC IP PORT RESEND KEY BAD [FST]\n", argv[0]);
         return 2;
     }
     stop_on_signals();
     const auto number = [&](int i) { return std::strtoull(argv[i], nullptr, 16); };
     Card card(number(2), static_cast<uint32_t>(number(3)), static_cast<uint16_t>(number(4)),
-              static_cast<uint32_t>(number(5)));
+              static_cast<uint32_t>(number(5)), number(6), argc == 9 ? argv[8] : nullptr);
     report_ready();
     if (std::strcmp(argv[1], "-") == 0)
         return run_commands(card);
-    return relay_frames(card, std::atoi(argv[1]), static_cast<unsigned>(number(6)));
+    return relay_frames(card, std::atoi(argv[1]), static_cast<unsigned>(number(7)));
 }

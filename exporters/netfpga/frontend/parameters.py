@@ -21,8 +21,9 @@ TOP = "n3ic_front_top"
 DISSECTOR = "n3ic.lua"
 UDP_HEADERS = 28  # bytes: IPv4 without options 20, UDP 8
 MAX_ROW = 1024  # bytes
-SEGMENTS_KEPT = 4  # segments whose results fit the memory of a session
 RECORD_BYTES = 512  # bytes of results in a segment, for a host with the smallest MSS
+MOST_RECORD_BYTES = 1408
+MAX_SESSIONS = 1024
 COUNTERS = (
     "other",
     "header",
@@ -36,6 +37,9 @@ COUNTERS = (
     "resets",
     "sessions",
     "resends",
+    "cookies",
+    "full",
+    "evicted",
 )
 
 
@@ -52,6 +56,7 @@ class FrontendParameters:
         bypass: whether rows are computed before their frame has ended.
         tcp: whether the front end answers over TCP.
         sessions: maximum number of TCP connections.
+        idle: silent ticks after which a connection may have to leave.
         plans_w: binary logarithm of the number of inferences in flight.
     """
 
@@ -64,6 +69,7 @@ class FrontendParameters:
     tcp: bool
     sessions: int
     plans_w: int
+    idle: int = 8
 
     @property
     def max_rows(self) -> int:
@@ -94,10 +100,10 @@ class FrontendParameters:
             "SESSIONS": self.sessions,
             "SESSION_W": self.session_w,
             "MSS": self.mss,
-            "WORDS_W": self.words_w,
-            "SEG_WORDS": self.segment_words,
-            "RECORDS_W": self.records_w,
+            "POOL_W": self.pool_w,
+            "BUFFER_W": self.buffer_w,
             "SEG_RECORDS": self.segment_records,
+            "IDLE": self.idle,
         }
         return own | (tcp if self.tcp else {})
 
@@ -117,24 +123,19 @@ class FrontendParameters:
         return (self.mss + max(self.row, HEADER.size)) * self.growth + 2 * HEADER.size
 
     @property
-    def segment_words(self) -> int:
-        """Maximum beats of the results of a segment."""
-        return -(-self.segment_results // self.beat) + 1
-
-    @property
     def segment_records(self) -> int:
         """Maximum segments of results per segment received, for a host with an MSS of 536 bytes."""
         return -(-self.segment_results // RECORD_BYTES) + 1
 
     @property
-    def words_w(self) -> int:
-        """Binary logarithm of the beats of results kept per session."""
-        return (SEGMENTS_KEPT * self.segment_words - 1).bit_length()
+    def buffer_w(self) -> int:
+        """Binary logarithm of the beats of a buffer, which holds the results of a segment."""
+        return (MOST_RECORD_BYTES // self.beat - 1).bit_length()
 
     @property
-    def records_w(self) -> int:
-        """Binary logarithm of the segments kept per session."""
-        return max(5, (SEGMENTS_KEPT * self.segment_records - 1).bit_length())
+    def pool_w(self) -> int:
+        """Binary logarithm of the buffers that all sessions share."""
+        return 7 if self.sessions > 64 else 6
 
     @property
     def session_w(self) -> int:
@@ -170,6 +171,7 @@ def frontend_parameters(model: Classifier, options: Options) -> FrontendParamete
         bypass=bool(options["bypass"]),
         tcp=options["front-end"] == "tcp",
         sessions=int(options["sessions"]),
+        idle=int(options["idle"]),
         plans_w=max(6, (_clocks(model, options) + 16).bit_length()),
     )
 

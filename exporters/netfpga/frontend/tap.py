@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
+import secrets
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -54,6 +55,7 @@ class VirtualFront(SimulatedCardProcess):
         netns: str = "",
         address: str = ADDRESS,
         bad_cable: int = 0,
+        waves: Path | None = None,
     ) -> None:
         """Prepare a card; nothing is created before the ``with`` block.
 
@@ -64,6 +66,7 @@ class VirtualFront(SimulatedCardProcess):
             address: the card's IPv4 address.
             bad_cable: percentage of frames, 0 to 30, that are lost, duplicated and reordered, for
                 each kind of damage and each direction.
+            waves: FST file for all signals, whose folder exists; None for none.
 
         Raises:
             UsageError: Linux does not allow a name, or an address or percentage is invalid.
@@ -81,7 +84,7 @@ class VirtualFront(SimulatedCardProcess):
             raise UsageError(f"a bad cable harms 0 to 30 % of the frames, not {bad_cable}")
         self.host = network[1] if self.address != network[1] else network[2]
         self.directory = directory.resolve()
-        self.tap, self.netns, self.bad_cable = tap, netns, bad_cable
+        self.tap, self.netns, self.bad_cable, self.waves = tap, netns, bad_cable, waves
         self.counters: FrontCounters | None = None
 
     def _plug_in(self, stack: ExitStack) -> SimulatorProgram:
@@ -93,7 +96,13 @@ class VirtualFront(SimulatedCardProcess):
         )
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-front-")))
         return front_program(
-            self.directory, work, self.address.packed, bad_cable=self.bad_cable, device=descriptor
+            self.directory,
+            work,
+            self.address.packed,
+            key=secrets.randbits(64),
+            bad_cable=self.bad_cable,
+            device=descriptor,
+            waves=self.waves,
         )
 
     def _count(self, text: str) -> None:
@@ -108,15 +117,35 @@ def has_front(directory: Path) -> bool:
     return bool(options.get("front-end", "none") != "none")
 
 
+def waves_file(text: str) -> Path:
+    """Check the path of a file for signals.
+
+    Raises:
+        UsageError: it has another ending than ``.fst``, or its folder does not exist.
+    """
+    path = Path(text).resolve()
+    if path.suffix != ".fst":
+        raise UsageError(f"--waves: {text} is not named .fst: GTKWave and Surfer tell it by that")
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"--waves: {path.parent} is not a folder, or {path.name} is one")
+    return path
+
+
 def serve(
-    directory: Path, *, tap: str, netns: str, address: str, say: Callable[[str], None]
+    directory: Path,
+    *,
+    tap: str,
+    netns: str,
+    address: str,
+    waves: Path | None,
+    say: Callable[[str], None],
 ) -> None:
     """Run a virtual card until Ctrl-C or SIGTERM, and report its counters.
 
     Raises:
         N3icError: see :class:`VirtualFront`; or the card ended unexpectedly.
     """
-    card = VirtualFront(directory, tap=tap, netns=netns, address=address)
+    card = VirtualFront(directory, tap=tap, netns=netns, address=address, waves=waves)
     where = f" in the namespace {netns}" if netns else ""
     text = f"the card is {card.address}, port {PORT}, at {tap} ({card.host}){where}; Ctrl-C ends it"
     simulator_process.serve(card, lambda: say(text))

@@ -16,6 +16,9 @@
 #include <vector>
 
 #include "verilated.h"
+#if VM_TRACE
+#include "verilated_fst_c.h"
+#endif
 
 namespace running {
 
@@ -79,9 +82,23 @@ template <typename Top> class Streams {
     void clock() {
         top_.axis_aclk = 0;
         top_.eval();
+        trace();
         top_.axis_aclk = 1;
         top_.eval();
         ++clocks_;
+        trace();
+    }
+
+    // Writes all signals to a file from now on, if the program was built with traces: a unit of
+    // time is half a clock.
+    void trace_to(const char *file) {
+#if VM_TRACE
+        Verilated::traceEverOn(true);
+        top_.trace(&waves_, 99);
+        waves_.open(file);
+#else
+        (void)file;
+#endif
     }
 
     // Offers the beat of a frame that begins at byte `at`; returns whether it is the last.
@@ -109,6 +126,18 @@ template <typename Top> class Streams {
 
     Top top_;
     uint64_t clocks_ = 0;
+
+  private:
+    void trace() {
+#if VM_TRACE
+        if (waves_.isOpen())
+            waves_.dump(2 * clocks_ - top_.axis_aclk + 1);
+#endif
+    }
+
+#if VM_TRACE
+    VerilatedFstC waves_;
+#endif
 };
 
 } // namespace running

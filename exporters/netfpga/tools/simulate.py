@@ -154,6 +154,7 @@ def verilate(
     parameters: Mapping[str, int] | None = None,
     defines: Sequence[str] = (),
     macros: Sequence[str] = (),
+    waves: bool = False,
 ) -> Path:
     """Compile Verilog and its C++ driver to a program in ``work``.
 
@@ -165,6 +166,7 @@ def verilate(
         parameters: parameters of the top module.
         defines: macros of the Verilog.
         macros: macros of the C++.
+        waves: whether the program can write its signals to an FST file.
 
     Raises:
         VerifyError: the program does not build.
@@ -174,6 +176,7 @@ def verilate(
         "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",
         "--top-module", top, "--prefix", name, "--Mdir", str(work / "obj"),
         "--unroll-count", str(UNROLLED_LOOPS),
+        *(("--trace-fst",) if waves else ()),
         # One unit: each file by itself would read Verilator's headers again, which takes as long.
         "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0 VM_PARALLEL_BUILDS=0",
         *(f"-D{define}" for define in defines),

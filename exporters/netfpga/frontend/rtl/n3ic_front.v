@@ -20,10 +20,10 @@ module n3ic_front #(
     parameter SESSIONS = 4,
     parameter SESSION_W = 2,
     parameter MSS      = 1460,
-    parameter WORDS_W  = 7,    // see n3ic_fe_tcp
-    parameter SEG_WORDS = 26,
-    parameter RECORDS_W = 5,
-    parameter SEG_RECORDS = 5
+    parameter POOL_W   = 6,    // see n3ic_fe_tcp
+    parameter BUFFER_W = 5,
+    parameter SEG_RECORDS = 5,
+    parameter IDLE     = 8
 ) (
     input  wire                  clk,
     input  wire                  rst,
@@ -31,7 +31,8 @@ module n3ic_front #(
     input  wire [31:0]           cfg_ip,
     input  wire [15:0]           cfg_port,
     /* verilator lint_off UNUSEDSIGNAL */
-    input  wire [31:0]           cfg_resend,  // read by TCP only
+    input  wire [31:0]           cfg_resend,  // read by TCP only, and the key
+    input  wire [63:0]           cfg_key,
     /* verilator lint_on UNUSEDSIGNAL */
 
     input  wire [8*W-1:0]        s_axis_tdata,
@@ -54,7 +55,7 @@ module n3ic_front #(
     input  wire [8*RESULT*N-1:0] answer_data,
     input  wire [31:0]           answer_model,
 
-    output wire [32*12-1:0]      counters
+    output wire [32*15-1:0]      counters
 );
     localparam CW      = $clog2(W) + 1;
     localparam META_W  = 242;
@@ -161,21 +162,21 @@ module n3ic_front #(
     assign source[OUT_W +: OUT_W] = {row_meta, 105'd0};
 
     // --- TCP -----------------------------------------------------------------------------------
-    wire [3:0] tcp_count;
+    wire [6:0] tcp_count;
     generate
         if (TCP != 0) begin : g_tcp
             n3ic_fe_tcp #(
                 .W(W), .CW(CW), .META_W(META_W), .OUT_W(OUT_W), .TAG_W(TAG_W), .REMAINS_W(REMAINS_W),
-                .SESSIONS(SESSIONS), .SW(SESSION_W), .MSS(MSS), .WORDS_W(WORDS_W), .SEG_WORDS(SEG_WORDS),
-                .RECORDS_W(RECORDS_W), .SEG_RECORDS(SEG_RECORDS)
+                .SESSIONS(SESSIONS), .SW(SESSION_W), .MSS(MSS), .POOL_W(POOL_W), .BUFFER_W(BUFFER_W),
+                .SEG_RECORDS(SEG_RECORDS), .IDLE(IDLE)
             ) tcp (
-                .clk(clk), .rst(rst), .cfg_port(cfg_port), .cfg_resend(cfg_resend),
+                .clk(clk), .rst(rst), .cfg_port(cfg_port), .cfg_resend(cfg_resend), .cfg_key(cfg_key),
                 .in_valid(in_valid && to_tcp), .in_ready(tcp_ready), .in_first(in_first), .in_last(in_last),
                 .in_sound(in_sound), .in_meta(in_meta), .seg_valid(seg_valid), .seg_ready(rows_ready),
                 .seg_tag(seg_tag), .seg_remains(seg_remains), .saved(saved), .remains(remains),
                 .out_valid(out_valid && out_stream), .out_ready(tcp_takes), .out_last(out_last),
                 .out_keep(out_keep), .out_count(out_count), .out_data(out_data),
-                .out_session(out_tag[SESSION_W-1:0]), .meta_valid(source_valid[2]),
+                .out_tag(out_tag[SESSION_W+1:0]), .meta_valid(source_valid[2]),
                 .meta(source[2*OUT_W +: OUT_W]), .meta_pop(source_pop[2]), .beat_valid(reply_valid[2]),
                 .beat(reply[16*W +: 8*W]), .beat_pop(reply_pop[2]), .count(tcp_count)
             );
@@ -185,7 +186,7 @@ module n3ic_front #(
             assign seg_tag     = {TAG_W {1'b0}};
             assign seg_remains = {REMAINS_W {1'b0}};
             assign tcp_takes   = 1'b1;
-            assign tcp_count   = 4'd0;
+            assign tcp_count   = 7'd0;
         end
     endgenerate
 
@@ -198,13 +199,19 @@ module n3ic_front #(
     );
 
     // --- counters --------------------------------------------------------------------------------
-    wire [11:0] events = {tcp_count, faulty, took, count};
+    /* verilator lint_off UNUSEDSIGNAL */
+    wire [14:0] events = {tcp_count, faulty, took, count};  // the last three of TCP only
+    /* verilator lint_on UNUSEDSIGNAL */
     genvar g;
     generate
-        for (g = 0; g < 12; g = g + 1) begin : g_counter
-            reg [31:0] counter;
-            always @(posedge clk) counter <= rst ? 32'd0 : counter + {31'd0, events[g]};
-            assign counters[32*g +: 32] = counter;
+        for (g = 0; g < 15; g = g + 1) begin : g_counter
+            if (TCP == 0 && g >= 12) begin : g_none
+                assign counters[32*g +: 32] = 32'd0;
+            end else begin : g_some
+                reg [31:0] counter;
+                always @(posedge clk) counter <= rst ? 32'd0 : counter + {31'd0, events[g]};
+                assign counters[32*g +: 32] = counter;
+            end
         end
     endgenerate
 endmodule

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from n3ic.errors import UsageError, VerifyError
+from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
-from n3ic.exporters.netfpga.frontend.parameters import frontend_parameters
+from n3ic.exporters.netfpga.frontend.parameters import FOLDER, frontend_parameters
 from n3ic.exporters.netfpga.frontend.verify import check_front
+from n3ic.exporters.netfpga.tools import synth
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.options import Options, OptionValue
@@ -25,7 +27,7 @@ FORMS = {
     "udp-64": {"front-end": "udp", "data-width": "64"},
     "udp-512": {"front-end": "udp", "style": "unrolled", "executors": 4, "bypass": False},
     "tcp-64": {"front-end": "tcp", "style": "unrolled", "data-width": "64", "answers": "verdict"},
-    "tcp-512": {"front-end": "tcp", "input-stage": "features", "sessions": 16, "mtu": 9000},
+    "tcp-512": {"front-end": "tcp", "input-stage": "features", "sessions": 1024, "mtu": 9000},
 }
 
 UNROLLED: dict[str, OptionValue] = {"front-end": "udp", "style": "unrolled", "data-width": "64"}
@@ -105,3 +107,27 @@ def test_another_network_behind_it_is_found(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "other" / "rtl" / "n3ic_cells.v", tmp_path / "rtl")
     with pytest.raises(VerifyError, match="the front end: datagram 0, row"):
         check_front(tmp_path, model, options, words)
+
+
+@pytest.mark.slow
+def test_memories_of_sessions_have_a_register_at_their_output(tmp_path: Path) -> None:
+    """Only then they become block RAM; a second source of that register takes them out of it."""
+    folder = FOLDER / "rtl"
+    names = ("n3ic_fe_tcp", "n3ic_fe_cookie", "n3ic_fe_fifo", "n3ic_fe_sum")
+    commands = synth.read_commands(
+        [folder / f"{name}.v" for name in names], names[0], {"SESSIONS": 64, "SW": 6}, tmp_path
+    )
+    try:
+        synth.version(synth.YOSYS)
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    commands += ["hierarchy -auto-top", "proc", "flatten", "opt -fast", "memory -nomap"]
+    synth._yosys(tmp_path, [*commands, "write_json netlist.json"])
+    (module,) = json.loads((tmp_path / "netlist.json").read_text())["modules"].values()
+    clocked = {
+        cell["parameters"]["MEMID"].lstrip("\\"): int(cell["parameters"]["RD_CLK_ENABLE"], 2)
+        for cell in module["cells"].values()
+        if cell["type"].startswith("$mem")
+    }
+    large = ("states", "buckets", "contexts", "words", "records")
+    assert {name: clocked[name] for name in large} == dict.fromkeys(large, 1)
