@@ -51,6 +51,7 @@ def test_a_file_is_refused_in_words(tmp_path: Path) -> None:
     assert waves_file(str(tmp_path / "a.fst")) == (tmp_path / "a.fst").resolve()
     model = random_model((24, 4, 2), np.random.default_rng(1), extremes=False)
     export(model, "netfpga", tmp_path / "card", verify=False)
-    options = {"tap": "a", "peer": "b", "netns": "", "address": "10.0.0.2", "waves": "a.fst"}
+    options = {"tap": "a", "peer": "b", "netns": "", "address": "10.0.0.2"}
+    options |= {"waves": "a.fst", "scaffold": ""}
     with pytest.raises(UsageError, match="--waves needs a card with a front end"):
         _simulate(tmp_path / "card", options, lambda _: None)
