@@ -55,8 +55,11 @@ def read_table(path: Path, task: PacketTask) -> Entries:
     """Read a new table of a packet task: a TOML file with the task's keys.
 
     Raises:
-        CardError: The file cannot be read or is invalid; the error names the line.
+        CardError: The task has no table, or the file cannot be read or is invalid; the error names
+            the line.
     """
+    if not kind_of(task.task).keys:
+        raise CardError(f"{task.name}: a packet task {task.task!r} has no table to replace")
     root = _root(_text_of(path, f"the keys of a {task.task}"), str(path), path.parent)
     root.only(*kind_of(task.task).keys)
     return kind_of(task.task).table(root)

@@ -35,6 +35,7 @@ class CallStatus(IntEnum):
     BAD_MODEL = 8
     NO_MEMORY = 9
     BAD_RATE = 10
+    NO_TABLE = 11
 
 
 @dataclass(frozen=True)

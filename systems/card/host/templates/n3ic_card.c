@@ -70,6 +70,7 @@ const char *card_strerror(int status) {
         "the weights do not have the network's inputs and classes",
         "out of memory",
         "the rate or the bucket is out of bounds",
+        "the packet task has no table",
     };
     int is_known = status >= 0 && (size_t)status < sizeof texts / sizeof *texts;
     return is_known ? texts[status] : "unknown status";
@@ -148,6 +149,8 @@ int card_table(struct card *card, uint32_t caller, uint32_t task, const uint32_t
                size_t count) {
     if (task >= card_task_count || (caller != CARD_WIRE && caller != card_tasks[task].owner))
         return CARD_FOREIGN;
+    if (card_tasks[task].kind->write == NULL)
+        return count ? CARD_NO_TABLE : CARD_OK;
     pthread_mutex_lock(&card->lock);
     for (size_t i = 0; i < count; i++)
         card_tasks[task].kind->write(card->tasks[task], writes[2 * i], writes[2 * i + 1]);

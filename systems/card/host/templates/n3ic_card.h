@@ -47,7 +47,8 @@ enum card_status {
     CARD_EMPTY,     /* no answer is ready */
     CARD_BAD_MODEL, /* weights damaged, or of another input or number of classes */
     CARD_NO_MEMORY,
-    CARD_BAD_RATE /* a rate or bucket out of bounds */
+    CARD_BAD_RATE, /* a rate or bucket out of bounds */
+    CARD_NO_TABLE  /* the packet task has no table */
 };
 
 enum card_action { CARD_FORWARD = 0, CARD_DROP, CARD_MARK, CARD_MIRROR };

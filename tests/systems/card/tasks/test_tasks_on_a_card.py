@@ -135,6 +135,20 @@ def test_a_table_changes_on_the_host(tmp_path: Path) -> None:
     assert set(actions()) == {"drop"}
 
 
+def test_a_task_without_a_table_takes_none(tmp_path: Path) -> None:
+    seen = '[[tenants.tasks]]\nname = "seen"\nkind = "counters"\n'
+    path = write(tmp_path, "host", flow='"seen", "wall", "net"', task=seen)
+    plan = plan_of(path)
+    export_card(plan, tmp_path / "card", verify=False)
+    card = software_card(plan, "host")
+    running = CardLibrary(tmp_path / "card", shape_of(card)).open(0)
+    number = [*card.packet_tasks].index("soc/seen")
+    assert running.set_table(number, [(0, 1)]) == CallStatus.NO_TABLE
+    assert running.set_table(number, []) == CallStatus.OK
+    with pytest.raises(CardError, match="'counters' has no table"):
+        change_of(plan.card, "replace", "soc/seen", path)
+
+
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_card_exec_drops_what_a_table_denies(tmp_path: Path) -> None:
     export_card(plan_of(write(tmp_path, "host")), tmp_path / "card", verify=False)
