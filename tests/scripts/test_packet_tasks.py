@@ -33,6 +33,6 @@ def test_two_instances_of_a_slow_task_serve_twice_as_much() -> None:
 @pytest.mark.exhaustive
 def test_the_script_prints_tables(capsys: pytest.CaptureFixture[str]) -> None:
     packet_tasks.main(["store"])
-    said = capsys.readouterr().out
-    assert "Zipf 0.99" in said
-    assert "simulated" in said
+    output = capsys.readouterr().out
+    assert "Zipf 0.99" in output
+    assert "simulated" in output

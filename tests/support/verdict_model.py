@@ -16,7 +16,7 @@ KEEP_AWAY = ("drop", "rate-limit", "interface", "socket")
 
 
 @dataclass
-class Held:
+class Entry:
     """A verdict, and the time at which the tokens of its rate are all there again."""
 
     action: str
@@ -111,7 +111,7 @@ class VerdictModel:
         defaults = ("pass", 0, "none", 0, 0, 1, 0)
         action, argument, scope, ttl, from_packet, times, most = policy + defaults[len(policy) :]
         address = ipaddress.ip_address(key.source)
-        made = Held(action, argument, now + ttl, since=now)
+        made = Entry(action, argument, now + ttl, since=now)
         given = longest(self.allowed, address, now)
         if scope == "none" or (scope != "flow" and given and given.action != "shared"):
             return

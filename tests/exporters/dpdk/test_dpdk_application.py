@@ -97,16 +97,16 @@ def run(program, devices, *options, workers=1, code=0):
         [program, *eal_words(workers), *words, "--", *map(str, options)],
         capture_output=True, timeout=TIMEOUT_S,
     )  # fmt: skip
-    said = done.stderr.decode()
-    assert "Sanitizer" not in said and "runtime error" not in said, said
-    assert done.returncode == code, said
-    return said
+    log = done.stderr.decode()
+    assert "Sanitizer" not in log and "runtime error" not in log, log
+    assert done.returncode == code, log
+    return log
 
 
-def runs(process, said, true=bool):
+def runs(process, stats, true=bool):
     """Wait until the statistics that a program writes are as asked, or it has ended."""
     for _ in range(20 * TIMEOUT_S):
-        if process.poll() is not None or (said.exists() and true(json.loads(said.read_text()))):
+        if process.poll() is not None or (stats.exists() and true(json.loads(stats.read_text()))):
             return
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.05)
@@ -143,11 +143,11 @@ def expected(frames, model=MODEL):
             name: records["features"][:, i].astype(np.int64)
             for i, name in enumerate(model.meter.feature_names)
         }
-        found = model.verdicts(model.infer(model.encode(rows)).scores) if len(records) else []
-        return [1 + (CLASSES if v < 0 else int(v)) for v in found]
+        verdicts = model.verdicts(model.infer(model.encode(rows)).scores) if len(records) else []
+        return [1 + (CLASSES if v < 0 else int(v)) for v in verdicts]
 
-    _, _, found = in_bursts(model.meter, frames, iter(lambda: 1, 0), verdicts_of)
-    return [CLASSES + 2 if v == "aside" else v - 1 if v else CLASSES + 1 for v in found]
+    _, _, codes = in_bursts(model.meter, frames, iter(lambda: 1, 0), verdicts_of)
+    return [CLASSES + 2 if v == "aside" else v - 1 if v else CLASSES + 1 for v in codes]
 
 
 def sent(path):
@@ -157,8 +157,8 @@ def sent(path):
 
 def ethernet(udp):
     """A frame of UDP in IPv4 that may be longer than IPv4's length can say."""
-    said = 0 if len(udp) > 65_515 else 20 + len(udp)  # 0: the sender's card was to cut it
-    ip = struct.pack(">BBHHHBBH", 0x45, 0, said, 0, 0, 64, 17, 0) + bytes([10, 0, 0, 1] * 2)
+    total_length = 0 if len(udp) > 65_515 else 20 + len(udp)  # 0: the sender's card was to cut it
+    ip = struct.pack(">BBHHHBBH", 0x45, 0, total_length, 0, 0, 64, 17, 0) + bytes([10, 0, 0, 1] * 2)
     return bytes(12) + b"\x08\0" + ip + udp
 
 
@@ -166,9 +166,9 @@ def ethernet(udp):
 
 
 def test_generated_captures_give_the_flows_of_the_reference_meter(directory):
-    found = check_metering(EXPORTER, directory, unchanged(MODEL), {}, packets=1500, seed=7)
-    assert found.packets == 1500 and found.flows > 300
-    assert not found.failures and not found.missing
+    report = check_metering(EXPORTER, directory, unchanged(MODEL), {}, packets=1500, seed=7)
+    assert report.packets == 1500 and report.flows > 300
+    assert not report.failures and not report.missing
 
 
 @pytest.mark.parametrize("draw", [random_tables, random_spn])
@@ -182,8 +182,8 @@ def test_other_families_of_the_host_give_the_flows_of_the_reference_meter(draw, 
     model = drawn.changed(meter=replace(SPEC, features=features))
     tool = EXPORTER.for_family(model.family)
     tool.write(model, {}, tmp_path)
-    found = check_metering(tool, tmp_path, unchanged(model), {}, packets=800, seed=3)
-    assert found.packets == 800 and found.flows > 100 and not found.failures, found
+    report = check_metering(tool, tmp_path, unchanged(model), {}, packets=800, seed=3)
+    assert report.packets == 800 and report.flows > 100 and not report.failures, report
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -191,16 +191,16 @@ def test_flows_equal_those_of_flow_exec_with_any_number_of_workers(
     workers, program, directory, tmp_path
 ):
     capture = saved(tmp_path / "c.pcap", traffic(3))
-    out, said = tmp_path / "flows.csv", tmp_path / "said.json"
+    out, stats = tmp_path / "flows.csv", tmp_path / "said.json"
     run(program, [f"net_pcap0,rx_pcap={capture}"], "--until-end", "--tap", "--decisions", out,
-        "--stats-json", said, workers=workers)  # fmt: skip
+        "--stats-json", stats, workers=workers)  # fmt: skip
     wanted = run_flow_exec(directory / "host", MODEL, capture)
     rows = application.flow_rows(MODEL, out.read_bytes())
     assert len(rows) > 300
     if workers == 1:
         assert rows == wanted.flows
     assert Counter(row[1:] for row in rows) == Counter(row[1:] for row in wanted.flows)
-    statistics = json.loads(said.read_text())
+    statistics = json.loads(stats.read_text())
     roles = [lcore["role"] for lcore in statistics["lcores"]]
     assert roles == ["works"] * workers + ["distributes"] * (workers > 1)
     busy = [lcore["received"] for lcore in statistics["lcores"][:workers]]
@@ -257,13 +257,13 @@ def test_a_change_of_the_application_is_found(file, old, new, message, directory
     (place / file).write_text(text.replace(old, new))
     capture = saved(tmp_path / "c.pcap", traffic(5))
     try:
-        found = check_metering(
+        report = check_metering(
             EXPORTER, place, unchanged(MODEL), {}, packets=400, seed=1, captures=[capture]
         )
     except VerifyError as error:
         assert re.search(message, str(error))
     else:
-        assert re.search(message, str(found.failures))
+        assert re.search(message, str(report.failures))
 
 
 # --- verdicts --------------------------------------------------------------------------------
@@ -277,8 +277,8 @@ def test_packets_go_where_the_policy_of_their_flows_verdict_says(program, tmp_pa
     out = [tmp_path / f"{i}.pcap" for i in range(4)]
     devices = [f"net_pcap0,rx_pcap={capture},tx_pcap={out[0]}"]
     devices += [f"net_pcap{i},tx_pcap={out[i]}" for i in (1, 2, 3)]
-    said = tmp_path / "said.json"
-    run(program, devices, "--until-end", "--stats-json", said, "--policy", "a=drop",
+    stats = tmp_path / "said.json"
+    run(program, devices, "--until-end", "--stats-json", stats, "--policy", "a=drop",
         "--policy", "b=c=interface:net_pcap2",
         "--policy", "aside=ring:left", "--policy", "d=mark:7",
         "--take", "left=net_pcap3")  # fmt: skip
@@ -288,7 +288,7 @@ def test_packets_go_where_the_policy_of_their_flows_verdict_says(program, tmp_pa
 
     # The port beside 0 is 1; each order is that of arrival.
     assert [sent(p) for p in out] == [[], of(2, CLASSES + 1), of(1), of(CLASSES + 2)]
-    statistics = json.loads(said.read_text())
+    statistics = json.loads(stats.read_text())
     names = [*MODEL.classes, "shunt", "undecided", "aside"]
     counted = {name: v["packets"] for name, v in statistics["verdicts"].items()}
     assert counted == {name: verdicts.count(i) for i, name in enumerate(names)}
@@ -303,29 +303,29 @@ def test_decisions_go_on_and_an_unsure_one_leaves_a_sure_one_in_force(
     flows = [struct.pack(">HHHH", 1000 + i, 9, 8, 0) for i in range(burst_of_flows)]
     frames = [(ethernet(udp), 42, 0) for _ in range(1100) for udp in flows]
     capture = saved(tmp_path / "c.pcap", [(d, n, i) for i, (d, n, _) in enumerate(frames)])
-    out, said = tmp_path / "out.pcap", tmp_path / "said.json"
+    out, stats = tmp_path / "out.pcap", tmp_path / "said.json"
     run(decisive, [f"net_pcap0,rx_pcap={capture},tx_pcap={out}"], "--until-end",
-        "--policy", "attack=drop", "--policy", "shunt=pass", "--stats-json", said)  # fmt: skip
+        "--policy", "attack=drop", "--policy", "shunt=pass", "--stats-json", stats)  # fmt: skip
     assert sent(out) == [data for data, _, _ in frames[: 99 * burst_of_flows]]
-    found = json.loads(said.read_text())["verdicts"]
+    verdicts = json.loads(stats.read_text())["verdicts"]
     points = page_schedule()
     honest = sum(point < 26 for point in points)
     attack = sum(26 <= point < 1000 for point in points)
     decided = {"honest": honest, "attack": attack, "shunt": 2}  # at packet 1,000 and at the end
-    assert {name: found[name]["flows"] for name in decided} == {
+    assert {name: verdicts[name]["flows"] for name in decided} == {
         name: n * burst_of_flows for name, n in decided.items()
     }
-    assert found["attack"]["packets"] == 1001 * burst_of_flows
-    assert found["shunt"]["packets"] == 0
+    assert verdicts["attack"]["packets"] == 1001 * burst_of_flows
+    assert verdicts["shunt"]["packets"] == 0
 
 
 def test_a_ring_that_nobody_empties_loses_packets_and_says_so(program, tmp_path):
     frames = traffic(2, 3000)
     capture = saved(tmp_path / "c.pcap", frames)
-    said = tmp_path / "said.json"
-    text = run(program, [f"net_pcap0,rx_pcap={capture}"], "--until-end", "--stats-json", said,
+    stats = tmp_path / "said.json"
+    text = run(program, [f"net_pcap0,rx_pcap={capture}"], "--until-end", "--stats-json", stats,
                "--policy", "undecided=ring:full", "--policy", "aside=ring:full")  # fmt: skip
-    statistics = json.loads(said.read_text())
+    statistics = json.loads(stats.read_text())
     lost = statistics["lcores"][0]["ring_full"]
     assert lost == statistics["actions"]["ring"] - 1023
     assert f"lost here: {lost} (ring_full)" in text
@@ -371,14 +371,14 @@ def test_frames_that_net_pcap_cuts_are_metered_and_not_sent_on(
     ]
     usual = [(data, size, time + len(large)) for data, size, time in traffic(3, 200)]
     capture = saved(tmp_path / "c.pcap", large + usual)
-    out, said, decisions = (tmp_path / name for name in ("out.pcap", "said.json", "flows.csv"))
+    out, stats, decisions = (tmp_path / name for name in ("out.pcap", "said.json", "flows.csv"))
     device = f"net_pcap0,rx_pcap={capture},tx_pcap={out}"
-    run(program, [device], "--until-end", "--decisions", decisions, "--stats-json", said,
+    run(program, [device], "--until-end", "--decisions", decisions, "--stats-json", stats,
         workers=workers)  # fmt: skip
     wanted = run_flow_exec(directory / "host", MODEL, capture).flows
     rows = application.flow_rows(MODEL, decisions.read_bytes())
     assert Counter(row[1:] for row in rows) == Counter(row[1:] for row in wanted)
-    statistics = json.loads(said.read_text())
+    statistics = json.loads(stats.read_text())
     lost = sum(lcore["end_not_received"] for lcore in statistics["lcores"])
     assert statistics["received"] == 208 and lost == 3
     with Capture(out) as opened:  # net_pcap writes the length, and so many bytes as it can
@@ -388,25 +388,25 @@ def test_frames_that_net_pcap_cuts_are_metered_and_not_sent_on(
 
 
 def test_an_interrupt_ends_it_with_all_packets_accounted_for(program, tmp_path):
-    capture, said = tmp_path / "c.pcap", tmp_path / "said.json"
+    capture, stats = tmp_path / "c.pcap", tmp_path / "said.json"
     write_pcap(capture, LINK_ETHERNET, bench.connections(64))
     words = [program, *eal_words(1), f"--vdev=net_pcap0,rx_pcap={capture},infinite_rx=1", "--"]
-    with subprocess.Popen([*words, "--stats-json", said], stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([*words, "--stats-json", stats], stderr=subprocess.PIPE) as process:
         try:
-            runs(process, said, some_decided)
+            runs(process, stats, some_decided)
             process.send_signal(signal.SIGINT)
             text = process.communicate(timeout=TIMEOUT_S)[1].decode()
         finally:
             process.kill()
     assert process.returncode == 0 and "Sanitizer" not in text, text
-    statistics = json.loads(said.read_text())
+    statistics = json.loads(stats.read_text())
     assert sum(statistics["actions"].values()) == statistics["received"] > 0
     assert some_decided(statistics)
 
 
 def test_what_af_packet_loses_is_told_though_its_driver_does_not(program, tmp_path):
     """A veth pair in a namespace of its own; the ring holds less than is sent at once."""
-    said, count = tmp_path / "said.json", 30_000
+    stats, count = tmp_path / "said.json", 30_000
     name = f"n3d{os.getpid()}"
     words = ["ip", "netns", "exec", name]
     if shutil.which("ip") is None or subprocess.run(["ip", "netns", "add", name]).returncode:
@@ -417,10 +417,10 @@ def test_what_af_packet_loses_is_told_though_its_driver_does_not(program, tmp_pa
         ):  # fmt: skip
             subprocess.run(["ip", "-n", name, *line.split()], check=True)
         device = "--vdev=net_af_packet0,iface=dpdk0,framecnt=16,blocksz=4096,framesz=2048"
-        command = [*words, program, *eal_words(1), device, "--", "--tap", "--stats-json", said]
+        command = [*words, program, *eal_words(1), device, "--", "--tap", "--stats-json", stats]
         with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
             try:
-                runs(process, said)
+                runs(process, stats)
                 process.send_signal(signal.SIGSTOP)  # else it may be as fast as the sender
                 code = (
                     "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
@@ -428,14 +428,14 @@ def test_what_af_packet_loses_is_told_though_its_driver_does_not(program, tmp_pa
                 )
                 subprocess.run([*words, "python3", "-c", code], check=True, timeout=TIMEOUT_S)
                 process.send_signal(signal.SIGCONT)
-                runs(process, said, lambda statistics: accounted(statistics) >= count)
+                runs(process, stats, lambda statistics: accounted(statistics) >= count)
                 process.send_signal(signal.SIGINT)
                 process.communicate(timeout=TIMEOUT_S)
             finally:
                 process.kill()
     finally:
         subprocess.run(["ip", "netns", "del", name], check=True)
-    statistics = json.loads(said.read_text())
+    statistics = json.loads(stats.read_text())
     (port,) = statistics["ports"]
     lost = port["losses"]["packet_socket_dropped"]
     assert lost > 0 and port["losses"]["imissed"] == 0

@@ -60,10 +60,10 @@ def test_without_dpdk_the_network_is_verified_and_the_application_is_said_to_be_
     done = export(MODEL, "dpdk", tmp_path / "out", verify=False)
     capture = tmp_path / "c.pcap"
     capture.write_bytes(pcap(LINK_ETHERNET, [(bytes(60), 60, 1)], 1000, "<"))
-    found = verify_directory(done.path, vectors=500, captures=[capture])
-    assert found.ok and found.packets == 0, str(found)
-    assert "apt-get install dpdk" in found.unmetered
-    assert set(found.decoded) == {"host/weights.bin", "host/bnn.c"}
+    verification = verify_directory(done.path, vectors=500, captures=[capture])
+    assert verification.ok and verification.packets == 0, str(verification)
+    assert "apt-get install dpdk" in verification.unmetered
+    assert set(verification.decoded) == {"host/weights.bin", "host/bnn.c"}
     with pytest.raises(MissingDependencyError, match=r"make is not installed: .*libpcap-dev"):
         n3ic.bench("dpdk", MODEL)
 
@@ -75,8 +75,8 @@ def test_a_changed_weight_is_read_back(tmp_path):
     host.mkdir()
     exporter("host").write(other, {}, host)
     (done.path / "host" / "weights.bin").write_bytes((host / "weights.bin").read_bytes())
-    found = verify_directory(done.path, vectors=10)
-    assert any("host/weights.bin" in failure for failure in found.failures)
+    verification = verify_directory(done.path, vectors=10)
+    assert any("host/weights.bin" in failure for failure in verification.failures)
 
 
 def test_dpdk_takes_the_families_of_the_host():

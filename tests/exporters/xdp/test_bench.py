@@ -25,11 +25,11 @@ NAMESPACE = Path("/proc/thread-self/ns/net")
 def test_every_network_is_checked_and_timed():
     model = random_model((40, 8, 2), np.random.default_rng(0))
     # A repeat is a call of the kernel, which waits; 60,000 flows are made beforehand.
-    found = bench.bench_xdp(model, rounds=3, repeat=20_000, packets=2000)
-    assert found.timings[0].name == "bits"
-    assert [t.aim for t in found.timings] == [None, 75.0, 65.0, None]
-    assert all(t.verified < 100_000 and t.value_bytes < 32 << 10 for t in found.timings[1:])
-    shown = bench.render(found)
+    figures = bench.bench_xdp(model, rounds=3, repeat=20_000, packets=2000)
+    assert figures.timings[0].name == "bits"
+    assert [t.aim for t in figures.timings] == [None, 75.0, 65.0, None]
+    assert all(t.verified < 100_000 and t.value_bytes < 32 << 10 for t in figures.timings[1:])
+    shown = bench.render(figures)
     (title, columns, rows), *_ = shown.tables
     assert "measured" in title and all(len(row) == len(columns) for row in rows)
     _, columns, rows = shown.tables[1]
@@ -37,10 +37,10 @@ def test_every_network_is_checked_and_timed():
     aims = [3 * [few] + ["5"] for few in ("20", "20", "12", "12")]
     assert [row[7] or row[11] for row in rows] == list(itertools.chain(*aims))
     assert shown.data["timings"][1]["shape"] == "256-32-16-2"
-    assert (len(found.wire) == 6) != bool(found.skipped)
-    assert len(shown.tables) == 3 + bool(found.wire)
-    assert found.verdicts[0].median == 0 < len(found.verdicts) == 5
-    ways = [(m.decides, m.table, (m.clock, m.locked, m.flows)) for m in found.meters]
+    assert (len(figures.wire) == 6) != bool(figures.skipped)
+    assert len(shown.tables) == 3 + bool(figures.wire)
+    assert figures.verdicts[0].median == 0 < len(figures.verdicts) == 5
+    ways = [(m.decides, m.table, (m.clock, m.locked, m.flows)) for m in figures.meters]
     clocks = (
         *(("kernel", True, 1000), ("coarse", True, 1000), ("coarse", False, 1000)),
         ("coarse", True, 60_000),

@@ -78,23 +78,23 @@ def test_kills_under_traffic_lose_no_flow(daemon, veth, daemon_model, built, tmp
     path, ports = tmp_path / "flows.json", range(1000, 4000)
     running = daemon(json=path, pack=pack_path).start()
 
-    def told():
+    def ports_of_file():
         lines = path.read_text().split("\n")[:-1]  # behind the last end, one is being written
         return [json.loads(line)["source_port"] for line in lines]
 
     with ThreadPoolExecutor(1) as pool:
         sender = pool.submit(send, veth[1], flows(ports))
         for _ in range(3):
-            seen = len(told())
-            while len(told()) < min(seen + 50, len(ports)):
+            seen = len(ports_of_file())
+            while len(ports_of_file()) < min(seen + 50, len(ports)):
                 assert running.process.poll() is None
             running.end(signal.SIGKILL)
             running.start()
         sender.result()
-    while len(found := told()) < len(ports):
+    while len(flow_ports := ports_of_file()) < len(ports):
         assert running.process.poll() is None
-    assert set(found) == set(ports)
-    assert len(found) <= len(ports) + 3
+    assert set(flow_ports) == set(ports)
+    assert len(flow_ports) <= len(ports) + 3
     assert running.end() == 0
 
 
@@ -138,10 +138,10 @@ def test_idle_flows_end(daemon, hasty, veth):
     running = daemon(hasty).start()
     reader = running.reader()
     send(veth[1], flows(range(1000, 1100), 2))
-    found = reader.lines(100)
-    assert {flow["why"] for flow in found} == {"idle"}
-    assert [flow["last"] for flow in found] == sorted(flow["last"] for flow in found)
-    assert all(flow["decided"] - flow["last"] > 1 for flow in found)
+    records = reader.lines(100)
+    assert {flow["why"] for flow in records} == {"idle"}
+    assert [flow["last"] for flow in records] == sorted(flow["last"] for flow in records)
+    assert all(flow["decided"] - flow["last"] > 1 for flow in records)
     assert running.end() == 0
 
 
@@ -162,8 +162,8 @@ def test_a_hangup_swaps_the_model(daemon, veth, daemon_model, built, tmp_path):
     running.process.send_signal(signal.SIGHUP)
     running.expect("is loaded")
     send(veth[1], flows([1001]))
-    found = reader.line()
-    assert (found["model"], found["verdict"] in "xyz") == (second.digest[:16], True)
+    flow = reader.line()
+    assert (flow["model"], flow["verdict"] in "xyz") == (second.digest[:16], True)
     path.write_bytes(path.read_bytes()[:-30])
     running.process.send_signal(signal.SIGHUP)
     running.expect("the old values stay")
@@ -182,8 +182,8 @@ def test_policies_of_a_pack_are_in_force(daemon, veth, daemon_model, built, tmp_
     running = daemon(pack=path, prometheus=f"127.0.0.1:{port}").start()
     reader = running.reader()
     send(veth[1], flows([9]))
-    found = reader.line()
-    assert (found["slot"], found["verdict"]) == (3, "none")
+    flow = reader.line()
+    assert (flow["slot"], flow["verdict"]) == (3, "none")
     send(veth[1], flows(range(1000, 1020), 10))
     drops = sum(flow["verdict"] != "benign" for flow in reader.lines(20))
     assert drops
@@ -326,13 +326,13 @@ def test_a_slow_reader_loses_its_own_flows_and_hears_how_many(daemon, veth):
         quick.lines(100)
     lost = running.figures()[f'n3ic_xdp_n3icd_reader_lost_total{{interface="{veth[0]}"}}']
     assert lost > 0
-    told = 0
+    flow_count = 0
     for _ in range(600 - int(lost)):
-        told += "source" in slow.line()
+        flow_count += "source" in slow.line()
     send(veth[1], flows([9]))
     assert slow.line() == {"lost": lost}
     assert slow.line()["source_port"] == quick.line()["source_port"] == 9
-    assert told == 600 - lost
+    assert flow_count == 600 - lost
     assert running.end() == 0
 
 
@@ -371,8 +371,8 @@ def test_detaching_and_keeping(daemon, veth, pins):
 
 
 def attached(interface):
-    found = libbpf.query(socket.if_nametoindex(interface))
-    return found is not None
+    attachment = libbpf.query(socket.if_nametoindex(interface))
+    return attachment is not None
 
 
 @pytest.mark.slow

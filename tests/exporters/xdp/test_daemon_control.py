@@ -72,13 +72,13 @@ def test_status_is_what_n3icd_tells(running, veth):
     reader = one.reader()
     send(veth[1], [*flows(range(1000, 1020)), b"\xff" * 60])
     reader.lines(20)
-    found = json.loads(n3ic("status", veth[0], "--json"))
+    state = json.loads(n3ic("status", veth[0], "--json"))
     people = n3ic("status", veth[0])
-    assert (found["packets"], found["started"], found["ends"]) == (81, 20, {"packets": 20})
-    assert found["aside"]["not IP"] == 1
-    assert found["slots"]["0"]["model"] == 'net "0"'
-    assert sum(found["slots"]["0"]["classes"].values()) == 20
-    assert set(found["slots"]["0"]["classes"]) == set(CLASSES)
+    assert (state["packets"], state["started"], state["ends"]) == (81, 20, {"packets": 20})
+    assert state["aside"]["not IP"] == 1
+    assert state["slots"]["0"]["model"] == 'net "0"'
+    assert sum(state["slots"]["0"]["classes"].values()) == 20
+    assert set(state["slots"]["0"]["classes"]) == set(CLASSES)
     assert "packets 81 " in people
     n3ic("unload", veth[0])
     assert one.wait() == 0
@@ -93,14 +93,14 @@ def test_status_tells_what_n3icd_lost(running, veth):
         send(veth[1], [*flows(range(1000 * i, 1000 * i + 20)), b"\xff" * 60])
         reader.lines(20)
     interface = Interface.named(veth[0])
-    found = status(interface)
-    assert (found.packets, found.started, found.ends) == (243, 60, {"packets": 60})
-    assert found.losses["ipfix_lost"] >= 20
-    assert sum(found.losses.values()) == found.losses["ipfix_lost"]
-    assert f"flows that were not sent as IPFIX {found.losses['ipfix_lost']}" in n3ic(
+    state = status(interface)
+    assert (state.packets, state.started, state.ends) == (243, 60, {"packets": 60})
+    assert state.losses["ipfix_lost"] >= 20
+    assert sum(state.losses.values()) == state.losses["ipfix_lost"]
+    assert f"flows that were not sent as IPFIX {state.losses['ipfix_lost']}" in n3ic(
         "status", veth[0]
     )
-    assert list(found.alarms) == ["lost"] and "came too fast for n3icd" in found.alarms["lost"]
+    assert list(state.alarms) == ["lost"] and "came too fast for n3icd" in state.alarms["lost"]
     one.end(signal.SIGKILL)
     with pytest.raises(UsageError, match=f"not running; systemctl start n3icd@{veth[0]} starts"):
         status(interface)
@@ -113,9 +113,9 @@ def test_verdicts_of_the_operator_hold(running, veth):
     n3ic("allow", veth[0], "198.51.100.0/24")
     send(veth[1], flows([1000]) + [frame(9, source=3)] * 4)
     assert reader.line()["source"] == "192.0.2.3"
-    found = json.loads(n3ic("list", veth[0], "--json"))
-    assert [(e["target"], e["packets"]) for e in found["listed"]] == [("192.0.2.1", 4)]
-    assert [e["target"] for e in found["allowed"]] == ["198.51.100.0/24"]
+    listing = json.loads(n3ic("list", veth[0], "--json"))
+    assert [(e["target"], e["packets"]) for e in listing["listed"]] == [("192.0.2.1", 4)]
+    assert [e["target"] for e in listing["allowed"]] == ["198.51.100.0/24"]
     one.end(signal.SIGKILL)
     n3icd(one, "unblock", "192.0.2.1")  # while it is gone
     one.start()
@@ -143,8 +143,8 @@ def test_what_a_dry_run_decided_is_not_in_force_in_earnest(
             reader.line()
 
     def lists():
-        found = json.loads(n3ic("list", veth[0], "--json"))
-        return [{one["target"] for one in found[name]} for name in ("decided", "listed")]
+        listing = json.loads(n3ic("list", veth[0], "--json"))
+        return [{one["target"] for one in listing[name]} for name in ("decided", "listed")]
 
     def reload(**given):
         repacked(built, daemon_model, path, policies=policies, limits=Limits(**given))
@@ -179,18 +179,18 @@ def test_an_update_holds_over_a_kill_under_traffic(running, veth, daemon_model, 
     path = tmp_path / "n3icd.pack"
     chosen = Choices(limits=Limits(new_flows=0), policies=(f"{CLASSES[1]}=block:flow,ttl=600",))
     path.write_bytes(pack(built, plan(exported(built)[0], "buckets", chosen)))
-    told = tmp_path / "flows.json"
-    one = running(pack=path, json=told)
+    flow_file = tmp_path / "flows.json"
+    one = running(pack=path, json=flow_file)
     second = again(daemon_model)
     n3ic("block", veth[0], "192.0.2.9", "--ttl", 600)
     ports: list[int] = []
     enough = threading.Event()
 
     def count():
-        return told.read_bytes().count(b"\n")
+        return flow_file.read_bytes().count(b"\n")
 
     def lines():
-        return [json.loads(line) for line in told.read_text().split("\n")[:-1]]
+        return [json.loads(line) for line in flow_file.read_text().split("\n")[:-1]]
 
     def traffic():
         """Send on, but only so far ahead of n3icd as the ring of events has room for."""
@@ -217,11 +217,11 @@ def test_an_update_holds_over_a_kill_under_traffic(running, veth, daemon_model, 
         sender.result()
     while len({flow["source_port"] for flow in lines()}) < len(ports):
         assert one.process.poll() is None
-    found = lines()
-    models = [flow["model"] for flow in found]
+    records = lines()
+    models = [flow["model"] for flow in records]
     assert set(models) == {daemon_model.digest[:16], second.digest[:16]}
     assert models[-1] == second.digest[:16]
-    assert len(found) <= len(ports) + 1
+    assert len(records) <= len(ports) + 1
     now = json.loads(n3ic("status", veth[0], "--json"))
     assert (now["started"], now["slots"]["0"]["digest"]) == (len(ports), second.digest)
     assert now["verdicts"] > 0
@@ -262,8 +262,8 @@ def test_a_damaged_update_on_the_disk_is_left_out(running, veth, daemon_model, t
     one = running()
     n3ic("update", veth[0], saved(again(daemon_model), tmp_path / "second.n3ic"))
     assert one.end() == 0
-    (kept,) = (tmp_path / "updates").iterdir()
-    kept.write_bytes(kept.read_bytes()[:-40])
+    (update_file,) = (tmp_path / "updates").iterdir()
+    update_file.write_bytes(update_file.read_bytes()[:-40])
     one.start()
     assert any("is loaded in its place" in line for line in one.log)
     assert status(Interface.named(veth[0])).slots[0].digest == daemon_model.digest
@@ -398,18 +398,18 @@ def test_packs_of_requests_are_checked_as_those_of_files(running, veth, built, d
 @pytest.mark.slow
 def test_many_slow_clients_take_neither_memory_nor_readers(running, veth):
     one = running()
-    held = []
+    connections = []
     for i in range(40):  # more than it takes
         control = socket.socket(socket.AF_UNIX)
         control.connect(str(one.settings["control"]))
         control.sendall(b"update - 60000000\n" if i % 2 else b"upd")
-        held.append(control)
+        connections.append(control)
     reader = one.reader()
     send(veth[1], flows([1000]))
     assert reader.line()["source_port"] == 1000
     resident = Path(f"/proc/{one.process.pid}/statm").read_text().split()[1]
     assert int(resident) * 4096 < 512 << 20
-    for control in held:
+    for control in connections:
         control.close()
     n3ic("unload", veth[0])
     assert one.wait() == 0
@@ -509,8 +509,8 @@ def test_a_full_list_says_that_it_is_full(running, veth):
             fill(place)
             room = place.entries
     for command, way in (("block", "unblock"), ("allow", "allow --remove")):
-        said = n3icd(one, command, "192.0.2.1", code=1)
-        assert f"full: it has room for {room} entries: remove some with {way}" in said
+        message = n3icd(one, command, "192.0.2.1", code=1)
+        assert f"full: it has room for {room} entries: remove some with {way}" in message
         with pytest.raises(UsageError, match=f"full: it has room for {room} entries.*{way}"):
             put_verdict(Interface.named(veth[0]), "192.0.2.1", ACTION[command], 0, None)
     assert one.end() == 0
@@ -522,7 +522,7 @@ ACTION = {"block": "drop", "allow": "allow"}
 def map_of(interface, name):
     """A map of the program on an interface."""
     with libbpf.program_by_id(libbpf.query(socket.if_nametoindex(interface)).program_id) as program:
-        return next(found for found in program.maps() if found.name == name)
+        return next(bpf_map for bpf_map in program.maps() if bpf_map.name == name)
 
 
 def fill(place, count=None):
@@ -776,10 +776,10 @@ def test_wrong_words_show_the_usage(built):
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert (done.returncode, "n3icd COMMAND" in done.stderr) == (2, True), done.stderr
-    told = subprocess.run(
+    version_line = subprocess.run(
         [built / "daemon" / "n3icd", "--version"], capture_output=True, text=True, check=True
     ).stdout
-    assert told.startswith(f"n3icd {version('n3ic')}, program "), told
+    assert version_line.startswith(f"n3icd {version('n3ic')}, program "), version_line
 
 
 # --- several models, figures ---------------------------------------------------------------------
@@ -798,16 +798,16 @@ def test_several_models_of_a_pack_decide(running, veth, daemon_model, built, tmp
     send(veth[1], flows([1000, 7, 9]))
     names = {flow["source_port"]: flow["slot"] for flow in reader.lines(3)}
     assert names == {1000: 0, 7: 3, 9: 63}
-    found = status(Interface.named(veth[0])).slots
-    assert {slot: one.model for slot, one in found.items()} == {
+    slots = status(Interface.named(veth[0])).slots
+    assert {slot: one.model for slot, one in slots.items()} == {
         0: 'net "0"', 3: "net 5", 63: "net 7"
     }  # fmt: skip
-    assert all(decided(one) == 1 for one in found.values())
+    assert all(decided(one) == 1 for one in slots.values())
     n3ic("update", veth[0], saved(again(daemon_model, 9), tmp_path / "9.n3ic"), "--slot", 3)
     one.end(signal.SIGKILL)
     one.start()
-    found = status(Interface.named(veth[0])).slots
-    assert {slot: one.model for slot, one in found.items()} == {
+    slots = status(Interface.named(veth[0])).slots
+    assert {slot: one.model for slot, one in slots.items()} == {
         0: 'net "0"', 3: "net 9", 63: "net 7"
     }  # fmt: skip
     assert one.end() == 0
@@ -858,16 +858,16 @@ def test_metrics_are_the_figures_of_status_with_drift_and_alarms(
     excess = status(Interface.named(veth[0])).excess
     assert 40 < excess <= 80  # 20 at once, and 20 a second while they were sent
     reader.lines(100 - excess)  # idle
-    own, found = one.figures(), {}
+    own, samples = one.figures(), {}
     for name, value in own.items():
         pairs = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', name.partition("{")[2])
         labels = {k: re.sub(r"\\(.)", r"\1", v) for k, v in pairs}
-        found[name.partition("{")[0], frozenset(labels.items())] = value
+        samples[name.partition("{")[0], frozenset(labels.items())] = value
     served = status(Interface.named(veth[0]))
-    names = [(name, dict(labels)) for name, labels in found]
+    names = [(name, dict(labels)) for name, labels in samples]
     drifts = [labels["feature"] for name, labels in names if name == "n3ic_xdp_drift"]
     assert len(drifts) == 2 * len(hasty_model.input.features)
-    for (name, labels), value in found.items():
+    for (name, labels), value in samples.items():
         of, figure = dict(labels), name.removeprefix("n3ic_xdp_").removesuffix("_total")
         if figure == "verdicts":
             slot = served.slots[int(of["slot"])]
@@ -881,7 +881,7 @@ def test_metrics_are_the_figures_of_status_with_drift_and_alarms(
             assert value == served.aside[of["reason"]]
         elif figure in ("packets", "flows", "blocked_hosts"):
             assert value == getattr(served, figure)
-    alarms = {dict(labels)["alarm"]: v for (name, labels), v in found.items() if "alarm" in name}
+    alarms = {dict(labels)["alarm"]: v for (name, labels), v in samples.items() if "alarm" in name}
     assert alarms == {"undecided": 0, "full": 0, "excess": 1, "refused": 1, "lost": 0}
     shown = n3icd(one, "status")
     assert f"ALARM {excess} packets of flows that their source began too fast" in shown
@@ -934,8 +934,8 @@ def test_an_update_in_a_namespace(namespace, built, pins, daemon_model, tmp_path
         reader = one.reader()
         send(outer, flows(range(2000, 2010)))
         assert {flow["model"] for flow in reader.lines(10)} == {second.digest[:16]}
-        found = json.loads(there("status", inner, "--json"))
-        assert (found["started"], found["blocked"]) == (20, 4)
+        state = json.loads(there("status", inner, "--json"))
+        assert (state["started"], state["blocked"]) == (20, 4)
         with pytest.raises(UsageError, match="no interface"):
             n3ic("status", inner)
         there("unload", inner)

@@ -44,14 +44,14 @@ class Dispatcher:
 
     def programs(self):
         """Names and numbers of its programs in their order."""
-        found = LISTED.findall(self.tool("status", self.interface))
-        return {name: int(number) for _, name, number in found}
+        rows = LISTED.findall(self.tool("status", self.interface))
+        return {name: int(number) for _, name, number in rows}
 
     def seen(self):
         """Packets that the other program saw."""
         with libbpf.program_by_id(self.programs()["passer"]) as program:
-            found = next(m for m in program.maps() if m.name == "seen")
-            return int.from_bytes(found.lookup(0), "little")
+            bpf_map = next(m for m in program.maps() if m.name == "seen")
+            return int.from_bytes(bpf_map.lookup(0), "little")
 
 
 @pytest.fixture

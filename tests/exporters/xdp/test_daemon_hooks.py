@@ -75,16 +75,16 @@ def test_the_daemon_attaches_again_when_its_interface_comes_back(daemon, veth):
 
 
 @pytest.mark.parametrize(
-    ("mode", "policy", "said"),
+    ("mode", "policy", "message"),
     [("auto", "benign=mirror:lo", "mode = tcx can"), ("tcx", "benign=cpu:0", "which tcx cannot")],
 )
 def test_a_pack_that_the_hook_cannot_follow(
-    daemon, veth, daemon_model, built, tmp_path, mode, policy, said
+    daemon, veth, daemon_model, built, tmp_path, mode, policy, message
 ):
     path = repacked(built, daemon_model, tmp_path / "n3icd.pack", policies=[policy])
     done = daemon(mode=mode, pack=path).run()
     assert done.returncode == 1
-    assert said in done.stderr
+    assert message in done.stderr
     assert at_tcx(veth[0]) == []
     assert libbpf.query(socket.if_nametoindex(veth[0])) is None
 
@@ -111,8 +111,8 @@ def test_a_driver_that_takes_no_pieces_runs_the_plain_program(daemon, veth, refu
     reader = running.reader()
     send(veth[1], flows([1000]) + flows([2000], 2))
     reader.line()
-    told = asked(running)
-    assert (told["mode"], told["frags"], told["counters"]["packets"]) == ("native", False, 6)
+    state = asked(running)
+    assert (state["mode"], state["frags"], state["counters"]["packets"]) == ("native", False, 6)
     running.end(signal.SIGKILL)
     refuse_frags()
     running.start()  # takes over what is attached
@@ -152,8 +152,8 @@ def test_a_program_keeps_its_form_when_its_interface_comes_back(daemon, veth, re
     reader = running.reader()
     send(veth[1], flows([1001]))
     assert reader.line()["packets"] == 4
-    told = asked(running)
-    assert (told["mode"], told["frags"], told["counters"]["packets"]) == ("generic", False, 6)
+    state = asked(running)
+    assert (state["mode"], state["frags"], state["counters"]["packets"]) == ("generic", False, 6)
     assert running.end() == 0
 
 

@@ -94,8 +94,8 @@ def test_lintian_finds_no_error(built, tmp_path, monkeypatch):
     (place / "daemon" / "n3icd").unlink()
     run("make", "-s", "-C", place, "daemon/n3icd")
     n3ic("pack", place, "--out", tmp_path / "n3icd.deb")
-    found = run("lintian", "--allow-root", "--fail-on", "none", tmp_path / "n3icd.deb")
-    assert not re.findall(r"^[EW]: .*", found, re.M), found
+    output = run("lintian", "--allow-root", "--fail-on", "none", tmp_path / "n3icd.deb")
+    assert not re.findall(r"^[EW]: .*", output, re.M), output
 
 
 def test_an_export_that_is_not_built(built, tmp_path):

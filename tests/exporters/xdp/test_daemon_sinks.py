@@ -24,11 +24,11 @@ AN_IPV6 = bytes.fromhex(
 
 @pytest.fixture
 def collector():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-        found.bind(("127.0.0.1", 0))
-        found.settimeout(WAIT_S)
-        yield found
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(WAIT_S)
+        yield receiver
 
 
 def test_lines_of_a_file_survive_its_rotation(daemon, veth, tmp_path):
@@ -60,7 +60,7 @@ def test_a_file_of_lines_takes_no_more_room_than_is_given(daemon, veth, tmp_path
     running = daemon(json=path, json_megabytes=1, json_old=old).start()
     reader = running.reader()
     send(veth[1], flows(range(1000, 1010)))
-    told = reader.lines(10)
+    records = reader.lines(10)
     assert running.end() == 0
     first = (tmp_path / "flows.json.1").read_bytes()
     second = (tmp_path / "flows.json.2").read_text()
@@ -70,7 +70,7 @@ def test_a_file_of_lines_takes_no_more_room_than_is_given(daemon, veth, tmp_path
         assert first.startswith(full) and len(first) >= 1 << 20
         lines = first[len(full) :] + lines
     rest = [json.loads(line) for line in lines.splitlines()]
-    assert rest == told[len(told) - len(rest) :] and (len(rest) == 10 if old else rest)
+    assert rest == records[len(records) - len(rest) :] and (len(rest) == 10 if old else rest)
     assert path.stat().st_size < 1 << 20 and path.stat().st_mode & 0o777 == 0o640
 
 
@@ -82,8 +82,8 @@ def test_syslog_messages_are_of_rfc_5424(daemon, veth, tmp_path):
         running = daemon(syslog=path).start()
         reader = running.reader()
         send(veth[1], flows(range(1000, 1030)))
-        told = reader.lines(30)
-        for flow in told:
+        records = reader.lines(30)
+        for flow in records:
             message = log.recv(65536).decode()
             head = re.match(
                 r"<30>1 (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) (\S{1,255}) n3icd (\d+) flow "
@@ -93,12 +93,12 @@ def test_syslog_messages_are_of_rfc_5424(daemon, veth, tmp_path):
             assert head, message
             assert int(head[3]) == running.process.pid
             pairs = re.findall(r' ([^ =]+)="((?:[^"\\\]]|\\.)*)"', head[4])
-            found = {key: re.sub(r"\\(.)", r"\1", value) for key, value in pairs}
-            assert found["class"] == flow["verdict"]
-            assert int(found["margin"]) == flow["margin"]
-            assert int(found["sourcePort"]) == flow["source_port"]
-            assert found["source"] == flow["source"]
-        assert {flow["verdict"] for flow in told} - {"benign"}
+            parameters = {key: re.sub(r"\\(.)", r"\1", value) for key, value in pairs}
+            assert parameters["class"] == flow["verdict"]
+            assert int(parameters["margin"]) == flow["margin"]
+            assert int(parameters["sourcePort"]) == flow["source_port"]
+            assert parameters["source"] == flow["source"]
+        assert {flow["verdict"] for flow in records} - {"benign"}
         log.close()
         send(veth[1], flows([5000]))  # nobody takes it, and all else goes on
         assert reader.line()["source_port"] == 5000
@@ -116,24 +116,24 @@ def test_prometheus_gets_what_python_serves(daemon, hasty, veth):
     running = daemon(hasty, prometheus=f"127.0.0.1:{port}").start()
     reader = running.reader()
     send(veth[1], flows(range(1000, 1040)) + flows(range(2000, 2005), 2) + [b"\xff" * 60])
-    told = reader.lines(40)
+    records = reader.lines(40)
     reader.lines(5)  # those that were idle
-    found = running.figures()
+    figures = running.figures()
     of = f'interface="{veth[0]}"'
-    assert found[f"n3ic_xdp_flows_started_total{{{of}}}"] == 45
-    assert found[f"n3ic_xdp_flows{{{of}}}"] == 0
-    assert found[f'n3ic_xdp_decisions_total{{{of},reason="idle"}}'] == 5
-    assert found[f"n3ic_xdp_n3icd_idle_ended_total{{{of}}}"] == 45
-    assert found[f'n3ic_xdp_packets_aside_total{{{of},reason="not IP"}}'] == 1
+    assert figures[f"n3ic_xdp_flows_started_total{{{of}}}"] == 45
+    assert figures[f"n3ic_xdp_flows{{{of}}}"] == 0
+    assert figures[f'n3ic_xdp_decisions_total{{{of},reason="idle"}}'] == 5
+    assert figures[f"n3ic_xdp_n3icd_idle_ended_total{{{of}}}"] == 45
+    assert figures[f'n3ic_xdp_packets_aside_total{{{of},reason="not IP"}}'] == 1
     slot = f'{of},slot="0",model="net \\"0\\""'
     by_class = {}
     for name in CLASSES:
         label = name.replace("\\", "\\\\").replace('"', '\\"')
-        by_class[name] = found[f'n3ic_xdp_verdicts_total{{{slot},verdict="{label}"}}']
+        by_class[name] = figures[f'n3ic_xdp_verdicts_total{{{slot},verdict="{label}"}}']
     assert sum(by_class.values()) == 45
-    assert all(by_class[name] >= sum(f["verdict"] == name for f in told) for name in CLASSES)
-    assert found[f"n3ic_xdp_margin_count{{{slot}}}"] == 45
-    assert found[f'n3ic_xdp_margin_bucket{{{slot},le="+Inf"}}'] == 45
+    assert all(by_class[name] >= sum(f["verdict"] == name for f in records) for name in CLASSES)
+    assert figures[f"n3ic_xdp_margin_count{{{slot}}}"] == 45
+    assert figures[f'n3ic_xdp_margin_bucket{{{slot},le="+Inf"}}'] == 45
     with socket.create_connection(("127.0.0.1", port)) as other:
         other.settimeout(WAIT_S)
         other.sendall(b"\0" * 5000)
@@ -163,16 +163,16 @@ def test_ipfix_is_read_by_an_independent_parser(daemon, veth, collector, daemon_
     running = daemon(ipfix=where, ipfix_domain=77, ipfix_templates=1).start()
     reader = running.reader()
     send(veth[1], flows(range(1000, 1100)) + [AN_IPV6] * 4)
-    told = reader.lines(101)
-    found = Collector()
-    while len(found.records) < 101:
-        assert found.take(collector.recv(65536)) == 77
-    assert found.gaps == 0
+    flow_lines = reader.lines(101)
+    parser = Collector()
+    while len(parser.records) < 101:
+        assert parser.take(collector.recv(65536)) == 77
+    assert parser.gaps == 0
     spec = daemon_model.meter
-    names = {found.names[ENTERPRISE, 256 + i] for i in range(len(spec.feature_names))}
+    names = {parser.names[ENTERPRISE, 256 + i] for i in range(len(spec.feature_names))}
     assert names == set(spec.feature_names)
-    assert found.names[ENTERPRISE, 3] == "n3icMargin"
-    for flow, record in zip(told, found.records, strict=True):
+    assert parser.names[ENTERPRISE, 3] == "n3icMargin"
+    for flow, record in zip(flow_lines, parser.records, strict=True):
         six = flow["source"].startswith("2001")
         family = socket.AF_INET6 if six else socket.AF_INET
         for name, element in (("source", 27 if six else 8), ("destination", 28 if six else 12)):
@@ -198,12 +198,12 @@ def test_ipfix_is_read_by_an_independent_parser(daemon, veth, collector, daemon_
     late = Collector()
     while not late.names:
         message = collector.recv(65536)
-        found.take(message)
+        parser.take(message)
         if message[16:18] == b"\0\2" or late.templates:
             late.take(message)
-    assert late.templates == {k: v for k, v in found.templates.items() if k in late.templates}
+    assert late.templates == {k: v for k, v in parser.templates.items() if k in late.templates}
     assert set(late.templates) == {256, 257, 258}
-    assert found.gaps == 0
+    assert parser.gaps == 0
     assert running.end() == 0
 
 
@@ -321,12 +321,12 @@ def test_debian_s_nfdump_reads_the_flows(daemon, veth, tmp_path):
             running = daemon(ipfix=f"127.0.0.1:{port}", ipfix_templates=1).start()
             reader = running.reader()
             send(veth[1], flows(range(1000, 1050)) + [AN_IPV6] * 4)
-            told = reader.lines(51)
+            flow_lines = reader.lines(51)
             assert running.end() == 0
             # It is asked to end, and writes what it has.
         finally:
             capture.send_signal(signal.SIGTERM)
-            said = capture.stdout.read().decode()
+            log = capture.stdout.read().decode()
     shown = subprocess.run(
         ["nfdump", "-R", str(place), "-q", "-o", "fmt:%pr,%sa,%sp,%da,%dp,%pkt,%byt", "-6"],
         capture_output=True, text=True, check=True,
@@ -334,8 +334,8 @@ def test_debian_s_nfdump_reads_the_flows(daemon, veth, tmp_path):
     rows = {tuple(re.sub(r"\s", "", cell) for cell in r.split(",")) for r in shown.splitlines()}
     assert rows == {
         ("UDP", f["source"], str(f["source_port"]), f["destination"], "53", "4", "232")
-        for f in told
-    }, said + shown
+        for f in flow_lines
+    }, log + shown
 
 
 @pytest.mark.slow
@@ -363,18 +363,18 @@ def test_debian_s_pmacct_reads_class_and_margin(daemon, veth, tmp_path):
             running = daemon(ipfix=f"127.0.0.1:{port}", ipfix_templates=1).start()
             reader = running.reader()
             send(veth[1], flows(range(1000, 1020)))
-            told = {flow["source_port"]: flow for flow in reader.lines(20)}
-            found = {}
+            flows_by_port = {flow["source_port"]: flow for flow in reader.lines(20)}
+            rows_by_port = {}
             for line in nfacctd.stdout:
                 if line.startswith("{"):
                     row = json.loads(line)
-                    found[row["port_src"]] = row
-                if len(found) == len(told):
+                    rows_by_port[row["port_src"]] = row
+                if len(rows_by_port) == len(flows_by_port):
                     break
         finally:
             nfacctd.terminate()
-    for port, row in found.items():
-        flow = told[port]
+    for port, row in rows_by_port.items():
+        flow = flows_by_port[port]
         assert (row["ip_src"], row["port_dst"]) == (flow["source"], 53)
         assert int(row["margin"]) == flow["margin"]
         assert row["verdict"] == flow["verdict"]

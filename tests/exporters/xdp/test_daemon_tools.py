@@ -32,11 +32,11 @@ def test_packs_of_the_command_are_loaded(daemon, veth, built, tmp_path):
     reader = running.reader()
     send(veth[1], flows([1000]))
     assert reader.line()["slot"] == 5
-    found = running.figures()
+    figures = running.figures()
     of = f'{{interface="{veth[0]}"}}'
-    assert found[f"n3ic_xdp_flows_limit{of}"] == 2000
-    assert found[f"n3ic_xdp_blocked_hosts_limit{of}"] == 9
-    assert found[f"n3ic_xdp_dry_run{of}"] == 1
+    assert figures[f"n3ic_xdp_flows_limit{of}"] == 2000
+    assert figures[f"n3ic_xdp_blocked_hosts_limit{of}"] == 9
+    assert figures[f"n3ic_xdp_dry_run{of}"] == 1
     assert running.end() == 0
 
 
@@ -154,8 +154,8 @@ def test_the_tarball_runs_with_the_unit_s_rights(tarball, veth, pins, tmp_path):
     running.socket = tmp_path / "n3icd.sock"
     try:
         running.start()
-        held = Path(f"/proc/{running.process.pid}/status").read_text()
-        assert int(re.search(r"CapEff:\s*(\w+)", held)[1], 16) == 1 << 39 | 1 << 38 | 1 << 12
+        status = Path(f"/proc/{running.process.pid}/status").read_text()
+        assert int(re.search(r"CapEff:\s*(\w+)", status)[1], 16) == 1 << 39 | 1 << 38 | 1 << 12
         reader = running.reader()
         send(veth[1], flows(range(1000, 1010)) + flows([9], 2))
         assert len(reader.lines(11)) == 11  # the last one was idle

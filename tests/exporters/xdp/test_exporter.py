@@ -89,10 +89,10 @@ def test_a_capture_is_replayed_and_compared(clang, kernel, tmp_path, table):
     path = export(model, "xdp", tmp_path / "out", options={"table": table}, verify=False).path
     made = {c.name: c for c in fuzz_captures(SPEC, 9, 200)}
     (tmp_path / "c.pcap").write_bytes(made["ethernet.pcap"].data)
-    found = verify_directory(path, vectors=50, record=False, captures=[tmp_path / "c.pcap"])
-    assert found.ok, str(found)
-    assert found.packets == 50 + 200
-    assert found.flows > 50
+    verification = verify_directory(path, vectors=50, record=False, captures=[tmp_path / "c.pcap"])
+    assert verification.ok, str(verification)
+    assert verification.packets == 50 + 200
+    assert verification.flows > 50
     (tmp_path / "raw.pcapng").write_bytes(made["raw.pcapng"].data)
     tool, raw = target("xdp"), [tmp_path / "raw.pcapng"]
     options = tool.parse_options({"table": table}, verify=True)
@@ -107,8 +107,8 @@ def test_captures_from_outside_are_replayed_and_compared(clang, kernel, exported
     missing = [path.name for path in paths if not path.exists()]
     if missing:
         pytest.skip(f"no {missing} here")
-    found = verify_directory(exported, vectors=50, record=False, captures=paths)
-    assert found.ok, str(found)
+    verification = verify_directory(exported, vectors=50, record=False, captures=paths)
+    assert verification.ok, str(verification)
 
 
 @pytest.mark.slow
@@ -123,14 +123,14 @@ def test_verification_names_the_same_buckets_each_time(clang, kernel, tmp_path):
     assert options[0] == options[1]
 
 
-@pytest.mark.parametrize(("table", "held"), [("buckets", "struct bucket"), ("lru", "LRU_HASH")])
-def test_a_table_is_exported_and_named(exported, tmp_path, table, held):
+@pytest.mark.parametrize(("table", "code"), [("buckets", "struct bucket"), ("lru", "LRU_HASH")])
+def test_a_table_is_exported_and_named(exported, tmp_path, table, code):
     """Buckets, which decide what they evict, where nothing is said."""
     path = exported
     if table == "lru":
         options = {"table": table}
         path = export(network(SPEC), "xdp", tmp_path / "out", options=options, verify=False).path
-    assert held in read_program(path / "meter")["table.h"]
+    assert code in read_program(path / "meter")["table.h"]
     assert read_manifest(path)["options"]["table"] == table
 
 
@@ -166,7 +166,7 @@ def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch, tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("file", "old", "new", "said"),
+    ("file", "old", "new", "message"),
     [
         ("flow.h", "v = x < v ? x : v;", "v = x <= v + 1 ? x : v;", r"registers is|features is"),
         pytest.param("packet.h", "ip[0] & 15", "5", r"meter\.c: ", marks=pytest.mark.slow),
@@ -182,7 +182,7 @@ def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch, tmp
         ),
     ],
 )
-def test_a_change_of_the_meter_is_found(clang, kernel, tmp_path, file, old, new, said):
+def test_a_change_of_the_meter_is_found(clang, kernel, tmp_path, file, old, new, message):
     path = export(network(SPEC), "xdp", tmp_path / "out", verify=False).path
     place = path / "meter" / file
     text = place.read_text()
@@ -192,7 +192,7 @@ def test_a_change_of_the_meter_is_found(clang, kernel, tmp_path, file, old, new,
         result = verify_directory(path, vectors=50, record=False, run_changed=True)
     assert not result.ok
     assert len(result.failures) == 2
-    assert re.search(said, result.failures[1]), result.failures
+    assert re.search(message, result.failures[1]), result.failures
 
 
 @pytest.mark.slow

@@ -369,8 +369,10 @@ def test_of_trees_that_differ_the_first_one_is_named():
         return builder.build([builder.offset(builder.total(trees), c) for c in (0, 1)])
 
     assert graph_difference(sums(5), sums(5)) == ""
-    said = graph_difference(sums(5), sums(50))
-    assert re.fullmatch(r"class 0: a tree of the model is another one: \w+ \d+ of depth 1", said)
+    difference = graph_difference(sums(5), sums(50))
+    assert re.fullmatch(
+        r"class 0: a tree of the model is another one: \w+ \d+ of depth 1", difference
+    )
 
 
 # --- in the kernel -------------------------------------------------------------------------------
@@ -437,8 +439,8 @@ def test_flows_are_classified_in_the_metering_program(clang, kernel, table):
 @pytest.mark.slow
 def test_an_export_is_verified_in_the_kernel(clang, kernel, tmp_path):
     for model in (metered(1).with_shunt(9), MODELS["choices-of-sums"]):
-        found = export(model, "xdp", tmp_path / model.name)
-        assert found.verification.ok
+        artefact = export(model, "xdp", tmp_path / model.name)
+        assert artefact.verification.ok
 
 
 @pytest.fixture(scope="module")

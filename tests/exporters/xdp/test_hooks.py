@@ -165,15 +165,15 @@ def test_a_host_sees_both_directions_of_its_own_flows(image, in_namespace):
             (r.key.source, r.key.source_port, r.key.protocol): sizes(r.registers)
             for r in meter.run(parsed)
         }
-        found = {
+        flow_sizes = {
             (bytes(e["source"][:4]), int(e["source_port"]), int(e["protocol"])): sizes(
                 e["registers"].tolist()
             )
             for e in events
         }
-        assert len(found) == 2
-        assert found == wanted
-        assert all(one["spkts"] and one["dpkts"] for one in found.values())
+        assert len(flow_sizes) == 2
+        assert flow_sizes == wanted
+        assert all(one["spkts"] and one["dpkts"] for one in flow_sizes.values())
         assert (counters["packets"], counters["bytes"]) == (len(frames), sum(map(len, frames)))
         large = [f for f in frames if len(f) > 1518]
         assert counters["super"] == len(large) > 0
@@ -249,10 +249,10 @@ def test_policies_hold_in_both_directions(tcx, policy, dry_run, out, third, coun
         assert len(arrived(far)) == out
         frames = arrived(other)
         assert frames.count(UDP) == frames.count(BACK) == third // 2
-        found = status(interface)
+        state = status(interface)
         wanted = 0 if "pass" in policy or "interface" in policy else 6
-        assert (found.packets, getattr(found, counter)) == (6, wanted)
-        assert found.started == 1
+        assert (state.packets, getattr(state, counter)) == (6, wanted)
+        assert state.started == 1
 
     tcx(check, policy, dry_run=dry_run)
 
@@ -279,8 +279,8 @@ def test_marks_are_those_of_the_stack(exported, in_namespace, run_folder):
             taker.setsockopt(socket.SOL_SOCKET, 75, 1)  # SO_RCVMARK
             taker.settimeout(60)
             taker.sendto(b"x", taker.getsockname())
-            _, told, _, _ = taker.recvmsg(10, 100)
-        assert [struct.unpack("=I", data)[0] for *_, data in told] == [77]
+            _, control_messages, _, _ = taker.recvmsg(10, 100)
+        assert [struct.unpack("=I", data)[0] for *_, data in control_messages] == [77]
         deployment.unload(interface)
 
     in_namespace(check)
@@ -298,9 +298,9 @@ def test_a_new_program_takes_over_both_directions(tcx, exported):
         deployment.update(interface, network(SPEC, 1))  # of another structure
         (following,) = libbpf.tcx_programs(interface.index)
         assert following != number
-        found = status(interface)
-        assert (found.mode, found.packets) == ("tcx", 1)
-        assert "tcx, both directions" in lines(found)[0]
+        state = status(interface)
+        assert (state.mode, state.packets) == ("tcx", 1)
+        assert "tcx, both directions" in lines(state)[0]
 
     tcx(check)
 
@@ -310,13 +310,13 @@ def test_hooks_refuse_what_they_cannot_do(exported, in_namespace, run_folder):
     def check():
         link("n3a", "n3b")
         interface = Interface.named("n3b")
-        for mode, policy, said in (
+        for mode, policy, message in (
             ("auto", "undecided=mirror:n3a", "--hook tcx"),
             ("tcx", "undecided=socket:0", "only XDP"),
             ("tcx", "undecided=cpu:0", "only XDP"),
             ("tcx", "undecided=mirror:n3b", "without end"),
         ):
-            with pytest.raises(UsageError, match=said):
+            with pytest.raises(UsageError, match=message):
                 deployment.load(interface, exported, Choices(policies=(policy,)), mode=mode)
             assert libbpf.query(interface.index) is None
 

@@ -73,6 +73,6 @@ def test_c_of_user_space_includes_the_header_and_agrees(spec, tmp_path):
     command = [*compiler.command, "-DNETWORK_KEEP_ROWS", "-Wall", "-Werror", "-Wno-unused-function",
                "-o", "layouts", "layouts.c"]  # fmt: skip
     subprocess.run(command, cwd=tmp_path, check=True)
-    said = subprocess.run([tmp_path / "layouts"], capture_output=True, text=True, check=True)
-    found = {what: int(n) for what, n in (line.split() for line in said.stdout.splitlines())}
-    assert found == wanted
+    completed = subprocess.run([tmp_path / "layouts"], capture_output=True, text=True, check=True)
+    numbers = {what: int(n) for what, n in (line.split() for line in completed.stdout.splitlines())}
+    assert numbers == wanted

@@ -60,8 +60,8 @@ def test_a_map_of_maps_changes_what_the_program_reads(small):
             number = model.id
         small.programs["count"].test_run(FRAME)
     assert small.maps["models"].lookup(0) == struct.pack("=I", number)
-    with libbpf.map_by_id(number) as held:
-        assert held.lookup(0) == struct.pack("=Q", 1000)
+    with libbpf.map_by_id(number) as inner_map:
+        assert inner_map.lookup(0) == struct.pack("=Q", 1000)
     assert sum(int.from_bytes(v, "little") for v in small.maps["counters"].each_cpu(0)) == 1100
 
 
@@ -112,10 +112,10 @@ def test_without_perfmon_the_refusal_says_what_is_missing(compile_bpf, kernel, t
         "BpfObject(pathlib.Path(sys.argv[1]).read_bytes(), sys.argv[1])"
     )
     program = [sys.executable, "-c", code, str(tmp_path / "bad.o")]
-    said = subprocess.run([*command, *program], capture_output=True, text=True).stderr
-    if said.startswith("setpriv"):
-        pytest.skip(said.strip())
-    assert "refuses the program, and allows less without CAP_PERFMON; its log ends:" in said
+    message = subprocess.run([*command, *program], capture_output=True, text=True).stderr
+    if message.startswith("setpriv"):
+        pytest.skip(message.strip())
+    assert "refuses the program, and allows less without CAP_PERFMON; its log ends:" in message
 
 
 @pytest.mark.parametrize("image", [b"", b"no object", b"\x7fELF" + bytes(200)])

@@ -202,10 +202,10 @@ def test_a_schedule_decides_where_the_reference_meter_does(after):
     model = network(spec)
     with load(model) as programs:
         events = replayed(programs, model, traffic(spec, 800, seed=8))
-    found = {(int(e["why"]), int(e["packets"])) for e in events}
-    assert {(0, 5), (0, 6)} <= found  # by packets
-    assert ({1} <= {why for why, _ in found}) == bool(after)
-    assert (0, 3) in found
+    reasons = {(int(e["why"]), int(e["packets"])) for e in events}
+    assert {(0, 5), (0, 6)} <= reasons  # by packets
+    assert ({1} <= {why for why, _ in reasons}) == bool(after)
+    assert (0, 3) in reasons
     for number in np.unique(events["number"]):
         flow = events[events["number"] == number]
         assert flow["new_packets"].tolist() == np.diff(flow["packets"], prepend=0).tolist()
@@ -258,9 +258,9 @@ def test_windows_of_one_cpu_are_its_own_flows(standard):
     with load(model, per_cpu=True, table=table) as programs:
         frames = replayable(traffic(STANDARD, 300, seed=2))
         events = replay(programs, frames)
-        found = difference(model, STANDARD, frames, events)
+        mismatch = difference(model, STANDARD, frames, events)
         # A test run may move between CPUs; all but the windows is the same on any.
-        assert found == "" or "features" in found
+        assert mismatch == "" or "features" in mismatch
 
 
 def test_counters_say_what_the_network_said(loaded):
@@ -286,7 +286,7 @@ def test_who_ends_flows_writes_over_nothing_of_the_packets(loaded):
     maps = programs.maps
     before = [maps[name].each_cpu(0) for name in ("scratches", "counted", "tallies")]
     decided = int(programs.tally(0)["class"].sum() + programs.tally(0)["shunted"])
-    held, counters = programs.held(), programs.counters()
+    flow_count, counters = programs.held(), programs.counters()
     programs.end_all()
     assert [maps[name].each_cpu(0) for name in ("scratches", "counted", "tallies")] == before
     after, tally = programs.counters(), programs.tally(0)
@@ -295,7 +295,7 @@ def test_who_ends_flows_writes_over_nothing_of_the_packets(loaded):
     changed = {
         "decided: capture": ended,
         "flows_decided": counters["flows_decided"] + ended,
-        "removed": counters["removed"] + held,
+        "removed": counters["removed"] + flow_count,
     }
     assert after == counters | changed
     assert int(tally["class"].sum() + tally["shunted"]) == decided + ended

@@ -265,8 +265,8 @@ def retrained(model, rng):
     fields = []
     for f in model.input.fields:
         if f.kind == "thermometer":
-            kept = sorted(set(rng.choice(f.cuts, rng.integers(1, len(f.cuts) + 1))))
-            f = Field.thermometer(f.feature, [max(1, c - int(rng.integers(2))) for c in kept])
+            cuts = sorted(set(rng.choice(f.cuts, rng.integers(1, len(f.cuts) + 1))))
+            f = Field.thermometer(f.feature, [max(1, c - int(rng.integers(2))) for c in cuts])
         fields.append(f)
     return model_of(InputSpec(tuple(fields)), model.shape[1:], rng)
 

@@ -53,15 +53,15 @@ add bad6 2001:db8::/32
 def contents(path, text, *, bans=True):
     """Prefixes of a file and their times, and the number of decisions that were left out."""
     path.write_text(text, encoding="utf-8")
-    found = read_prefix_file(path, bans=bans)
+    prefixes = read_prefix_file(path, bans=bans)
     shown = {}
-    for key, seconds in zip(found.keys, found.seconds.tolist(), strict=True):
+    for key, seconds in zip(prefixes.keys, prefixes.seconds.tolist(), strict=True):
         packed = key["address"][: key["family"]].tobytes()
         network = ipaddress.ip_network((packed, int(key["bits"]) - layout.PREFIX_FAMILY))
         name = verdict_subject(str(network), standard_spec())
         assert name.key == key.tobytes()  # what is typed has the same key
         shown[name.text] = seconds
-    return shown, found.left_out
+    return shown, prefixes.left_out
 
 
 def test_plain_lists(tmp_path):

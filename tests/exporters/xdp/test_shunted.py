@@ -70,16 +70,16 @@ class Consumer:
     def __init__(self, built, *place):
         command = [built / "shunted" / "shunted", "n3b", "1", *place]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        said = self.process.stderr.readline()
-        if b"Operation not supported" in said or b"Address family" in said:
-            pytest.skip(f"no AF_XDP sockets here: {said.decode()}")
-        assert b"1 queues" in said, said + self.process.stderr.read()
+        line = self.process.stderr.readline()
+        if b"Operation not supported" in line or b"Address family" in line:
+            pytest.skip(f"no AF_XDP sockets here: {line.decode()}")
+        assert b"1 queues" in line, line + self.process.stderr.read()
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
-        said = self.process.communicate(timeout=600)[1].decode()
-        assert self.process.returncode == 0, said
-        words = said.split()
+        output = self.process.communicate(timeout=600)[1].decode()
+        assert self.process.returncode == 0, output
+        words = output.split()
         return tuple(int(words[i]) for i in (1, 3, 5))
 
 
@@ -211,8 +211,10 @@ def test_a_capture_holds_the_frames(in_namespace, model, image, built, tmp_path)
         flows, _ = shunted(programs)
         taken, _, _ = consumer.end()
         with Capture(path) as capture:
-            found = [frame for frame, _, _ in capture.packets()]
-        assert len(found) == taken == 5 * len(flows)
-        assert found == [f for f in frames[36:] if int.from_bytes(f[34:36], "big") in flows]
+            captured_frames = [frame for frame, _, _ in capture.packets()]
+        assert len(captured_frames) == taken == 5 * len(flows)
+        assert captured_frames == [
+            f for f in frames[36:] if int.from_bytes(f[34:36], "big") in flows
+        ]
 
     with_program(in_namespace, model, image, "native", check)

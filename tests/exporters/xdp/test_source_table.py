@@ -48,12 +48,12 @@ def test_one_feature_alone_is_exact():
 
 
 def test_another_secret_gives_other_sketches_and_the_same_counts():
-    model, found = network(sourced(SPEC, 12)), []
+    model, source_features = network(sourced(SPEC, 12)), []
     for secret in (OPEN_SECRET, bytes(range(16))):
         with load(model, secret=secret) as programs:
-            found.append(replay(programs, replayable(FRAMES))["features"][:, -4:])
-    assert np.array_equal(found[0][:, :2], found[1][:, :2])
-    assert not np.array_equal(found[0][:, 2:], found[1][:, 2:])
+            source_features.append(replay(programs, replayable(FRAMES))["features"][:, -4:])
+    assert np.array_equal(source_features[0][:, :2], source_features[1][:, :2])
+    assert not np.array_equal(source_features[0][:, 2:], source_features[1][:, 2:])
 
 
 def test_no_flow_of_a_source_is_lost_between_two_cpus():

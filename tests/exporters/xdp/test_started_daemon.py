@@ -40,9 +40,9 @@ def folder_of(interface):
 
 def test_it_runs_until_it_is_unloaded(link, built, daemon_model, pins):
     one, other = link
-    said = n3ic("load", one, built, "--policy", "benign=block:host,ttl=600")
-    assert "native XDP, model in slot 0, room for" in said
-    assert "n3icd runs in the background, and ends idle flows" in said
+    output = n3ic("load", one, built, "--policy", "benign=block:host,ttl=600")
+    assert "native XDP, model in slot 0, room for" in output
+    assert "n3icd runs in the background, and ends idle flows" in output
     folder = folder_of(one)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "control").stat().st_mode & 0o777 == 0o600
@@ -99,8 +99,8 @@ def test_a_network_of_another_structure_brings_an_n3icd_that_keeps_the_flows(
         request.getfixturevalue("refuse_frags")
     export(daemon_model, "xdp", tmp_path / "card", verify=False)
     policies = [f"--policy={name}=drop" for name in daemon_model.classes[:1]]
-    said = n3ic("load", one, tmp_path / "card", *policies, "--max-blocked", 77)
-    assert ("without frames in several pieces" in said) != frags
+    output = n3ic("load", one, tmp_path / "card", *policies, "--max-blocked", 77)
+    assert ("without frames in several pieces" in output) != frags
     monkeypatch.delenv("LD_PRELOAD", raising=False)
     n3ic("block", one, "192.0.2.9")
     send(other, [*flows([1], 2), *flows([2], 4), frame(3, source=9)])
@@ -123,8 +123,8 @@ def test_a_network_of_another_structure_brings_an_n3icd_that_keeps_the_flows(
     line = reader.line()
     assert line["model"] == named.digest[:16]
     assert line["features"]["ct_src"] == 2  # the flow that the network before decided counts
-    found = status(Interface.named(one))
-    assert (found.blocked, found.started, decided(found.slots[0])) == (2, 2, 1)
+    state = status(Interface.named(one))
+    assert (state.blocked, state.started, decided(state.slots[0])) == (2, 2, 1)
     n3ic("unload", one)
     assert libbpf.query(socket.if_nametoindex(one)) is None
 
@@ -211,10 +211,10 @@ def test_a_stream_takes_what_n3icd_shunts(link, built, daemon_model, tmp_path):
     with closing(XdpEventSource(one, daemon_model)) as source:
         before = time.time()
         send(other, flows(range(1000, 1010)))
-        told = reader.lines(10)
+        flow_lines = reader.lines(10)
         rows = _rows(source, 10)
         assert not any(source.lost().values())
-    for flow, row in zip(told, rows, strict=True):
+    for flow, row in zip(flow_lines, rows, strict=True):
         assert flow["verdict"] == "shunt"
         assert row["source"][:4].tolist() == [192, 0, 2, 1] and row["address_bytes"] == 4
         assert (row["source_port"], row["packets"]) == (flow["source_port"], 4)

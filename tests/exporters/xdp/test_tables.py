@@ -244,13 +244,13 @@ def test_the_value_is_read_back_and_a_flipped_bit_is_found(tmp_path, classes):
     path = tmp_path / NETWORK
     path.parent.mkdir()
     path.write_bytes(data)
-    (found,) = decode_directory(tmp_path, model)
-    assert found.digest == model.digest
+    (decoded_model,) = decode_directory(tmp_path, model)
+    assert decoded_model.digest == model.digest
     where = layout(structure)
     sizes = {member.name: member.bytes for member in where.members}
-    held = sum(1 << len(t.bits) for t in model.tables) * (1 if classes == 2 else 8)
+    entry_bytes = sum(1 << len(t.bits) for t in model.tables) * (1 if classes == 2 else 8)
     places = [where.offset("rows0") + at for at in range(sizes["rows0"])]
-    places += [where.offset("rows1") + at for at in range(held)]
+    places += [where.offset("rows1") + at for at in range(entry_bytes)]
     places += [where.offset(name) for name in ("model", "shunt", "start1")]
     for at in places:
         damaged = bytearray(data)
@@ -271,18 +271,18 @@ def test_indices_of_several_words_are_read_back(tmp_path, classes):
     (tmp_path / NETWORK).parent.mkdir()
     data = value_bytes(structure, model)
     (tmp_path / NETWORK).write_bytes(data)
-    (found,) = decode_directory(tmp_path, model)
-    assert found.shunt == 5
+    (decoded_model,) = decode_directory(tmp_path, model)
+    assert decoded_model.shunt == 5
 
     where = layout(structure)
-    for name, said in (
+    for name, message in (
         ("rows0", "from input 0 on are not sums over them"),
         ("rows1", r"does not give a sum of its tables' entries|lacks a look-up by the bits"),
     ):
         damaged = bytearray(data)
         damaged[where.offset(name)] ^= 1
         (tmp_path / NETWORK).write_bytes(damaged)
-        with pytest.raises(VerifyError, match=said):
+        with pytest.raises(VerifyError, match=message):
             decode_directory(tmp_path, model)
 
 
@@ -291,8 +291,8 @@ def test_indices_that_fill_a_word_are_read_back(tmp_path, sizes):
     model = random_tables(np.random.default_rng(9), tables=70, inputs=sizes, widths=(1, 1))
     (tmp_path / NETWORK).parent.mkdir()
     (tmp_path / NETWORK).write_bytes(value_bytes(structure_of([model], bits=True), model))
-    (found,) = decode_directory(tmp_path, model)
-    assert found.digest == model.digest
+    (decoded_model,) = decode_directory(tmp_path, model)
+    assert decoded_model.digest == model.digest
 
 
 def test_a_class_that_does_not_exist_has_no_score(tmp_path):
@@ -321,7 +321,7 @@ def test_rows_that_are_sums_of_other_bits_are_refused(tmp_path):
     used = [b for b in range(4) if plain[1 << b].any()]
     (tmp_path / NETWORK).parent.mkdir()
 
-    def told(change):
+    def refusal(change):
         single = plain[[1 << b for b in range(4)]].copy()
         change(single)
         rows = (patterns @ single).tobytes()
@@ -335,15 +335,15 @@ def test_rows_that_are_sums_of_other_bits_are_refused(tmp_path):
     def moved(single, bit, place):
         single[bit] |= np.uint64(1 << place)
 
-    assert len(used) > 1 and told(lambda single: None) == ""
+    assert len(used) > 1 and refusal(lambda single: None) == ""
     first, second = used[:2]
     owned = int(plain[1 << second].max()).bit_length() - 1
-    assert "two inputs set the same bit of an index" in told(lambda s: moved(s, first, owned))
+    assert "two inputs set the same bit of an index" in refusal(lambda s: moved(s, first, owned))
     for place in (35, 40, 63):
-        assert f"input {first} addresses no table" in told(
+        assert f"input {first} addresses no table" in refusal(
             lambda s, place=place: moved(s, first, place)
         )
-    assert "lacks a look-up by the bits" in told(lambda single: single[first].fill(0))
+    assert "lacks a look-up by the bits" in refusal(lambda single: single[first].fill(0))
 
 
 # --- in the kernel -------------------------------------------------------------------------------
@@ -367,11 +367,15 @@ def exported(tmp_path_factory, clang):
 @pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, tmp_path, classes):
     model = metered(classes=classes).with_shunt(4)
-    found = export(model, "xdp", tmp_path / "e").verification
-    assert found.ok, found
-    assert "BPF_PROG_TEST_RUN" in str(found)
-    assert found.decided_bits == found.weight_bits == sum(t.entries.size for t in model.tables)
-    assert found.edges
+    verification = export(model, "xdp", tmp_path / "e").verification
+    assert verification.ok, verification
+    assert "BPF_PROG_TEST_RUN" in str(verification)
+    assert (
+        verification.decided_bits
+        == verification.weight_bits
+        == sum(t.entries.size for t in model.tables)
+    )
+    assert verification.edges
 
 
 @pytest.mark.slow
@@ -407,9 +411,9 @@ def test_a_pack_holds_tables_and_takes_retrained_ones(exported, tmp_path):
     model = write_pack(exported, tmp_path / "pack", Choices())
     assert isinstance(model, TablesModel)
     again = with_entries(model, 4)
-    found = unpack(repack((tmp_path / "pack").read_bytes(), 0, again))
-    assert found.compiled.digest == model.digest
-    assert found.networks.keys() == {model.digest, again.digest}
+    contents = unpack(repack((tmp_path / "pack").read_bytes(), 0, again))
+    assert contents.compiled.digest == model.digest
+    assert contents.networks.keys() == {model.digest, again.digest}
     with pytest.raises(ExportError, match="the program has room for 20"):
         repack((tmp_path / "pack").read_bytes(), 0, metered(tables=21))
 
@@ -483,8 +487,8 @@ def test_the_benchmark_times_tables_beside_a_binary_network_of_their_input(
     monkeypatch.setattr(bench, "_wire", lambda *given: (0.0, (), "not measured here"))
     monkeypatch.setattr(bench, "_verdicts", lambda *given: ())
     model = random_tables(np.random.default_rng(0))
-    found = bench.bench_xdp(model, rounds=3, repeat=1000)
+    figures = bench.bench_xdp(model, rounds=3, repeat=1000)
     names = ["bits", "its features", "bits, binary", "its features, binary"]
-    assert [t.name for t in found.timings[:4]] == names
+    assert [t.name for t in figures.timings[:4]] == names
     shapes = [model.shape_text] * 2 + [f"{model.input.n_bits}-32-16-2"] * 2
-    assert [t.shape for t in found.timings[:4]] == shapes
+    assert [t.shape for t in figures.timings[:4]] == shapes

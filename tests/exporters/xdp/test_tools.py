@@ -91,7 +91,7 @@ def watched(one):
     return FlowReader(Interface.named(one))
 
 
-def told(reader, count):
+def next_flows(reader, count):
     """The next flows that a reader gets."""
     flows = []
     while len(flows) < count:
@@ -102,15 +102,15 @@ def told(reader, count):
 
 def ours():
     """Programs of n3ic in the kernel, whose numbers only grow."""
-    found, number = set(), ctypes.c_uint32()
+    numbers, number = set(), ctypes.c_uint32()
     while not libbpf.libbpf().bpf_prog_get_next_id(number.value, ctypes.byref(number)):
         try:
             with libbpf.program_by_id(number.value) as program:
                 if program.name.startswith("n3ic"):
-                    found.add(number.value)
+                    numbers.add(number.value)
         except libbpf.BpfError:
             continue
-    return found
+    return numbers
 
 
 # --- on an interface -----------------------------------------------------------------------------
@@ -125,14 +125,14 @@ def test_the_whole_way(link, with_table, models, tmp_path, run_folder):
     reader = watched(one)
     send(other, [frame(port) for port in range(1000, 1010) for _ in range(4)])
     send(other, [b"\xff" * 14 + b"no IP"])
-    flows = told(reader, 10)
+    flows = next_flows(reader, 10)
     assert {f["source_port"] for f in flows} == set(range(1000, 1010))
     assert {f["model"] for f in flows} == {models[0].digest[:16]}
-    found = status(Interface.named(one))
-    assert (found.started, found.flows, found.evicted) == (10, 10, 0)
-    assert found.ends == {"packets": 10}
-    assert found.aside["not IP"] >= 1
-    slot = found.slots[0]
+    state = status(Interface.named(one))
+    assert (state.started, state.flows, state.evicted) == (10, 10, 0)
+    assert state.ends == {"packets": 10}
+    assert state.aside["not IP"] >= 1
+    slot = state.slots[0]
     assert (decided(slot), slot.digest) == (10, models[0].digest)
     assert sum(slot.margins) == 10
     assert slot.drift
@@ -143,13 +143,13 @@ def test_the_whole_way(link, with_table, models, tmp_path, run_folder):
     models[1].save(tmp_path / "next.n3ic")
     assert "net1" in n3ic("update", one, tmp_path / "next.n3ic")
     send(other, [frame(2000)] * 4)
-    (flow,) = told(reader, 1)
+    (flow,) = next_flows(reader, 1)
     assert flow["model"] == models[1].digest[:16]
     assert flow["packets"] == 4
-    found = status(Interface.named(one))
-    assert decided(found.slots[0]) == 1  # counters begin anew with a model
+    state = status(Interface.named(one))
+    assert decided(state.slots[0]) == 1  # counters begin anew with a model
 
-    number = found.program_id
+    number = state.program_id
     assert number in ours()
     assert "unloaded" in n3ic("unload", one)
     assert number not in ours()
@@ -162,7 +162,7 @@ def test_scores_that_are_watched_are_the_models(link, exported, models):
     n3ic("load", one, exported)
     with closing(watched(one)) as reader:
         send(other, [frame(port) for port in range(50) for _ in range(4)])
-        flows = told(reader, 50)
+        flows = next_flows(reader, 50)
     for flow in flows:
         best = int(np.argmax(flow["scores"]))
         assert flow["verdict"] == models[0].classes[best]
@@ -191,8 +191,8 @@ def test_a_host_that_a_decision_blocks_is_dropped_before_the_meter(
     policies = [f"--policy={verdict}=block:host,ttl=600" for verdict in "abc"]
     n3ic("load", one, exported, *policies)
     send(other, [frame(7)] * 4 + [frame(8)] * 5)
-    found = status(Interface.named(one))
-    assert (found.blocked, found.started, found.verdicts, found.blocked_hosts) == (5, 1, 1, 1)
+    state = status(Interface.named(one))
+    assert (state.blocked, state.started, state.verdicts, state.blocked_hosts) == (5, 1, 1, 1)
     assert "hosts blocked 1 of 1,024" in n3ic("status", one)
     (entry,) = json.loads(n3ic("list", one, "--json"))["decided"]
     assert (entry["target"], entry["action"], entry["packets"]) == ("192.0.2.1", "drop", 5)
@@ -219,12 +219,12 @@ def test_the_operator_blocks_and_allows(link, exported):
     flow = "192.0.2.1:7-192.0.2.2:53/udp"
     assert "192.0.2.2:53" in n3ic("allow", one, flow)
     send(other, [frame(7)] * 5 + [frame(8)] * 3)
-    found = status(Interface.named(one))
-    assert (found.allowed, found.blocked) == (5, 3)
+    state = status(Interface.named(one))
+    assert (state.allowed, state.blocked) == (5, 3)
     n3ic("allow", one, "192.0.2.1")  # the address goes before what is blocked
     send(other, [frame(8)] * 5)
-    found = status(Interface.named(one))
-    assert (found.allowed, found.blocked, found.verdicts) == (10, 3, 0 + found.verdicts)
+    state = status(Interface.named(one))
+    assert (state.allowed, state.blocked, state.verdicts) == (10, 3, 0 + state.verdicts)
     shown = n3ic("list", one)
     assert "192.0.2.0/24" in shown and "operator" in shown and "ever" in shown
     n3ic("allow", one, "192.0.2.1", "--remove")
@@ -237,14 +237,14 @@ def test_the_operator_blocks_and_allows(link, exported):
     send(other, [frame(7)] * 9)
     limited = status(Interface.named(one)).limited
     assert 7 - 2 * (time.monotonic() - began) < limited <= 7
-    for wrong, said in (
+    for wrong, message in (
         ("0.0.0.0/0", "every address"),
         ("192.0.2.1/24", "host bits set"),
         ("nobody", "expected an address"),
         ("192.0.2.1:1-[::1]:2/tcp", "expected an address"),
         ("192.0.2.1:1-192.0.2.2:70000/tcp", "expected an address"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             n3ic("block", one, wrong)
     with pytest.raises(UsageError, match="not on the list"):
         n3ic("allow", one, "192.0.2.9", "--remove")
@@ -258,8 +258,8 @@ def test_a_dry_run_drops_nothing_and_is_told(link, exported):
         sniffer.settimeout(60)
         send(other, [frame(7)] * 9)
         assert len([sniffer.recv(200) for _ in range(9)]) == 9
-    found = status(Interface.named(one))
-    assert (found.dry_run, found.blocked, found.spared) == (True, 0, 11)  # each time it would not
+    state = status(Interface.named(one))
+    assert (state.dry_run, state.blocked, state.spared) == (True, 0, 11)  # each time it would not
     assert "dry run: every packet passes" in n3ic("status", one)
 
 
@@ -270,18 +270,18 @@ def test_flows_that_are_forgotten_undecided_are_an_alarm(link, models, tmp_path,
     one, other = link
     n3ic("load", one, build(tmp_path, models[0], table=table), "--flows", 64, "--new-flows", 0)
     send(other, [frame(port) for port in range(1, 1001)])
-    found = status(Interface.named(one))
-    assert found.started == 1000
+    state = status(Interface.named(one))
+    assert state.started == 1000
     if table == "buckets":
-        assert found.room == 128
-        assert (found.undecided, dict(found.alarms)) == (0, {})
-        assert found.ends["evicted"] == 1000 - found.flows > 800
+        assert state.room == 128
+        assert (state.undecided, dict(state.alarms)) == (0, {})
+        assert state.ends["evicted"] == 1000 - state.flows > 800
         return
-    assert found.undecided >= 1000 - 64
-    assert "ALARM" in n3ic("status", one) and "--table buckets" in found.alarms["undecided"]
+    assert state.undecided >= 1000 - 64
+    assert "ALARM" in n3ic("status", one) and "--table buckets" in state.alarms["undecided"]
     command = [*N3IC, "xdp", "watch", one, "--json", "--seconds", "1"]
-    told = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-    assert "ALARM" in told.stderr and "undecided" in told.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert "ALARM" in completed.stderr and "undecided" in completed.stderr
 
 
 @pytest.mark.slow
@@ -290,22 +290,22 @@ def test_the_table_is_as_large_as_asked(link, exported):
     began = time.monotonic()
     n3ic("load", one, exported, "--memory", "2M", "--new-flows", 20)
     with libbpf.program_by_id(status(Interface.named(one)).program_id) as program:
-        maps = {found.name: found for found in program.maps()}
+        maps = {bpf_map.name: bpf_map for bpf_map in program.maps()}
         item = maps["flows"].value_bytes + maps["tags"].value_bytes
         assert 0 <= (2 << 20) - maps["flows"].entries * item < item
     send(other, [frame(port) for port in range(1, 101)])
-    found = status(Interface.named(one))
-    assert 20 <= found.started <= 20 + 20 * (time.monotonic() - began)
-    assert found.excess == 100 - found.started
-    assert not found.excess or "began too fast" in found.alarms["excess"]
+    state = status(Interface.named(one))
+    assert 20 <= state.started <= 20 + 20 * (time.monotonic() - began)
+    assert state.excess == 100 - state.started
+    assert not state.excess or "began too fast" in state.alarms["excess"]
     n3ic("unload", one)
-    for wrong, said in (
+    for wrong, message in (
         (("--memory", "2X"), "a number of bytes such as 64M"),
         (("--memory", "1K"), "the smallest table"),
         (("--memory", "2M", "--flows", 9), "expected one of them"),
         (("--max-blocked", 20_000), "more --verdicts"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             n3ic("load", one, exported, *wrong)
 
 
@@ -317,7 +317,7 @@ def test_events_tell_when_and_where(link, exported, models):
     tagged[12:12] = b"\x81\x00\x00\x05"
     with closing(watched(one)) as reader:
         send(other, [frame(7)] * 4 + [bytes(tagged)] * 4)
-        flows = {flow["source_port"]: flow for flow in told(reader, 2)}
+        flows = {flow["source_port"]: flow for flow in next_flows(reader, 2)}
     assert [flows[port]["vlan"] for port in (7, 8)] == [None, 5]
     for flow in flows.values():
         assert flow["interface"] == one
@@ -374,8 +374,8 @@ def test_a_rule_chooses_the_slot(link, exported, models, tmp_path):
     models[1].save(tmp_path / "next.n3ic")
     n3ic("update", one, tmp_path / "next.n3ic", "--slot", 5)
     send(other, [frame(9)] * 4 + [frame(10)] * 4)
-    found = status(Interface.named(one))
-    assert {n: decided(slot) for n, slot in found.slots.items()} == {0: 1, 5: 1}
+    state = status(Interface.named(one))
+    assert {n: decided(slot) for n, slot in state.slots.items()} == {0: 1, 5: 1}
 
 
 @pytest.mark.slow
@@ -392,12 +392,12 @@ def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
     assert after.program_id != before.program_id
     assert (after.flows, after.started, after.packets) == (2, 2, before.packets)
     send(other, [frame(1)] * 2)  # the fourth packet of a flow that the first program saw begin
-    found = status(Interface.named(one))
-    assert decided(found.slots[0]) == 1
-    assert found.slots[0].digest == wide.digest
+    state = status(Interface.named(one))
+    assert decided(state.slots[0]) == 1
+    assert state.slots[0].digest == wide.digest
     with pytest.raises(ExportError, match="what other slots hold does not fit"):
         n3ic("update", one, _saved(models[1], tmp_path), "--slot", 3)
-    assert status(Interface.named(one)).program_id == found.program_id
+    assert status(Interface.named(one)).program_id == state.program_id
     assert before.program_id not in ours()
     with pytest.raises(N3icError, match=r"policies of .* are for the classes a, b, c"):
         n3ic("update", one, _saved(replace(wide, classes=("b", "a", "c")), tmp_path))
@@ -483,7 +483,7 @@ def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, mode
             n3ic("update", one, _saved(model, tmp_path))
             reader.read(0.1)  # it goes on with the n3icd that the update brings
             send(other, [frame(port)] * 4)
-            assert told(reader, 1)[0]["model"] == model.digest[:16]
+            assert next_flows(reader, 1)[0]["model"] == model.digest[:16]
         assert decided(status(Interface.named(one)).slots[0]) == 1
         n3ic("unload", one)
         with pytest.raises(UsageError, match="has loaded nothing there"):
@@ -590,10 +590,10 @@ def test_load_refuses_a_policy_that_cannot_act_and_leaves_nothing(link, tmp_path
 
 
 def test_load_and_pack_refuse_a_time_that_decides_nothing(exported_late, tmp_path):
-    said = "decides each flow at packet 1, so --after never decides one"
-    with pytest.raises(UsageError, match=said):
+    message = "decides each flow at packet 1, so --after never decides one"
+    with pytest.raises(UsageError, match=message):
         deployment.load(Interface("lo", 1), exported_late)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         write_pack(exported_late, tmp_path / "pack", Choices())
     for packets, schedule in ((2, ()), (0, (2, 3)), (0, ())):
         spec = standard_spec(packets=packets, after_us=9, schedule=schedule)
@@ -611,8 +611,8 @@ def exported_late(tmp_path):
 def test_a_policy_acts_from_the_first_point_of_a_schedule(link, tmp_path, clang):
     one, other = link
     model = network(standard_spec(schedule=(3, 5)))
-    said = n3ic("load", one, build(tmp_path, model), *(f"--policy={v}=drop" for v in "abc"))
-    assert "policy" not in said
+    output = n3ic("load", one, build(tmp_path, model), *(f"--policy={v}=drop" for v in "abc"))
+    assert "policy" not in output
     reader = watched(one)
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as sniffer:
         sniffer.bind((one, 0x0800))
@@ -621,7 +621,7 @@ def test_a_policy_acts_from_the_first_point_of_a_schedule(link, tmp_path, clang)
         ports = [int.from_bytes(sniffer.recv(200)[34:36], "big") for _ in range(3)]
     assert ports == [7, 7, 8]
     assert status(Interface.named(one)).ends == {"packets": 2}  # at packets 3 and 5
-    assert [flow["packets"] for flow in told(reader, 2)] == [3, 5]
+    assert [flow["packets"] for flow in next_flows(reader, 2)] == [3, 5]
 
 
 def test_a_damaged_record_is_a_line(link, exported):
@@ -653,14 +653,14 @@ def test_a_scrape_gives_the_figures(link, exported, models, tmp_path):
 
 def test_settings_are_those_of_n3icd(link, exported):
     one, _ = link
-    for wrong, said in (
+    for wrong, message in (
         ("ipfix", "expected KEY=VALUE"),
         ("=9", "expected KEY=VALUE"),
         ("a=1\nb=2", "expected KEY=VALUE"),
         ("colour=red", "colour: unknown key"),
         ("queue=many", "expected a number"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             n3ic("load", one, exported, "--setting", wrong)
     assert libbpf.query(socket.if_nametoindex(one)) is None
 
@@ -679,9 +679,9 @@ def test_settings_are_those_of_n3icd(link, exported):
     ],
 )
 def test_policies_as_they_are_typed(text, expected):
-    found = policy_parser.policy(text, CLASSES)
-    assert (found.verdict, found.action, found.argument) == expected
-    assert (found.scope, found.ttl_s) == ("none", 0)
+    policy = policy_parser.policy(text, CLASSES)
+    assert (policy.verdict, policy.action, policy.argument) == expected
+    assert (policy.scope, policy.ttl_s) == ("none", 0)
 
 
 @pytest.mark.parametrize(
@@ -782,8 +782,8 @@ def test_packets_that_were_not_counted_or_marked_are_shown():
     shown = "\n".join(lines(made))
     assert "1,234" in shown and "5,678" in shown
     assert "contended" not in "\n".join(lines(ProgramStatus(*given)))
-    found = json.loads(json.dumps(asdict(made)))
-    assert (found["contended"], found["not_marked"]) == (1234, 5678)
+    document = json.loads(json.dumps(asdict(made)))
+    assert (document["contended"], document["not_marked"]) == (1234, 5678)
 
 
 def test_an_export_of_an_older_n3ic_is_refused(exported, tmp_path):

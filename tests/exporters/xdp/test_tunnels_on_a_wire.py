@@ -31,7 +31,7 @@ def packet(number, length):
 
 def frames_in_order(file):
     """Frames of all flows by time, whole."""
-    found = [
+    timed_packets = [
         (packet(number, length), time)
         for number in range(FLOWS)
         for length, time in zip(
@@ -39,7 +39,7 @@ def frames_in_order(file):
         )
         if length
     ]
-    return [(f, len(f), time) for f, time in sorted(found, key=lambda one: one[1])]
+    return [(f, len(f), time) for f, time in sorted(timed_packets, key=lambda one: one[1])]
 
 
 def test_tunnels_are_found_at_their_eighth_packet(in_namespace, tmp_path):
@@ -64,5 +64,5 @@ def test_tunnels_are_found_at_their_eighth_packet(in_namespace, tmp_path):
     number = [int.from_bytes(bytes(a[:4])[2:], "big") for a in events["source"]]
     assert np.array_equal(events["class"], want.classes[number])
     tunnels = table.label[number] != table.classes.index("benign")
-    said = events["class"] != model.classes.index("benign")
-    assert (said == tunnels).mean() > 0.95  # most of these flows were trained on: no accuracy
+    alarms = events["class"] != model.classes.index("benign")
+    assert (alarms == tunnels).mean() > 0.95  # most of these flows were trained on: no accuracy

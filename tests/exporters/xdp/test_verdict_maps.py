@@ -24,7 +24,7 @@ from tests.support.metered_models import counting_network, page_schedule, unsure
 from tests.support.metering import load, network, set_policy
 from tests.support.siphash import apart
 from tests.support.verdict_maps import remove_listed, set_verdict
-from tests.support.verdict_model import Held, VerdictModel
+from tests.support.verdict_model import Entry, VerdictModel
 
 DROP, PASS = 1, 2
 SPEC = standard_spec(schedule=(2, 4))  # and at the end of a flow
@@ -65,8 +65,8 @@ def reference(model, maps, frames):
     """Action of each frame, and the records of all flows that are metered."""
     meter, actions, records = ReferenceMeter(SPEC), [], []
 
-    def told(found, now):
-        for record in found:
+    def decide(flow_records, now):
+        for record in flow_records:
             inputs = {n: np.array([v]) for n, v in record.features.items()}
             scores = model.infer(model.encode(inputs)).scores
             verdict = int(model.verdicts(scores)[0])
@@ -75,7 +75,7 @@ def reference(model, maps, frames):
 
     def count(packet, stepped_back):
         now = meter.clock.now
-        told(list(meter._end_all("idle") if stepped_back else meter._expire(now)), now)
+        decide(list(meter._end_all("idle") if stepped_back else meter._expire(now)), now)
         joined = meter._join_fragment(packet)
         judged = maps.judge(joined or packet, now)
         if judged == "drop":
@@ -86,7 +86,7 @@ def reference(model, maps, frames):
         if new and judged != "pass" and not maps.may_begin(packet, now):
             actions.append("excess")
             return
-        told(list(meter._count(packet, stepped_back)), now)
+        decide(list(meter._count(packet, stepped_back)), now)
         flow = meter._find(key)[0] if key else None
         verdict = maps.in_force.get(flow.number, "undecided") if flow else "aside"
         actions.append("pass" if judged else verdict)
@@ -101,7 +101,7 @@ def reference(model, maps, frames):
     for ready, stepped_back in meter.clock.finish():
         count(ready, stepped_back)
     for record in meter.finish():
-        told([record], record.last)
+        decide([record], record.last)
     return actions, records
 
 
@@ -131,11 +131,11 @@ def check(image, table, seed, limits, policies, allowed=(), listed=(), shared=()
         ]:  # fmt: skip
             where = verdict_lists.verdict_subject(text, SPEC)
             set_verdict(programs.maps, where, action, 0, 0, until)
-            maps.allowed[ipaddress.ip_network(text)] = held(action, 0, until)
+            maps.allowed[ipaddress.ip_network(text)] = entry(action, 0, until)
         for text, action, argument, until in listed:
             where = verdict_lists.verdict_subject(text, SPEC)
             set_verdict(programs.maps, where, action, argument, 0, until)
-            maps.listed[ipaddress.ip_network(text)] = held(action, argument, until)
+            maps.listed[ipaddress.ip_network(text)] = entry(action, argument, until)
         wanted, records = reference(model, maps, frames)
         results = []
         events = replay(
@@ -157,8 +157,8 @@ def check(image, table, seed, limits, policies, allowed=(), listed=(), shared=()
         assert {e.target: e.packets for e in shown[name]} == {
             short(n): h.packets for n, h in wants.items()
         }
-    found = {e.target: e.packets for e in shown["decided"] if "-" not in e.target}
-    assert found == {short(n): h.packets for n, h in maps.sources.items()}
+    packets_by_source = {e.target: e.packets for e in shown["decided"] if "-" not in e.target}
+    assert packets_by_source == {short(n): h.packets for n, h in maps.sources.items()}
     flows = sorted(e.packets for e in shown["decided"] if "-" in e.target)
     assert flows == sorted(h.packets for h in maps.flows.values())
     return Counter(maps.counters) + dropped
@@ -170,8 +170,8 @@ def sound(frame):
     return not isinstance(packet, str) or packet not in CUT
 
 
-def held(action, argument, until):
-    return Held(action, argument, float("inf") if until is None else until)
+def entry(action, argument, until):
+    return Entry(action, argument, float("inf") if until is None else until)
 
 
 def short(name):
@@ -236,11 +236,11 @@ def test_one_flow_blocks_nobody_where_the_policy_asks_for_more(
         for time in range(1, 13):
             frame = udp("10.0.0.1", port=(time - 1) // 4)
             programs.program.test_run(programs.replayed(frame, len(frame), time))
-        found = [
+        packet_counts = [
             v.packets
             for v in verdict_lists.list_verdicts(programs.maps, 13, SPEC.tick_ns, {})["decided"]
         ]
-        assert found == ([] if blocked is None else [12 - blocked])
+        assert packet_counts == ([] if blocked is None else [12 - blocked])
 
 
 @pytest.mark.slow
@@ -258,10 +258,10 @@ def test_decisions_are_forgotten_after_the_time_to_live(schedules, steps):
     with load(model, image=image, table="buckets") as programs:
         for verdict in range(3):
             set_policy(programs, verdict, "drop", 0, "host", 10, 0, 2)
-        for port, time, held in steps:
+        for port, time, count in steps:
             frame = udp("10.0.0.1", port=port)
             programs.program.test_run(programs.replayed(frame, len(frame), time))
-            assert len(verdict_lists.list_verdicts(programs.maps, time, 1, {})["decided"]) == held
+            assert len(verdict_lists.list_verdicts(programs.maps, time, 1, {})["decided"]) == count
 
 
 def test_a_source_that_is_blocked_again_soon_is_blocked_for_twice_as_long(schedules):

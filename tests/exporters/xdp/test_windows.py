@@ -88,8 +88,10 @@ def head_of(address):
 
 def crowded(count):
     """Addresses of one head."""
-    found = (struct.pack(">I", 0x0A000000 + i) for i in range(1 << 20))
-    return [a for _, a in zip(range(count), (a for a in found if head_of(a) == 5), strict=False)]
+    addresses = (struct.pack(">I", 0x0A000000 + i) for i in range(1 << 20))
+    return [
+        a for _, a in zip(range(count), (a for a in addresses if head_of(a) == 5), strict=False)
+    ]
 
 
 def windows_of(programs, name="recent"):
@@ -100,12 +102,12 @@ def windows_of(programs, name="recent"):
 
 def groups_of(window, head):
     """Groups whose keys have one hash."""
-    found, n = [0], int(window["first"][head])
+    numbers, n = [0], int(window["first"][head])
     while n:
-        assert window["group"]["before"][n] == found[-1]
-        found.append(n)
+        assert window["group"]["before"][n] == numbers[-1]
+        numbers.append(n)
         n = int(window["group"]["next"][n])
-    return found[1:]
+    return numbers[1:]
 
 
 def check(window):
@@ -113,9 +115,9 @@ def check(window):
     ring = window["ring"][window["ring"] != 0]
     group = window["group"]
     assert np.bincount(ring, minlength=GROUPS).tolist() == group["flows"].tolist()
-    found = [n for head in range(HEADS) for n in groups_of(window, head)]
-    assert sorted(found) == sorted(set(ring.tolist()))
-    assert len(np.unique(group[found][["addresses", "ends"]])) == len(found)
+    numbers = [n for head in range(HEADS) for n in groups_of(window, head)]
+    assert sorted(numbers) == sorted(set(ring.tolist()))
+    assert len(np.unique(group[numbers][["addresses", "ends"]])) == len(numbers)
 
 
 def hostile(r, count):
@@ -144,12 +146,12 @@ def test_keys_that_are_equal_or_hash_alike_are_counted_exactly(image):
     frames = hostile(random.Random(3), 600)
     with load(model, image=image(), table="buckets", secret=SECRET) as programs:
         events = replayed(programs, model, frames)
-        found = windows_of(programs)
+        windows = windows_of(programs)
         assert len(events) == 600
-        for window in found:
+        for window in windows:
             check(window)
-        assert found[-1]["begun"] == 100  # it was full, and no more
-        assert len(groups_of(found[2], 5)) > 20
+        assert windows[-1]["begun"] == 100  # it was full, and no more
+        assert len(groups_of(windows[2], 5)) > 20
 
 
 @pytest.mark.slow

@@ -26,10 +26,10 @@ def written(folder, model, data=None):
 
 def difference(folder, model):
     try:
-        (found,) = decode_directory(folder, model)
+        (decoded_model,) = decode_directory(folder, model)
     except VerifyError as error:
         return str(error)
-    return decoding_difference(model, found)
+    return decoding_difference(model, decoded_model)
 
 
 @pytest.mark.first_case
@@ -100,7 +100,7 @@ def test_a_neuron_that_is_constant_is_the_models_if_that_is_constant_alike(tmp_p
         assert difference(tmp_path, model) == ""
     # Thresholds at which a neuron with connections is not constant.
     varying = [0, 1, 1, 3, 1, 5, 5]
-    for held, wanted in (
+    for thresholds, wanted in (
         (ALWAYS, NEVER),
         (NEVER, ALWAYS),
         (ALWAYS, varying),
@@ -108,15 +108,17 @@ def test_a_neuron_that_is_constant_is_the_models_if_that_is_constant_alike(tmp_p
         (varying, ALWAYS),
         (varying, NEVER),
     ):
-        written(tmp_path, constants(held))
+        written(tmp_path, constants(thresholds))
         data = bytearray((tmp_path / NETWORK).read_bytes())
         for j in range(7):
-            one = [w if i == j else h for i, (h, w) in enumerate(zip(held, wanted, strict=True))]
-            if one == held:
+            one = [
+                w if i == j else h for i, (h, w) in enumerate(zip(thresholds, wanted, strict=True))
+            ]
+            if one == thresholds:
                 continue
             data[:32] = bytes.fromhex(constants(one).digest)
             written(tmp_path, constants(one), bytes(data))
-            assert "layer 0, neuron" in difference(tmp_path, constants(one)), (held, one)
+            assert "layer 0, neuron" in difference(tmp_path, constants(one)), (thresholds, one)
 
 
 @pytest.mark.parametrize("name", ["rows0", "rows1"])
@@ -140,8 +142,8 @@ def test_an_input_counts_once_and_exists(tmp_path, name):
         changed[:16, 0] += (lit if weight else 1 - lit).astype(kind)
         damaged = data[:start] + changed.tobytes() + data[start + size :]
         written(tmp_path, model, damaged)
-        said = "are not sums over them" if exists[place] else "an input that does not exist"
-        assert said in difference(tmp_path, model)
+        message = "are not sums over them" if exists[place] else "an input that does not exist"
+        assert message in difference(tmp_path, model)
     assert all(exists) == (name == "rows0")
 
 

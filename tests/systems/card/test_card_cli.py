@@ -24,8 +24,8 @@ def save_models(folder, queues, shape=(152, 32, 16, 2)):
 
 def test_init_and_plan(n3ic, tmp_path):
     save_models(tmp_path, 3)
-    said = n3ic("card init tomography soc=anomaly.n3ic --target host").stdout
-    assert "card.toml: 2 tenants, 4 networks" in said
+    output = n3ic("card init tomography soc=anomaly.n3ic --target host").stdout
+    assert "card.toml: 2 tenants, 4 networks" in output
     n3ic("card init anomaly.n3ic", expect=2)  # it exists
     n3ic("card init anomaly.n3ic --out other.toml --wants 3", expect=1)
     done = n3ic("card plan --json --out plan.json --picture card.png")
@@ -99,8 +99,8 @@ def test_a_tenants_network_is_changed_on_a_card_that_runs(n3ic, tmp_path):
     random_model((256, 32, 16, 2), np.random.default_rng(98)).save(tmp_path / "new.n3ic")
     n3ic("card init tomography soc=anomaly.n3ic --target p4")
     n3ic("card export --no-verify")
-    said = n3ic("card replace soc new.n3ic --to soc.txt").stdout
-    assert "soc.txt: " in said and "simple_switch_CLI < soc.txt" in said
+    output = n3ic("card replace soc new.n3ic --to soc.txt").stdout
+    assert "soc.txt: " in output and "simple_switch_CLI < soc.txt" in output
     assert "table_modify" in (tmp_path / "soc.txt").read_text()
     n3ic("card remove soc --to gone.txt")
     n3ic("card load soc --to back.txt")
@@ -117,13 +117,13 @@ def test_a_card_and_an_export_of_one_model_are_verified_by_their_own_commands(n3
     save_models(tmp_path, 1, shape=(64, 8, 2))
     n3ic("card init soc=anomaly.n3ic --target p4")
     n3ic("card export --no-verify")
-    said = n3ic("verify card", expect=1).stderr
-    assert "card is a card of several tenants: n3ic card verify card" in said
+    error = n3ic("verify card", expect=1).stderr
+    assert "card is a card of several tenants: n3ic card verify card" in error
     n3ic("export --target host --model anomaly.n3ic --out one --no-verify")
     for words in ("card verify one", "card remove soc --to x --directory one"):
         assert "one is the export of one model: n3ic verify one" in n3ic(words, expect=2).stderr
-    said = n3ic("card verify nothing", expect=2).stderr
-    assert "nothing is not an exported card" in said
+    error = n3ic("card verify nothing", expect=2).stderr
+    assert "nothing is not an exported card" in error
 
 
 UNITS = """
@@ -168,7 +168,7 @@ def test_a_card_is_simulated_under_every_policy(n3ic, tmp_path):
     assert first["kind"] == "simulated"
     assert [p["policy"] for p in first["policies"]] == ["chains", "drf", "static", "per-task"]
     shown = n3ic(f"{words} --policy chains --policy static --plot card.png").stdout
-    for said in ("(simulated)", "chains", "static", "p99.9", "Jain", "card.png written"):
-        assert said in shown
+    for phrase in ("(simulated)", "chains", "static", "p99.9", "Jain", "card.png written"):
+        assert phrase in shown
     assert (tmp_path / "card.png").read_bytes()[:4] == b"\x89PNG"
     n3ic("card simulate --plot card.png", expect=2)

@@ -139,10 +139,10 @@ def test_networks_that_are_compiled_in_leave_and_return_while_frames_flow(tmp_pa
     try:
         soft = software_card(plan, "host")
         model = soft.networks["decision-trees/net"]
-        kept = {"decision-trees/net": model}
+        networks = {"decision-trees/net": model}
         graphs = ("decision-trees/g",)
         assert "1 networks" in change_running(soft, CardChange("remove", graphs, {}), fifo)
-        assert "1 networks" in change_running(soft, CardChange("load", graphs, kept), fifo)
+        assert "1 networks" in change_running(soft, CardChange("load", graphs, networks), fifo)
         other = small_model("decision-trees", seed=5)
         wrong = CardChange("replace", (), {"decision-trees/net": other})
         with pytest.raises(UsageError, match=r"compiled into the card.*export the card again"):

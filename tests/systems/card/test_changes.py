@@ -101,9 +101,9 @@ def test_what_reads_or_answers_otherwise_is_refused(card, tmp_path):
     path = tmp_path / "new.n3ic"
     plain = random_model((24, 8, 2), np.random.default_rng(7))
 
-    def refused(who, model, said):
+    def refused(who, model, message):
         model.save(path)
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             change_of(card, "replace", who, path)
 
     refused("alpha/q0", replace(plain, classes=("class1", "class0")), "the classes class0, class1")

@@ -90,13 +90,13 @@ def test_a_lie_about_ones_demands_or_limit_does_not_pay(instance, data):
     demands, capacity, weights, limits = instance
     work = dominant_resource_fairness(demands, capacity, weights, limits)
     liar = data.draw(st.integers(0, len(work) - 1))
-    said = demands.copy()
+    claims = demands.copy()
     row = st.lists(st.integers(0, 20), min_size=len(capacity), max_size=len(capacity)).filter(any)
-    said[liar] = data.draw(row)
+    claims[liar] = data.draw(row)
     claimed = limits.copy()
     claimed[liar] = data.draw(st.one_of(st.just(np.inf), st.integers(0, 9)))
-    got = dominant_resource_fairness(said, capacity, weights, claimed)[liar]
-    useful = min(units(got * said[liar], demands[liar]), limits[liar])
+    got = dominant_resource_fairness(claims, capacity, weights, claimed)[liar]
+    useful = min(units(got * claims[liar], demands[liar]), limits[liar])
     assert useful <= work[liar] * (1 + CLOSE) + CLOSE
 
 
@@ -120,8 +120,8 @@ def test_shares_are_what_a_row_of_linear_programmes_finds(instance):
         rows = [np.append(-np.eye(users)[u] / pace[u], 1.0)[None] for u in np.flatnonzero(rising)]
         bounds = [(a, min(b, 1e9)) for a, b in zip(low, limits, strict=True)]
         top = float(min((limits / pace)[rising], default=0))
-        found = largest(np.append(np.zeros(users), 1.0), rows, [*bounds, (0, min(top, 1e9))])
-        low = np.where(rising, np.maximum(low, found[-1] * pace * (1 - 1e-12)), low)
+        optimum = largest(np.append(np.zeros(users), 1.0), rows, [*bounds, (0, min(top, 1e9))])
+        low = np.where(rising, np.maximum(low, optimum[-1] * pace * (1 - 1e-12)), low)
         bounds = [(a * (1 - 1e-9), min(b, 1e9)) for a, b in zip(low, limits, strict=True)]
         for u in np.flatnonzero(rising):
             reach = largest(np.append(np.eye(users)[u], 0.0), [], [*bounds, (0, 1)])[u]

@@ -43,16 +43,16 @@ flow = [{{ branches = [["a"], ["b"]], join = "{join}" }}, "act"]
 
 
 @pytest.mark.parametrize(
-    ("join", "rule", "said"),
+    ("join", "rule", "message"),
     [
         ("vote", '{ action = "drop" }', "join 'vote' compares classes"),
         ("most-certain", '{ action = "drop", classes = ["attack"] }', "has rules about classes"),
     ],
 )
 def test_one_result_of_networks_that_number_classes_otherwise_is_refused(
-    tmp_path, join, rule, said
+    tmp_path, join, rule, message
 ):
-    with pytest.raises(CardError, match=said) as caught:
+    with pytest.raises(CardError, match=message) as caught:
         check_models(card(tmp_path, join, rule))
     assert str(caught.value).startswith("c.toml:20: graph 'both': ")
     assert "'soc/a' has benign, attack, 'soc/b' has attack, benign" in str(caught.value)

@@ -102,9 +102,9 @@ def changed(old: str, new: str) -> str:
     return CARD.replace(old, new, 1)
 
 
-def refused(text: str, at: str, said: str) -> None:
+def refused(text: str, at: str, message: str) -> None:
     """A card is refused, for the reason and with the line."""
-    with pytest.raises(CardError, match=said) as caught:
+    with pytest.raises(CardError, match=message) as caught:
         parse_card(text, "c.toml")
     assert str(caught.value).startswith(f"c.toml:{line_of(text, at)}: ")
 
@@ -141,7 +141,7 @@ def test_a_card_is_read_whole():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "at", "said"),
+    ("old", "new", "at", "message"),
     [
         ('uid = "vlan"', 'uid = "mpls"', "uid =", "'uid': expected one of header, vlan, udp-port"),
         ("regions = 3", "regions = 0", "regions", "a whole number from 1 to 64, got 0"),
@@ -197,12 +197,12 @@ def test_a_card_is_read_whole():
         ("resources = { units = 6 }", "", "[device]", "expected 'target' in .device., or"),
     ],
 )
-def test_an_error_names_the_line(old, new, at, said):
-    refused(changed(old, new), at, said)
+def test_an_error_names_the_line(old, new, at, message):
+    refused(changed(old, new), at, message)
 
 
 @pytest.mark.parametrize(
-    ("flow", "said"),
+    ("flow", "message"),
     [
         ('["act", "q00", "q01", "meter"]', "network 'ops/q00' after policy 'ops/act', expected"),
         ('["q00", "meter", "act", "q01"]', "meter 'meter' after network 'ops/q00'"),
@@ -214,9 +214,9 @@ def test_an_error_names_the_line(old, new, at, said):
         ('["q01", { branches = [["q00"], ["meter"]], join = "both" }, "act"]', "after network"),
     ],
 )
-def test_tasks_in_an_order_that_makes_no_sense_are_refused(flow, said):
+def test_tasks_in_an_order_that_makes_no_sense_are_refused(flow, message):
     begin, end = CARD.index("flow = ["), CARD.index('[[tenants]]\nname = "lab"')
-    refused(f"{CARD[:begin]}flow = {flow}\n{CARD[end:]}", "flow", said)
+    refused(f"{CARD[:begin]}flow = {flow}\n{CARD[end:]}", "flow", message)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_models_input_stage_and_lines_after_long_texts():
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "message"),
     [
         (
             "name = 'a'\r\n[device]\r\nregions = 0\r\nresources.a = 1",
@@ -309,8 +309,8 @@ def test_a_models_input_stage_and_lines_after_long_texts():
         ("device.resources.a = 1\n[[tenants]]\nname = 'a'\n[[tenants]]\nname = 'b'", 2, "graphs"),
     ],
 )
-def test_an_error_names_the_line_however_it_is_written(text, line, said):
-    with pytest.raises(CardError, match=said) as caught:
+def test_an_error_names_the_line_however_it_is_written(text, line, message):
+    with pytest.raises(CardError, match=message) as caught:
         parse_card(text, "c.toml")
     assert str(caught.value).startswith(f"c.toml:{line}: ")
 

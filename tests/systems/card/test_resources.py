@@ -93,7 +93,7 @@ def test_what_the_card_says_goes_before_the_report(folder):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("m.n3ic", "none.n3ic", r"c.toml:6: task 't/net': .*none.n3ic"),
         ('"m.n3ic"', '"m.n3ic"\nnetwork = "q7"', r"c.toml:6: task 't/net': .* no network 'q7'"),
@@ -112,8 +112,8 @@ def test_what_the_card_says_goes_before_the_report(folder):
         ("[[tenants]]", "regions = 2\nspare = 2\n[[tenants]]", r"fewer spare ones, got 2"),
     ],
 )
-def test_errors_name_the_line(folder, old, new, said):
-    with pytest.raises(CardError, match=said):
+def test_errors_name_the_line(folder, old, new, message):
+    with pytest.raises(CardError, match=message):
         plan_card(card(folder, "host", old, new))
 
 

@@ -148,7 +148,7 @@ def test_the_picture_shows_every_chain_and_tenant(two_tenants):
 
     figure = plan_figure(plan_card(two_tenants()))
     shown = [t.get_text() for t in figure.findobj(Text)]
-    for said in ("region 0", "region 2", "nt1", "nt3", "u1", "u2", "units", "memory"):
-        assert any(said in text for text in shown)
+    for label in ("region 0", "region 2", "nt1", "nt3", "u1", "u2", "units", "memory"):
+        assert any(label in text for text in shown)
     assert shown.count("nt2") == shown.count("nt4") == 2
     assert "region 0: units 100 %" in shown and overhang(figure) < 0.02

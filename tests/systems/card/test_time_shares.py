@@ -138,8 +138,8 @@ class Rates:
 
     def keep(self, names: set[str | int]) -> None:
         """Leave the capacities of some tasks, by index, and resources, by name, alone."""
-        kept = {k: v for k, v in self.rows.items() if (k[1] if k[0] == "task" else k[0]) in names}
-        self.rows = kept or {("none", 0, 0): np.zeros(self.columns)}
+        rows = {k: v for k, v in self.rows.items() if (k[1] if k[0] == "task" else k[0]) in names}
+        self.rows = rows or {("none", 0, 0): np.zeros(self.columns)}
 
     def _row(self, key) -> np.ndarray:
         return self.rows.setdefault(key, np.zeros(self.columns))
@@ -156,7 +156,7 @@ class Rates:
             *zip(least / scale[:graphs], most / scale[:graphs], strict=True),
             *[(0, None)] * (self.columns - graphs),
         ]
-        found = linprog(
+        solution = linprog(
             cost,
             A_ub=np.array(list(self.rows.values())) * scale,
             b_ub=np.ones(len(self.rows)),
@@ -164,8 +164,8 @@ class Rates:
             b_eq=np.zeros(len(self.sums)),
             bounds=bounds,
         )
-        assert found.status in (0, 2), found.message
-        return (found.x[goal] * scale[goal] if found.status == 0 else None), found.x
+        assert solution.status in (0, 2), solution.message
+        return (solution.x[goal] * scale[goal] if solution.status == 0 else None), solution.x
 
     def largest(self, g: int, least: np.ndarray) -> float | None:
         """The largest rate of one graph while all have at least so much; None if they cannot."""
@@ -214,18 +214,18 @@ def check_space(case: Case, entitled: np.ndarray) -> None:
     level = share * demand.max(axis=1) / case.weights
     reach = 1 / np.maximum(demand.max(axis=1), 1)  # of each alone; shares of it are the columns
     for i in range(tenants):
-        kept = [
+        least = [
             s / r * (1 - 1e-7) if j != i and level[j] <= level[i] * (1 + CLOSE) else 0.0
             for j, (s, r) in enumerate(zip(share, reach, strict=True))
         ]
-        found = linprog(
+        solution = linprog(
             -np.eye(tenants)[i],
             A_ub=(demand * reach[:, None]).T,
             b_ub=np.ones(3),
-            bounds=list(zip(kept, 1 / reach, strict=True)),
+            bounds=list(zip(least, 1 / reach, strict=True)),
         )
-        assert found.status == 0, found.message
-        assert found.x[i] * reach[i] <= share[i] * (1 + 10 * CLOSE) + CLOSE * reach[i], i
+        assert solution.status == 0, solution.message
+        assert solution.x[i] * reach[i] <= share[i] * (1 + 10 * CLOSE) + CLOSE * reach[i], i
 
 
 def servable(case: Case) -> bool:
@@ -266,14 +266,14 @@ def servable(case: Case) -> bool:
                     if t in own
                 ]
                 row([*load, (stands[t, r], -1)], -np.inf, 0)
-    found = milp(
+    solution = milp(
         np.zeros(columns),
         integrality=np.arange(columns) < tasks * regions,
         bounds=Bounds(0, 1),
         constraints=LinearConstraint(np.array(rows), low, high),
     )
-    assert found.status in (0, 2), found.message
-    return bool(found.status == 0)
+    assert solution.status in (0, 2), solution.message
+    return bool(solution.status == 0)
 
 
 def check(case: Case) -> bool:
@@ -301,12 +301,12 @@ def check(case: Case) -> bool:
             assert most is not None
             room = 100 * CLOSE * programme.unit[g] + 10 * CLOSE * rates.sum()  # that others leave
             assert most <= rates[g] + room, (g, most, rates[g])
-    said = {}
+    reasons = {}
     for line in planned.problems:
         graph, why = re.fullmatch(r"t\d/g(\d+) wants .* can be guaranteed: (.+)", line).groups()
-        said[int(graph) - 1] = why
-    assert list(said) == list(np.flatnonzero(short))
-    scarce = {g: scarce_of(case, stands, g, why) for g, why in said.items()}
+        reasons[int(graph) - 1] = why
+    assert list(reasons) == list(np.flatnonzero(short))
+    scarce = {g: scarce_of(case, stands, g, why) for g, why in reasons.items()}
     for names in scarce.values():
         for t in names - {"ingress", "cycles"}:  # one that takes a region's time may be full in one
             load = sum(r for r, (_, _, f) in zip(rates, case.graphs, strict=True) if t in f)
@@ -321,8 +321,8 @@ def check(case: Case) -> bool:
         most = programme.largest(g, np.where(least, rates * (1 - CLOSE), 0.0))
         room = 100 * CLOSE * programme.unit[g] + 10 * CLOSE * rates.sum()
         assert not names or most <= rates[g] + room, (g, names, most, rates[g])
-    assert not (said and servable(case)), "refused, though it could be served"
-    return bool(said)
+    assert not (reasons and servable(case)), "refused, though it could be served"
+    return bool(reasons)
 
 
 def scarce_of(case: Case, stands: np.ndarray, g: int, why: str) -> set[str | int]:

@@ -75,7 +75,7 @@ class Connection:
     size: int  # bytes of results in a segment
     window: int
     received: bytes = b""
-    kept: list[tuple[int, bytes]] = field(default_factory=list)  # not acknowledged
+    unacknowledged: list[tuple[int, bytes]] = field(default_factory=list)  # number, data
     is_challenged: bool = False
     peer_ended: bool = False
     ended: bool = False
@@ -145,14 +145,17 @@ class TcpReference:
         repeated = silent and in_order and ack == own.snd_una and window == own.window
         if 0 < newly <= in_flight:
             own.snd_una, own.duplicates = ack, 0
-            own.kept = [k for k in own.kept if (k[0] + len(k[1]) - ack) % RANGE - RANGE // 2 < 0
-                        and (k[0] + len(k[1]) - ack) % RANGE]  # fmt: skip
+            own.unacknowledged = [
+                k for k in own.unacknowledged
+                if (k[0] + len(k[1]) - ack) % RANGE - RANGE // 2 < 0
+                and (k[0] + len(k[1]) - ack) % RANGE
+            ]  # fmt: skip
             if own.recover is not None:
                 if (ack - own.recover) % RANGE < RANGE // 2:
                     own.recover = None
                 else:
                     again = True
-        elif repeated and own.kept and own.recover is None:
+        elif repeated and own.unacknowledged and own.recover is None:
             own.duplicates += 1
             if own.duplicates == 3:
                 own.duplicates, own.recover, again = 0, own.snd_nxt, True
@@ -168,15 +171,15 @@ class TcpReference:
         if own.peer_ended and own.ended and own.snd_una == own.snd_nxt:
             del self.connections[peer]
             return []
-        if again and own.kept:
-            sent.append((p.ACK, own.kept[0][0], own.rcv_nxt, own.kept[0][1]))
+        if again and own.unacknowledged:
+            sent.append((p.ACK, own.unacknowledged[0][0], own.rcv_nxt, own.unacknowledged[0][1]))
         if takes:
             before = self.answers(own.received)
             own.received += data
             fresh = self.answers(own.received)[len(before) :]
             for at in range(0, len(fresh), own.size):
                 part = fresh[at : at + own.size]
-                own.kept.append((own.snd_nxt, part))
+                own.unacknowledged.append((own.snd_nxt, part))
                 sent.append((p.ACK, own.snd_nxt, own.rcv_nxt, part))
                 own.snd_nxt = (own.snd_nxt + len(part)) % RANGE
         if own.peer_ended and not own.ended:

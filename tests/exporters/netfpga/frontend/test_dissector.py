@@ -52,26 +52,26 @@ def test_the_script_is_lua() -> None:
 def test_datagrams(tmp_path: Path) -> None:
     rows = np.arange(12, dtype=np.uint8).reshape(2, 6)
     asked = m.request(77, 0xABCD, rows).to_bytes()
-    told = m.Message(m.RESULTS, 77, 0xABCD, 2, len(RESULT), RESULT * 2).to_bytes()
+    results = m.Message(m.RESULTS, 77, 0xABCD, 2, len(RESULT), RESULT * 2).to_bytes()
     fault = m.Message(m.FAULT, 78, 0xABCD, 0, 6, struct.pack(">HH", 6, 72)).to_bytes()
     path = capture(
         tmp_path / "udp.pcap",
-        [p.udp(HOST, CARD, asked), p.udp(CARD, HOST, told), p.udp(CARD, HOST, fault)],
+        [p.udp(HOST, CARD, asked), p.udp(CARD, HOST, results), p.udp(CARD, HOST, fault)],
     )
     names = ("n3ic.kind", "n3ic.id", "n3ic.rows", "n3ic.row", "n3ic.verdict", "n3ic.score")
-    found = fields(path, *names, "n3ic.fault", "n3ic.most")
-    assert found[0] == ["0", "77", "2", "000102030405,060708090a0b", "", "", "", ""]
-    assert found[1][:3] == ["1", "77", "2"]
-    assert found[1][4:6] == ["65535,65535", "-7,12,-7,12"]
-    assert (found[2][0], found[2][6:]) == ("2", ["6", "72"])
+    packets = fields(path, *names, "n3ic.fault", "n3ic.most")
+    assert packets[0] == ["0", "77", "2", "000102030405,060708090a0b", "", "", "", ""]
+    assert packets[1][:3] == ["1", "77", "2"]
+    assert packets[1][4:6] == ["65535,65535", "-7,12,-7,12"]
+    assert (packets[2][0], packets[2][6:]) == ("2", ["6", "72"])
 
 
 def test_messages_across_segments(tmp_path: Path) -> None:
-    told = m.Message(m.RESULTS, 5, 1, 40, len(RESULT), RESULT * 40).to_bytes()
-    stream = told + told.replace(b"\0\0\0\5", b"\0\0\0\6", 1)
-    cuts = [0, 100, len(told) + 7, len(stream)]
+    results = m.Message(m.RESULTS, 5, 1, 40, len(RESULT), RESULT * 40).to_bytes()
+    stream = results + results.replace(b"\0\0\0\5", b"\0\0\0\6", 1)
+    cuts = [0, 100, len(results) + 7, len(stream)]
     frames = [p.tcp(CARD, HOST, p.ACK, 1 + a, 1, stream[a:b]) for a, b in pairwise(cuts)]
-    found = fields(capture(tmp_path / "tcp.pcap", frames), "n3ic.id", "n3ic.verdict")
-    ids = [i for row in found for i in row[0].split(",") if i]
+    packets = fields(capture(tmp_path / "tcp.pcap", frames), "n3ic.id", "n3ic.verdict")
+    ids = [i for row in packets for i in row[0].split(",") if i]
     assert ids == ["5", "6"]
-    assert sum(len(row[1].split(",")) for row in found if row[0]) == 80
+    assert sum(len(row[1].split(",")) for row in packets if row[0]) == 80

@@ -67,6 +67,6 @@ def test_a_message_cut_at_any_byte_has_the_same_answer(updated: FrontBench) -> N
     several = [asked(number, rows) for number, rows in ((5, 1), (6, 2), (7, 9))]
     data, answers = (b"".join(part) for part in zip(*several, strict=True))
     for step in (7, 13, 16, 21, 40, 150):
-        found = [peer.says(data[i : i + step]) for i in range(0, len(data), step)]
-        assert b"".join(found) == answers, step
+        replies = [peer.says(data[i : i + step]) for i in range(0, len(data), step)]
+        assert b"".join(replies) == answers, step
     peer.close()

@@ -104,28 +104,28 @@ def test_nc(card: Plugged) -> None:
     words = np.array([[5, 7], [9, 0]], dtype=np.uint32)
     data = m.request(77, 0, m.bit_rows(words, 48)).to_bytes()
     nc = ("nc", "-u", "-W", "1", "-w", "20", "10.23.23.2", "8995")
-    found = m.read_message(card.inside(*nc, text=data).stdout)
-    assert found.number == 77
-    assert found.body == m.results_body(card.model, words)
-    found = m.read_message(card.inside(*nc, text=b"hello").stdout)
-    assert (found.kind, found.fault[0]) == (m.FAULT, 1)
+    message = m.read_message(card.inside(*nc, text=data).stdout)
+    assert message.number == 77
+    assert message.body == m.results_body(card.model, words)
+    message = m.read_message(card.inside(*nc, text=b"hello").stdout)
+    assert (message.kind, message.fault[0]) == (m.FAULT, 1)
 
 
 def test_ask_over_udp(card: Plugged) -> None:
-    found = card.ask("--timeout", "20")
-    assert (found["rows"], found["compared"], found["transport"]) == (ROWS, "scores", "udp")
-    assert sum(found["verdicts"].values()) == ROWS
+    report = card.ask("--timeout", "20")
+    assert (report["rows"], report["compared"], report["transport"]) == (ROWS, "scores", "udp")
+    assert sum(report["verdicts"].values()) == ROWS
     one_by_one = card.ask("--batch", "1", "--window", "64", "--timeout", "20")
-    assert (one_by_one["requests"], one_by_one["verdicts"]) == (ROWS, found["verdicts"])
+    assert (one_by_one["requests"], one_by_one["verdicts"]) == (ROWS, report["verdicts"])
 
 
 def test_ask_over_tcp(card: Plugged) -> None:
     over_udp = card.ask("--timeout", "20")
-    found = card.ask("--tcp", "--timeout", "20")
-    assert (found["rows"], found["compared"], found["transport"]) == (ROWS, "scores", "tcp")
-    assert found["verdicts"] == over_udp["verdicts"]
+    report = card.ask("--tcp", "--timeout", "20")
+    assert (report["rows"], report["compared"], report["transport"]) == (ROWS, "scores", "tcp")
+    assert report["verdicts"] == over_udp["verdicts"]
     one_by_one = card.ask("--tcp", "--batch", "1", "--window", "64", "--timeout", "20")
-    assert (one_by_one["requests"], one_by_one["verdicts"]) == (ROWS, found["verdicts"])
+    assert (one_by_one["requests"], one_by_one["verdicts"]) == (ROWS, report["verdicts"])
 
 
 def test_nc_over_tcp(card: Plugged) -> None:
@@ -136,8 +136,8 @@ def test_nc_over_tcp(card: Plugged) -> None:
     out = card.inside("nc", "-N", "-w", "20", "10.23.23.2", "8995", text=3 * data).stdout
     size = m.message_bytes(out)
     for i in range(3):
-        found = m.read_message(out[i * size : (i + 1) * size])
-        assert (found.number, found.body) == (78, m.results_body(card.model, words))
+        message = m.read_message(out[i * size : (i + 1) * size])
+        assert (message.number, message.body) == (78, m.results_body(card.model, words))
     assert len(out) == 3 * size
     # what is no message is answered by an error, and the card ends the connection
     out = card.inside("nc", "-w", "20", "10.23.23.2", "8995", text=b"hello, who is there?").stdout
@@ -147,23 +147,23 @@ def test_nc_over_tcp(card: Plugged) -> None:
 def test_ask_through_a_bad_cable(card: Plugged) -> None:
     card.disturb("delay 2ms 2ms loss 15% duplicate 15% reorder 30% corrupt 5%")
     try:
-        found = card.ask("--batch", "9", "--timeout", "1", "--tries", "30")
+        report = card.ask("--batch", "9", "--timeout", "1", "--tries", "30")
         assert card.ask("--tcp", "--batch", "9", "--timeout", "60")["rows"] == ROWS
     finally:
         card.disturb("")
-    assert found["rows"] == ROWS
-    assert found["resent"] > 0
+    assert report["rows"] == ROWS
+    assert report["resent"] > 0
 
 
 def test_ask_though_frames_are_lost_doubled_and_overtaken(card: Plugged) -> None:
     """As with ``netem``, by the simulation itself, for kernels without it."""
     with plug(card.directory.parent, f"n3g{os.getpid()}", bad_cable=10) as front:
         bad = Plugged(front, card.directory, card.flows, card.model)
-        found = bad.ask("--batch", "9", "--timeout", "1", "--tries", "30")
-        assert found["rows"] == ROWS
-        assert found["resent"] > 0
+        report = bad.ask("--batch", "9", "--timeout", "1", "--tries", "30")
+        assert report["rows"] == ROWS
+        assert report["resent"] > 0
         over_tcp = bad.ask("--tcp", "--batch", "9", "--timeout", "60")
-        assert over_tcp["verdicts"] == found["verdicts"]
+        assert over_tcp["verdicts"] == report["verdicts"]
     assert front.counters is not None
     assert front.counters.card["dropped"] > 0  # out of order
 
@@ -190,8 +190,8 @@ def test_ask_says_what_is_wrong(card: Plugged, tmp_path: Path) -> None:
     assert "no answer within 2 s to each of 2" in refused(card, "10.23.23.2:9", flows, *directory)
     wire.ip("-n", card.front.netns, "link", "set", "lo", "up")
     for where, more in (("10.23.23.1:9", ()), ("10.23.23.2:9", ("--tcp",))):
-        said = refused(card, where, flows, *directory, *more)
-        assert f"{where}: Connection refused" in said
+        error = refused(card, where, flows, *directory, *more)
+        assert f"{where}: Connection refused" in error
 
 
 def test_names_and_addresses_are_checked(tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ def many(thousand: SimulatorProgram) -> Iterator[FrontBench]:
 def test_the_hash_is_that_of_its_paper() -> None:
     """The first vectors of the reference implementation: bytes 0, 1, 2 ... under the key 0 to 7."""
     expected = (0x5B9F35A9, 0xB85A4727)
-    found = tuple(half_sip_hash(bytes(range(8)), bytes(range(n))) for n in range(2))
-    assert found == expected
+    hashes = tuple(half_sip_hash(bytes(range(8)), bytes(range(n))) for n in range(2))
+    assert hashes == expected
 
 
 def client(index: int) -> p.SocketAddress:
@@ -113,12 +113,12 @@ class Crowd:
         for frame in frames:
             sent += [frame, *self.noise[:share]]
             del self.noise[:share]
-        found: dict[p.SocketAddress, list[Segment]] = {end: [] for end in self.ends}
+        segments: dict[p.SocketAddress, list[Segment]] = {end: [] for end in self.ends}
         for left in self.bench.run(sent).left:
             target = p.read_ipv4(left.data).target
-            if target in found:
-                found[target].append(segment(left.data, target))
-        return found
+            if target in segments:
+                segments[target].append(segment(left.data, target))
+        return segments
 
     def frame(self, end: p.SocketAddress, flags: int, data: bytes = b"") -> bytes:
         seq, ack = self.at[end]
@@ -126,37 +126,37 @@ class Crowd:
         return p.tcp(end, CARD, flags, seq, ack, data, options=options)
 
     def open(self) -> None:
-        for end, found in self.step([self.frame(end, p.SYN) for end in self.ends]).items():
-            (only,) = found
+        for end, segments in self.step([self.frame(end, p.SYN) for end in self.ends]).items():
+            (only,) = segments
             assert only.flags == p.SYN | p.ACK
             self.at[end] = [self.at[end][0] + 1, (only.seq + 1) % (1 << 32)]
 
     def ask(self, data: bytes) -> dict[p.SocketAddress, bytes]:
         """Send the same to each; acknowledge what comes, before the buffers are full."""
-        said: dict[p.SocketAddress, bytes] = {}
+        answers: dict[p.SocketAddress, bytes] = {}
         for at in range(0, len(self.ends), GROUP):
-            said |= self._ask(self.ends[at : at + GROUP], data)
-        return said
+            answers |= self._ask(self.ends[at : at + GROUP], data)
+        return answers
 
     def _ask(self, ends: list[p.SocketAddress], data: bytes) -> dict[p.SocketAddress, bytes]:
         replies = self.step([self.frame(end, p.ACK, data) for end in ends])
-        said = {}
+        answers = {}
         for end in ends:
-            found = replies[end]
-            said[end] = b""
+            segments = replies[end]
+            answers[end] = b""
             self.at[end][0] += len(data)
-            for one in found:
+            for one in segments:
                 if one.seq == self.at[end][1] % (1 << 32):  # others were sent again
-                    said[end] += one.payload
+                    answers[end] += one.payload
                     self.at[end][1] += len(one.payload)
-            assert found and found[-1].ack == self.at[end][0] % (1 << 32)
+            assert segments and segments[-1].ack == self.at[end][0] % (1 << 32)
         self.step([self.frame(end, p.ACK) for end in ends])
-        return said
+        return answers
 
     def close(self) -> None:
         replies = self.step([self.frame(end, p.ACK | p.FIN) for end in self.ends])
-        for end, found in replies.items():
-            assert any(s.flags & p.FIN for s in found)
+        for end, segments in replies.items():
+            assert any(s.flags & p.FIN for s in segments)
             self.at[end] = [self.at[end][0] + 1, self.at[end][1] + 1]
         assert not any(self.step([self.frame(end, p.ACK) for end in self.ends]).values())
 
@@ -168,11 +168,11 @@ def test_a_thousand_sessions_at_once_keep_apart(many: FrontBench) -> None:
     crowd = Crowd(many, [client(i) for i in range(1024)])
     data = message(1, 2)
     crowd.open()
-    said = crowd.ask(data[:29])
+    beginnings = crowd.ask(data[:29])
     late = Peer(many, 50_000)
     assert late.send(data).left == ()
     rest = crowd.ask(data[29:])
-    assert {said[end] + rest[end] for end in crowd.ends} == {answer(1, 2)}
+    assert {beginnings[end] + rest[end] for end in crowd.ends} == {answer(1, 2)}
     crowd.close()
     assert late.says(data) == answer(1, 2)
     counters = many.run().counters
@@ -214,8 +214,8 @@ def test_a_flood_of_forged_segments_refuses_nobody(
                 seq, ack = (int(x) for x in rng.integers(0, 1 << 32, 2))
                 crowd.noise.append(p.tcp(forged, CARD, p.SYN, seq, options=p.mss(1460)))
                 crowd.noise.append(p.tcp(forged, CARD, p.ACK, seq, ack % (1 << 27), b"x"))
-            said = action()
-            assert said is None or set(said.values()) == {answer(3, 2)}
+            answers = action()
+            assert answers is None or set(answers.values()) == {answer(3, 2)}
     counters = card.run().counters
     assert (counters["sessions"], counters["full"], counters["evicted"]) == (3 * count, 0, 0)
     assert counters["cookies"] > 50 * 3 * count
@@ -228,19 +228,20 @@ def test_a_cookie_names_its_peer_and_ends(card: FrontBench) -> None:
     for mss, size in ((536, 512), (1000, 960), (1300, 1216), (1460, 1408)):
         end = replace(end, port=end.port + 1)
         opening = p.tcp(end, CARD, p.SYN, seq, options=p.mss(mss))
-        (found,) = (segment(x.data, end) for x in card.run([opening, opening]).left[1:])
-        assert found.seq == cookie(KEY, end, PORT, seq, mss)
+        (syn_ack,) = (segment(x.data, end) for x in card.run([opening, opening]).left[1:])
+        assert syn_ack.seq == cookie(KEY, end, PORT, seq, mss)
         # an acknowledgement of any other number, host or size opens nothing
         wrong = [
-            (end, seq + 1, found.seq + 2), (end, seq + 2, found.seq + 1),
-            (end, seq + 1, (found.seq ^ 1 << 25) + 1), (end, seq + 1, found.seq + 1 + (1 << 31)),
-            (replace(end, port=9), seq + 1, found.seq + 1),
+            (end, seq + 1, syn_ack.seq + 2), (end, seq + 2, syn_ack.seq + 1),
+            (end, seq + 1, (syn_ack.seq ^ 1 << 25) + 1),
+            (end, seq + 1, syn_ack.seq + 1 + (1 << 31)),
+            (replace(end, port=9), seq + 1, syn_ack.seq + 1),
         ]  # fmt: skip
         for who, s, a in wrong:
             (left,) = card.run([p.tcp(who, CARD, p.ACK, s, a)]).left
             assert segment(left.data, who).flags == p.RST
         data, wanted = message(4, 70), answer(4, 70)
-        seen = card.run([p.tcp(end, CARD, p.ACK, seq + 1, found.seq + 1, data)]).left
+        seen = card.run([p.tcp(end, CARD, p.ACK, seq + 1, syn_ack.seq + 1, data)]).left
         parts = [segment(x.data, end).payload for x in seen]
         assert b"".join(parts) == wanted
         assert {len(part) for part in parts[:-1]} == {size}
@@ -280,9 +281,9 @@ def test_forged_resets_and_syns_are_challenged(card: FrontBench) -> None:
     near, far = (p.tcp(peer.end, CARD, p.RST, peer.seq + n) for n in (9, 1 << 20))
     syn = p.tcp(peer.end, CARD, p.SYN, 99, options=p.mss(1460))
     assert card.run([far]).left == ()
-    found = peer.segments(card.run([near, near, near, syn]))
-    assert [(s.flags, s.seq, s.ack) for s in found] in ([(p.ACK, peer.ack, peer.seq)],) or (
-        len(found) == 2  # a tick passed between them
+    replies = peer.segments(card.run([near, near, near, syn]))
+    assert [(s.flags, s.seq, s.ack) for s in replies] in ([(p.ACK, peer.ack, peer.seq)],) or (
+        len(replies) == 2  # a tick passed between them
     )
     card.run(clocks=2 * RESEND, quiet=2 * RESEND)
     (challenge,) = peer.segments(card.run([syn]))
@@ -299,8 +300,8 @@ def test_an_acknowledgement_of_unsent_data_is_answered(card: FrontBench) -> None
     card.run(clocks=2 * RESEND, quiet=2 * RESEND)
     data = message(9, 1)
     early = p.tcp(peer.end, CARD, p.ACK, peer.seq, peer.ack + 500, data)
-    (found,) = peer.segments(card.run([early]))
-    assert (found.flags, found.seq, found.ack) == (p.ACK, peer.ack, peer.seq)  # nothing is taken
+    (reply,) = peer.segments(card.run([early]))
+    assert (reply.flags, reply.seq, reply.ack) == (p.ACK, peer.ack, peer.seq)  # nothing is taken
     assert peer.says(data) == answer(9, 1)
 
 
@@ -311,8 +312,8 @@ def test_a_closed_window_is_probed_by_one_byte_for_as_long_as_it_is_answered(
 ) -> None:
     peer, data, wanted = Peer(card, 500), message(10, 5), answer(10, 5)
     asked = p.tcp(peer.end, CARD, p.ACK, peer.seq, peer.ack, data, window=0)
-    found = peer.segments(card.run([asked]))
-    assert all(s.payload == b"" for s in found)
+    replies = peer.segments(card.run([asked]))
+    assert all(s.payload == b"" for s in replies)
     peer.seq += len(data)
     probes = 0
     for _ in range(16):  # beyond eleven tries
@@ -404,7 +405,7 @@ def test_any_segments_are_answered_as_by_the_reference(still: FrontBench, seed: 
         frame = p.tcp(end, CARD, flags, seq, ack, data, options=options, window=60_000)
         expected = reference.segment(end, flags, seq, ack, data, 60_000, 1460)
         seen = [segment(x.data, end) for x in still.run([frame]).left]
-        found = [(s.flags & ~p.PSH, s.seq, s.ack, s.payload) for s in seen]
-        assert found == expected, (turn, end.port, flags, own)
+        replies = [(s.flags & ~p.PSH, s.seq, s.ack, s.payload) for s in seen]
+        assert replies == expected, (turn, end.port, flags, own)
         kinds.update(answer[0] for answer in expected)
     assert all(kinds[k] > 3 for k in (p.SYN | p.ACK, p.ACK, p.RST, p.FIN | p.ACK)), kinds

@@ -86,12 +86,12 @@ class Peer:
     def __init__(self, bench: FrontBench, port: int, mss: int = 1460) -> None:
         self.bench, self.end, self.seq = bench, replace(HOST, port=port), port << 12
         opening = p.tcp(self.end, CARD, p.SYN, self.seq, options=p.mss(mss))
-        (found,) = self.segments(bench.run([opening]))
-        assert (found.flags, found.ack) == (p.SYN | p.ACK, self.seq + 1)
-        assert found.options[:2] == b"\2\4"
-        self.mss = int.from_bytes(found.options[2:], "big")
-        self.seq, self.ack = self.seq + 1, (found.seq + 1) % (1 << 32)
-        self.window = found.window
+        (syn_ack,) = self.segments(bench.run([opening]))
+        assert (syn_ack.flags, syn_ack.ack) == (p.SYN | p.ACK, self.seq + 1)
+        assert syn_ack.options[:2] == b"\2\4"
+        self.mss = int.from_bytes(syn_ack.options[2:], "big")
+        self.seq, self.ack = self.seq + 1, (syn_ack.seq + 1) % (1 << 32)
+        self.window = syn_ack.window
         assert self.send(b"").left == ()
 
     def frame(self, payload: bytes, flags: int = p.ACK, ahead: int = 0) -> bytes:
@@ -105,23 +105,23 @@ class Peer:
 
     def says(self, payload: bytes, flags: int = p.ACK) -> bytes:
         """Send in order and acknowledge what comes back, which is returned."""
-        found = self.segments(self.send(payload, flags))
+        replies = self.segments(self.send(payload, flags))
         self.seq += len(payload) + bool(flags & p.FIN)
         data = b""
-        for one in found:
+        for one in replies:
             if one.payload:
                 assert one.seq == self.ack
                 self.ack = (self.ack + len(one.payload)) % (1 << 32)
                 data += one.payload
-        assert found[-1].ack == self.seq % (1 << 32)
+        assert replies[-1].ack == self.seq % (1 << 32)
         if data:
             assert self.send(b"").left == ()
         return data
 
     def close(self) -> None:
-        found = self.segments(self.send(b"", p.FIN | p.ACK))
-        assert found[-1].flags & p.FIN
-        assert found[-1].ack == (self.seq + 1) % (1 << 32)
+        replies = self.segments(self.send(b"", p.FIN | p.ACK))
+        assert replies[-1].flags & p.FIN
+        assert replies[-1].ack == (self.seq + 1) % (1 << 32)
         self.seq, self.ack = self.seq + 1, (self.ack + 1) % (1 << 32)
         assert self.send(b"").left == ()
         (reset,) = self.segments(self.send(b"too late"))
@@ -135,12 +135,12 @@ def test_messages_in_one_segment_and_across_them(card: FrontBench) -> None:
     several = [(2, 3), (3, 1), (4, 20)]
     data = b"".join(message(s, n) for s, n in several)
     assert peer.says(data) == b"".join(answer(s, n) for s, n in several)
-    found = b""
+    answers = b""
     for cut in (1, 2, 15, 16, 17, 35, 36, 37, 63, 64, 65, 100, len(data) - 1):
-        found = peer.says(data[:cut]) + peer.says(data[cut:])
-        assert found == b"".join(answer(s, n) for s, n in several)
-    found = b"".join(peer.says(data[i : i + 1]) for i in range(len(data[:150])))
-    assert found + peer.says(data[150:]) == b"".join(answer(s, n) for s, n in several)
+        answers = peer.says(data[:cut]) + peer.says(data[cut:])
+        assert answers == b"".join(answer(s, n) for s, n in several)
+    answers = b"".join(peer.says(data[i : i + 1]) for i in range(len(data[:150])))
+    assert answers + peer.says(data[150:]) == b"".join(answer(s, n) for s, n in several)
     peer.close()
 
 
@@ -148,11 +148,11 @@ def test_sessions_keep_apart(card: FrontBench) -> None:
     """Halves of messages, of all sessions in turn, each continued where it was left."""
     peers = [Peer(card, 2000 + i) for i in range(SESSIONS)]
     data = [message(10 + i, 5) for i in range(SESSIONS)]
-    found = [b""] * SESSIONS
+    answers = [b""] * SESSIONS
     for at in range(0, len(data[0]), 13):
         for i, peer in enumerate(peers):
-            found[i] += peer.says(data[i][at : at + 13])
-    assert found == [answer(10 + i, 5) for i in range(SESSIONS)]
+            answers[i] += peer.says(data[i][at : at + 13])
+    assert answers == [answer(10 + i, 5) for i in range(SESSIONS)]
     # one more is not heard, and has room once another is gone
     late = Peer(card, 2999)
     assert late.send(message(20, 2)).left == ()
@@ -165,12 +165,12 @@ def test_sessions_keep_apart(card: FrontBench) -> None:
 def test_out_of_order_and_again(card: FrontBench) -> None:
     peer = Peer(card, 3000)
     data = message(30, 12)
-    (found,) = peer.segments(card.run([peer.frame(data[100:], ahead=100)]))
-    assert (found.flags, found.payload, found.ack) == (p.ACK, b"", peer.seq)
+    (reply,) = peer.segments(card.run([peer.frame(data[100:], ahead=100)]))
+    assert (reply.flags, reply.payload, reply.ack) == (p.ACK, b"", peer.seq)
     assert peer.says(data[:100]) != b""
     late = peer.frame(data[:100], ahead=-100)  # a duplicate
-    (found,) = peer.segments(card.run([late]))
-    assert (found.payload, found.ack) == (b"", peer.seq)
+    (reply,) = peer.segments(card.run([late]))
+    assert (reply.payload, reply.ack) == (b"", peer.seq)
     rest = peer.says(data[100:])
     assert rest.endswith(answer(30, 12)[-20:])
     peer.close()
@@ -217,12 +217,12 @@ def test_the_window_of_the_other_end_holds_results_back(card: FrontBench) -> Non
     peer = Peer(card, 6000, mss=600)
     data, wanted = message(60, 60), answer(60, 60)
     closed = p.tcp(peer.end, CARD, p.ACK, peer.seq, peer.ack, data, window=700)
-    found = [s for s in peer.segments(card.run([closed])) if s.payload]
+    segments = [s for s in peer.segments(card.run([closed])) if s.payload]
     peer.seq += len(data)
-    assert [len(s.payload) for s in found] == [512]  # and it takes 600 bytes at most
+    assert [len(s.payload) for s in segments] == [512]  # and it takes 600 bytes at most
     peer.ack += 512
     rest = b"".join(s.payload for s in peer.segments(card.run([peer.frame(b"")])))
-    assert found[0].payload + rest == wanted
+    assert segments[0].payload + rest == wanted
     peer.ack += len(rest)
     assert peer.send(b"").left == ()
     peer.close()
@@ -235,9 +235,9 @@ def test_the_cards_window_tells_of_its_room(card: FrontBench) -> None:
     taken, window = 0, peer.window
     assert window >= 4 * 1460
     for _ in range(24):
-        found = peer.segments(card.run([peer.frame(data)]))
-        window = found[-1].window
-        if found[-1].ack == peer.seq % (1 << 32):
+        replies = peer.segments(card.run([peer.frame(data)]))
+        window = replies[-1].window
+        if replies[-1].ack == peer.seq % (1 << 32):
             break
         taken += 1
         peer.seq += len(data)
@@ -246,8 +246,8 @@ def test_the_cards_window_tells_of_its_room(card: FrontBench) -> None:
     (probe,) = peer.segments(card.run([peer.frame(b"", ahead=-1)]))  # as the kernel asks
     assert (probe.payload, probe.ack, probe.window) == (b"", peer.seq % (1 << 32), 0)
     peer.ack += taken * len(answer(70, 72))
-    found = peer.segments(card.run([peer.frame(b"")]))
-    assert found[-1].window >= 4 * 1460  # told, once there is room again
+    replies = peer.segments(card.run([peer.frame(b"")]))
+    assert replies[-1].window >= 4 * 1460  # told, once there is room again
     assert peer.says(data) == answer(70, 72)
     peer.close()
 
@@ -255,20 +255,20 @@ def test_the_cards_window_tells_of_its_room(card: FrontBench) -> None:
 def test_what_is_no_message_ends_the_connection(card: FrontBench) -> None:
     peer = Peer(card, 8000)
     data = message(80, 2)
-    found = peer.segments(peer.send(data + data[:3] + b"\7" + data[4:]))
-    text = b"".join(s.payload for s in found)
+    replies = peer.segments(peer.send(data + data[:3] + b"\7" + data[4:]))
+    text = b"".join(s.payload for s in replies)
     assert text[: len(answer(80, 2))] == answer(80, 2)
     fault = m.read_message(text[len(answer(80, 2)) :])
     assert (fault.kind, fault.fault[0], fault.number) == (m.FAULT, 3, 80)
-    assert found[-1].flags & p.FIN
+    assert replies[-1].flags & p.FIN
     peer.seq += 2 * len(data)
     peer.ack += len(text) + 1
     assert peer.send(b"").left == ()
     (last,) = peer.segments(peer.send(data))  # taken, and of no use any more
     assert (last.payload, last.ack) == (b"", peer.seq + len(data))
     peer.seq += len(data)
-    found = peer.segments(peer.send(b"", p.FIN | p.ACK))
-    assert all(not s.payload for s in found)
+    replies = peer.segments(peer.send(b"", p.FIN | p.ACK))
+    assert all(not s.payload for s in replies)
     assert peer.segments(peer.send(b"x"))[0].flags == p.RST
 
 

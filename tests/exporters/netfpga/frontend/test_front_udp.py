@@ -93,12 +93,12 @@ def test_results_are_the_models(card: tuple[FrontBench, BinaryModel]) -> None:
     assert len(seen.left) == len(sent)
     verdicts = []
     for left, (end, number, words) in zip(seen.left, sent, strict=True):
-        found = answer(left.data, end)
-        assert (found.kind, found.number) == (m.RESULTS, number)
-        assert found.model == int(model.digest[:8], 16)
-        assert found.rows == len(words)
-        assert found.body == m.results_body(model, words)
-        verdicts += m.read_results(found, 3).verdicts.tolist()
+        reply = answer(left.data, end)
+        assert (reply.kind, reply.number) == (m.RESULTS, number)
+        assert reply.model == int(model.digest[:8], 16)
+        assert reply.rows == len(words)
+        assert reply.body == m.results_body(model, words)
+        verdicts += m.read_results(reply, 3).verdicts.tolist()
     assert len(set(verdicts)) > 2  # shunted ones among them where the model shunts
 
 
@@ -151,12 +151,12 @@ def test_errors_are_answered(card: tuple[FrontBench, BinaryModel]) -> None:
         if code == 4 and bench.directory.joinpath("mem").is_dir():
             continue  # models are written into this executor: its results name the one that it has
         (left,) = bench.run([p.udp(HOST, CARD, payload)]).left
-        found = answer(left.data)
-        assert found.kind == m.FAULT
-        assert found.fault == (code, (1500 - 28 - 16) // m.result_bytes(3))
-        assert found.size == 6
-        assert found.number == (0 if code in (1, 2) else 3)
-        assert found.model == int(model.digest[:8], 16)
+        reply = answer(left.data)
+        assert reply.kind == m.FAULT
+        assert reply.fault == (code, (1500 - 28 - 16) // m.result_bytes(3))
+        assert reply.size == 6
+        assert reply.number == (0 if code in (1, 2) else 3)
+        assert reply.model == int(model.digest[:8], 16)
         answers_still(bench, model, rng)
 
 
@@ -226,8 +226,8 @@ def test_nothing_hostile_is_answered_or_stops_it(card: tuple[FrontBench, BinaryM
         assert seen.counters[name] > before[name], name
     words = [words_of(rng, 4) for _ in frames]
     mixed = [x for f, w in zip(frames, words, strict=True) for x in (f, asked(model, w))]
-    found = [answer(x.data).body for x in bench.run(mixed).left]
-    assert found == [m.results_body(model, w) for w in words]
+    bodies = [answer(x.data).body for x in bench.run(mixed).left]
+    assert bodies == [m.results_body(model, w) for w in words]
 
 
 def test_padding_and_a_datagram_without_checksum(card: tuple[FrontBench, BinaryModel]) -> None:
@@ -248,6 +248,6 @@ def test_a_far_end_that_takes_nothing(card: tuple[FrontBench, BinaryModel]) -> N
     bench._say("h 30000")  # the receiver takes nothing for so many clocks
     seen = bench.run([asked(model, w, i) for i, w in enumerate(words)])
     assert sum(t.stalls for t in seen.taken) > 1000
-    found = [answer(x.data) for x in seen.left]
-    assert [f.number for f in found] == list(range(60))
-    assert [f.body for f in found] == [m.results_body(model, w) for w in words]
+    replies = [answer(x.data) for x in seen.left]
+    assert [f.number for f in replies] == list(range(60))
+    assert [f.body for f in replies] == [m.results_body(model, w) for w in words]

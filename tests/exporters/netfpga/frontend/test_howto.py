@@ -47,17 +47,19 @@ def test_the_ten_minutes_as_written(repository, tmp_path):
         "COLUMNS": "200",
     }
     try:
-        said = subprocess.run(
+        completed = subprocess.run(
             ["bash", "-emx", "-c", text],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1800,
         )  # fmt: skip
     finally:
         gone = subprocess.run(["ip", "netns", "del", NAMESPACE], capture_output=True, text=True)
-    assert said.returncode == 0, said.stdout + said.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert gone.returncode != 0  # the page takes it away itself
-    assert "3 received" in said.stdout
-    assert said.stdout.count("rows answered, each with the model's verdict, class, margin") == 2
-    assert "requests over UDP" in said.stdout
-    assert "requests over TCP" in said.stdout
+    assert "3 received" in completed.stdout
+    assert (
+        completed.stdout.count("rows answered, each with the model's verdict, class, margin") == 2
+    )
+    assert "requests over UDP" in completed.stdout
+    assert "requests over TCP" in completed.stdout
     log = (tmp_path / "card.log").read_text()
     assert re.search(r"requests [1-9]", log)

@@ -42,10 +42,10 @@ def test_least_frames_with_a_row_each(tmp_path: Path) -> None:
         seen = bench.run(frames)
         assert sum(t.stalls for t in seen.taken) == 0
         assert seen.taken[-1].last - seen.taken[0].first == len(frames) - 1
-        found = [m.read_message(p.read_ipv4(x.data).payload) for x in seen.left]
-        assert [f.number for f in found] == list(range(400))
+        replies = [m.read_message(p.read_ipv4(x.data).payload) for x in seen.left]
+        assert [f.number for f in replies] == list(range(400))
         wanted = m.results_body(model, words, full=False)
-        assert b"".join(f.body for f in found) == wanted
+        assert b"".join(f.body for f in replies) == wanted
         pings = [echo(HOST, CARD, bytes(18), number=i) for i in range(200)]
         mixed = [f for three in zip(pings, noise * 67, frames, strict=False) for f in three]
         seen = bench.run(mixed)

@@ -46,8 +46,8 @@ def run_test(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("form", ["tcp-512", "udp-64"])
 def test_the_test_passes_and_finds_a_change(form: str, tmp_path: Path) -> None:
     card_of(tmp_path, **FORMS[form])
-    said = n3ic("simulate", "netfpga", "card", "--scaffold", "mine", cwd=tmp_path)
-    assert "python mine/test_kernel.py runs its test" in said.stdout
+    completed = n3ic("simulate", "netfpga", "card", "--scaffold", "mine", cwd=tmp_path)
+    assert "python mine/test_kernel.py runs its test" in completed.stdout
     mine = tmp_path / "mine"
     done = run_test(mine, "waves.fst")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -79,8 +79,8 @@ def test_the_verilog_is_clean(form: str, tmp_path: Path) -> None:
 
 def test_a_folder_stays_and_a_card_without_front_end_is_refused(tmp_path: Path) -> None:
     card = card_of(tmp_path)
-    said = n3ic("simulate", "netfpga", card, "--scaffold", "mine", cwd=tmp_path, expect=2)
-    assert "--scaffold needs a card with a front end" in said.stderr
+    completed = n3ic("simulate", "netfpga", card, "--scaffold", "mine", cwd=tmp_path, expect=2)
+    assert "--scaffold needs a card with a front end" in completed.stderr
     assert not (tmp_path / "mine").exists()
     shutil.rmtree(card)
     card = card_of(tmp_path, **NARROW)

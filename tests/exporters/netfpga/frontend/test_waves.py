@@ -45,8 +45,8 @@ def test_the_file_holds_every_signal_of_every_clock(tmp_path: Path) -> None:
 
 
 def test_a_file_is_refused_in_words(tmp_path: Path) -> None:
-    for wrong, said in (("a.vcd", "not named .fst"), ("no/a.fst", "is not a folder")):
-        with pytest.raises(UsageError, match=said):
+    for wrong, message in (("a.vcd", "not named .fst"), ("no/a.fst", "is not a folder")):
+        with pytest.raises(UsageError, match=message):
             waves_file(str(tmp_path / wrong))
     assert waves_file(str(tmp_path / "a.fst")) == (tmp_path / "a.fst").resolve()
     model = random_model((24, 4, 2), np.random.default_rng(1), extremes=False)

@@ -30,8 +30,8 @@ def test_bursts_are_of_their_peak_rate():
 @pytest.mark.parametrize("sizes", SIZE_KINDS)
 def test_lengths_have_the_mean_that_is_said(sizes):
     load = Load(1.0, bytes=300, sizes=sizes)
-    found = [p.bytes for p in islice(load.packets(np.random.default_rng(0)), 20_000)]
-    assert np.mean(found) == pytest.approx(load.mean_bytes, rel=0.03)
+    lengths = [p.bytes for p in islice(load.packets(np.random.default_rng(0)), 20_000)]
+    assert np.mean(lengths) == pytest.approx(load.mean_bytes, rel=0.03)
 
 
 def test_changes_take_effect_when_they_are_due_and_gaps_span_them():
@@ -43,8 +43,8 @@ def test_changes_take_effect_when_they_are_due_and_gaps_span_them():
 
 
 def test_a_load_that_falls_silent_ends():
-    found = list(Load(10.0, changes=((1.05, 0.0),)).packets(np.random.default_rng(0)))
-    assert len(found) == 11
+    packets = list(Load(10.0, changes=((1.05, 0.0),)).packets(np.random.default_rng(0)))
+    assert len(packets) == 11
     assert list(Load(0.0).packets(np.random.default_rng(0))) == []
 
 

@@ -36,8 +36,8 @@ def test_a_plan_is_simulated_as_it_stands(scenario):
     assert first.load.mean_bytes == 500
     assert first.entitled == pytest.approx(2e6)  # 8 Gb/s in frames of 500 bytes
     assert packets_offered(scenario)["u2/graph"] == pytest.approx(2750)
-    found = figures_of(simulate(scenario, POLICIES["chains"]))
-    for tenant in found.tenants:
+    figures = figures_of(simulate(scenario, POLICIES["chains"]))
+    for tenant in figures.tenants:
         assert tenant.share == pytest.approx(1, abs=0.03)
         assert not tenant.dropped
         assert tenant.core_ns["p99.9"] < tenant.bound_ns
@@ -48,8 +48,8 @@ def test_a_plan_is_simulated_as_it_stands(scenario):
 def test_tasks_that_take_no_area_are_simulated_too(scenario):
     first = scenario.graphs[0].chains[0][0]
     tasks = {**scenario.tasks, first: replace(scenario.tasks[first], area=0.0)}
-    found = figures_of(simulate(replace(scenario, tasks=tasks), POLICIES["chains"]))
-    assert [t.share for t in found.tenants] == pytest.approx([1, 1], abs=0.03)
+    figures = figures_of(simulate(replace(scenario, tasks=tasks), POLICIES["chains"]))
+    assert [t.share for t in figures.tenants] == pytest.approx([1, 1], abs=0.03)
 
 
 def test_loads_and_events_change_what_they_name(scenario):

@@ -195,23 +195,23 @@ def test_a_changed_bucket_in_the_kernel_keeps_what_it_holds():
     fields = struct.Struct("=II5Q")  # lock, pad, rate, burst, tokens, part, time of filling
     full = tenant_value(100, 50)
     assert fields.unpack(changed_tenant(full, 10**12, 2**32, 7))[2:] == (10**12, 2**32, 50, 0, 0)
-    held = fields.pack(0, 0, 100, 50, 10, 3, 10**9)
-    assert fields.unpack(changed_tenant(held, 7, 60, 10**9 + 123_456_789))[2:] == (
+    bucket = fields.pack(0, 0, 100, 50, 10, 3, 10**9)
+    assert fields.unpack(changed_tenant(bucket, 7, 60, 10**9 + 123_456_789))[2:] == (
         *(7, 60, 22, 345_678_903),
         10**9 + 123_456_789,
     )
     late = 10**12  # the old rate has filled the bucket by then
-    assert fields.unpack(changed_tenant(held, 7, 60, late))[2:] == (7, 60, 50, 0, late)
-    assert fields.unpack(changed_tenant(held, 7, 20, late))[4] == 20
+    assert fields.unpack(changed_tenant(bucket, 7, 60, late))[2:] == (7, 60, 50, 0, late)
+    assert fields.unpack(changed_tenant(bucket, 7, 20, late))[4] == 20
 
 
 def test_a_card_runs_as_typed(folder, n3ic, monkeypatch):
     monkeypatch.chdir(folder)
     where = f"card run {folder / 'card'} --card {folder / 'card.toml'}"
     done = n3ic(f"{where} --seconds 0.5 --threads 2 --load 'constant*0.0005' --json")
-    found = json.loads(done.stdout)
-    assert found["counters"]["alpha"]["answered"] == found["counters"]["alpha"]["admitted"] > 0
-    assert found["kind"] == "measured" and found["seconds"] >= 0.5
+    report = json.loads(done.stdout)
+    assert report["counters"]["alpha"]["answered"] == report["counters"]["alpha"]["admitted"] > 0
+    assert report["kind"] == "measured" and report["seconds"] >= 0.5
     shown = n3ic(f"{where} --seconds 0.9 --frames {folder / 'card' / 'frames.pcap'}").stdout
     assert "guaranteed B/s" in shown and "1 frames in" in shown
     done = n3ic(f"{where} --frames a.pcap --load poisson", expect=2)
@@ -222,17 +222,17 @@ def test_a_card_runs_as_typed(folder, n3ic, monkeypatch):
 
 def test_a_card_is_run_from_python_as_it_is_typed(folder):
     where = {"directory": folder / "card", "card": folder / "card.toml"}
-    told = []
+    shares = []
     done = n3ic.run_card(
         **where,
         seconds=0.3,
         load=["constant*0.0005"],
         event=["beta:leaves@0.1"],
         threads=2,
-        progress=lambda share, text: told.append(share),
+        progress=lambda share, text: shares.append(share),
     )
     assert done.counters["alpha"]["answered"] == done.counters["alpha"]["admitted"] > 0
-    assert (done.guaranteed["beta"], done.seconds >= 0.3, told != []) == (1, True, True)
+    assert (done.guaranteed["beta"], done.seconds >= 0.3, shares != []) == (1, True, True)
     assert "frames in" in repr(done)
     capture = folder / "card" / "frames.pcap"
     assert n3ic.run_card(**where, seconds=0.9, frames=capture).sent == 1

@@ -112,7 +112,7 @@ def test_a_wrong_weight_bit_is_found(card, plan, tmp_path):
 
 @pytest.mark.first_case
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('"input", "b", "guard"', '"b", "guard", "input"', "input 'beta/input' after policy"),
         ('kind = "input"\nmodel = "b.n3ic"', cards.VERILOG, "target host has no verilog task"),
@@ -122,10 +122,10 @@ def test_a_wrong_weight_bit_is_found(card, plan, tmp_path):
         ('name = "beta"\n', 'name = "beta"\nports = [1]\n', "has no ports of tenants"),
     ],
 )
-def test_what_the_host_does_not_carry_is_refused(tmp_path, old, new, said):
+def test_what_the_host_does_not_carry_is_refused(tmp_path, old, new, message):
     cards.models(tmp_path)
     document = cards.text("host", join="both").replace(old, new)
-    with pytest.raises(CardError, match=said):
+    with pytest.raises(CardError, match=message):
         export_card(cards.plan(tmp_path, document), tmp_path / "out", verify=False)
     assert not (tmp_path / "out").exists()
 
@@ -167,7 +167,7 @@ def test_a_tenant_that_was_idle_saves_up_no_turns(library, asked):
 def ask(running: OpenCard, frames, others=()) -> list:
     """Answers to frames of alpha, others coming between them; each within two turns."""
     rng = np.random.default_rng(3)
-    found = []
+    answers = []
     now = 0
     for number, each in enumerate(frames):
         for _ in range(100 if others else 0):
@@ -175,10 +175,10 @@ def ask(running: OpenCard, frames, others=()) -> list:
             running.submit(frame, now, 1, source)
         assert running.submit(each.frame, now, number, ALPHA) == CallStatus.OK
         running.work(2)
-        found.append(running.next(ALPHA))
-        assert found[-1] is not None, "alpha waits for more than one frame of another"
+        answers.append(running.next(ALPHA))
+        assert answers[-1] is not None, "alpha waits for more than one frame of another"
         now += SECOND
-    return found
+    return answers
 
 
 @pytest.mark.slow
@@ -375,9 +375,9 @@ def test_card_exec_answers_a_capture(card, directory, asked, tmp_path: Path):
     for answers in expected.values():  # each tenant's in their order
         assert [f for f in left[1:] if f in answers] == answers
     assert len(left) == 1 + sum(map(len, expected.values()))
-    told = done.stderr.decode()
-    assert "load alpha/a0: done" in told and "remove no: no such network" in told
-    assert "alpha,40,40,0,0,0,0,0,0,0" in told and "(wire),0,0,0,1" in told
+    log = done.stderr.decode()
+    assert "load alpha/a0: done" in log and "remove no: no such network" in log
+    assert "alpha,40,40,0,0,0,0,0,0,0" in log and "(wire),0,0,0,1" in log
 
 
 def test_the_rate_of_a_tenant_changes_while_frames_flow(card, library, asked):

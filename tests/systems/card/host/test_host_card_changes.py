@@ -105,13 +105,13 @@ class Running:
 def running(folder: Path, tmp_path: Path) -> Iterator[tuple[Running, str]]:
     fifo = tmp_path / "control"
     os.mkfifo(fifo)
-    found = Running(folder / "card", fifo)
+    program = Running(folder / "card", fifo)
     try:
-        yield found, str(fifo)
+        yield program, str(fifo)
     finally:
-        found.process.kill()
-        found._reader.join()
-        for stream in (found.process.stdin, found.process.stdout, found.process.stderr):
+        program.process.kill()
+        program._reader.join()
+        for stream in (program.process.stdin, program.process.stdout, program.process.stderr):
             stream.close()
 
 
@@ -138,11 +138,11 @@ def test_a_tenant_changes_comes_and_goes_while_anothers_frames_flow(folder, plan
                 flow.start()
                 try:
                     change = change_of(plan.card, *phase)
-                    said = change_card(plan, folder / "card", change, fifo)
+                    report = change_card(plan, folder / "card", change, fifo)
                 finally:
                     ended.set()
                     flow.join()
-                assert said == f"{fifo}: 1 networks changed ({phase[0]})"
+                assert report == f"{fifo}: 1 networks changed ({phase[0]})"
             for one, other in zip(alpha, beta, strict=True):
                 card_exec.send(one)
                 card_exec.send(other)
@@ -177,8 +177,8 @@ def test_the_frames_of_an_export_are_answered(folder):
         done = subprocess.run(
             [folder / "card" / "card-exec"], stdin=stream, capture_output=True, check=True
         )
-    told = done.stderr.decode()
-    assert "alpha,3,3,0,0,0,0,0,0,0" in told and "beta,3,3,0,0,0,0,0,0,0" in told
+    log = done.stderr.decode()
+    assert "alpha,3,3,0,0,0,0,0,0,0" in log and "beta,3,3,0,0,0,0,0,0,0" in log
 
 
 def test_what_a_running_card_cannot_do_is_said(folder, plan, tmp_path):

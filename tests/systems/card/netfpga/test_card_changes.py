@@ -92,8 +92,8 @@ def test_a_network_is_replaced(tmp_path: Path) -> None:
     for n in replaced:
         packet = packets[n]
         words = words_of(new, [packet.frame.data[image.offset :]], features=False)
-        told = outcome(image, packet, [result_of(new, words)]).data
-        by_new.append(seen[n] == told)
+        expected_frame = outcome(image, packet, [result_of(new, words)]).data
+        by_new.append(seen[n] == expected_frame)
         assert by_new[-1] or seen[n] == outcome(image, packet).data
     assert by_new == sorted(by_new)  # first the old one, then the new one
     assert {False, True} == set(by_new)
@@ -156,9 +156,9 @@ def test_the_file_of_a_change_changes_the_card(tmp_path: Path) -> None:
     for n in range(len(packets)):
         model = digests.get(int.from_bytes(seen[n][image.result_at :][:4], "big"))
         words = words_of(new, [packets[n].frame.data[image.offset :]], features=False)
-        told = [result_of(new, words)] if model else None
+        results = [result_of(new, words)] if model else None
         assert (n in replaced) or model is None
-        assert seen[n] == outcome(image, packets[n], told).data
+        assert seen[n] == outcome(image, packets[n], results).data
     assert int(new.digest[:8], 16) == int.from_bytes(
         seen[replaced[-1]][image.result_at :][:4], "big"
     )
@@ -175,8 +175,8 @@ def test_the_file_of_a_change_names_its_operations(tmp_path: Path) -> None:
 def test_what_a_card_cannot_be_changed_to_is_refused() -> None:
     image = named()
 
-    def refused(name: str, model: BinaryModel, said: str, on: NetfpgaCardImage = image) -> None:
-        with pytest.raises(UsageError, match=said):
+    def refused(name: str, model: BinaryModel, message: str, on: NetfpgaCardImage = image) -> None:
+        with pytest.raises(UsageError, match=message):
             operations_of(on, CardChange("replace", (), {name: model}), 400)
 
     refused("alpha/n1", cards.net((24, 6, 2), 1), "alpha/n1: .*the executor computes 24-8-2")
@@ -232,8 +232,8 @@ def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
     opened = replace(image, graphs=(*two.graphs, replace(third, on=True)))
     for n in late_ones:
         words = words_of(new, [packets[n].frame.data[image.offset :]], features=False)
-        told = outcome(opened, packets[n], [result_of(new, words)]).data
-        answered.append(seen[n] == told)
+        expected_frame = outcome(opened, packets[n], [result_of(new, words)]).data
+        answered.append(seen[n] == expected_frame)
         assert answered[-1] or seen[n] == packets[n].frame.data  # as it came
     first, last = answered.index(True), len(answered) - answered[::-1].index(True)
     assert all(answered[first:last])

@@ -97,15 +97,15 @@ def image(tmp_path: Path, document: str) -> NetfpgaCardImage:
 
 @pytest.mark.slow
 def test_networks_of_one_shape_share_an_executor(tmp_path: Path) -> None:
-    found = image(tmp_path, text())
-    assert sorted(len(core.models) for core in found.cores) == [1, 3]
-    paths = found.graphs[0]
+    design = image(tmp_path, text())
+    assert sorted(len(core.models) for core in design.cores) == [1, 3]
+    paths = design.graphs[0]
     assert [branch[0].model for branch in paths.branches] == [0, 1, 2]
-    assert (paths.uid, paths.join, found.offset) == (7, "vote", 26)
-    assert found.graphs[1].rules[0].drop
-    assert [g.sources for g in found.graphs] == [0xFF, 0x05]
+    assert (paths.uid, paths.join, design.offset) == (7, "vote", 26)
+    assert design.graphs[1].rules[0].drop
+    assert [g.sources for g in design.graphs] == [0xFF, 0x05]
     # 100,000 packets of two beats a second at 200 MHz, rounded up.
-    assert [t.rate for t in found.tenants] == [66, 132]
+    assert [t.rate for t in design.tenants] == [66, 132]
 
 
 @pytest.mark.slow
@@ -133,12 +133,12 @@ def test_executors_are_shared_only_as_far_as_their_time_goes(tmp_path: Path) -> 
     """An executor of an inference in seven clocks, three networks of 14 million a second each."""
     plan = plan_card(parse_card(text(), "card.toml", folder(tmp_path)))
     guaranteed = [replace(g, guaranteed=14e6) for g in plan.graphs]
-    found = image_of(replace(plan, graphs=tuple(guaranteed)), EXPORTER.options, 200e6)
-    assert sorted(len(core.models) for core in found.cores) == [1, 1, 2]
+    design = image_of(replace(plan, graphs=tuple(guaranteed)), EXPORTER.options, 200e6)
+    assert sorted(len(core.models) for core in design.cores) == [1, 1, 2]
 
 
 @pytest.mark.parametrize(
-    ("flow", "said"),
+    ("flow", "message"),
     [
         ('{ join = "both", branches = [["a0"], ["a1"]] }, "a2"', "'alpha/a2' after network"),
         (
@@ -148,13 +148,13 @@ def test_executors_are_shared_only_as_far_as_their_time_goes(tmp_path: Path) -> 
         ),
     ],
 )
-def test_a_flow_that_the_card_lacks_is_refused(tmp_path: Path, flow: str, said: str) -> None:
-    with pytest.raises(CardError, match=said):
+def test_a_flow_that_the_card_lacks_is_refused(tmp_path: Path, flow: str, message: str) -> None:
+    with pytest.raises(CardError, match=message):
         image(tmp_path, text(flow))
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("module mine (); initial $fopen(1); endmodule", r"got \$fopen"),
         ('`include "/etc/passwd"\nmodule mine (); endmodule', "got `include"),
@@ -162,11 +162,11 @@ def test_a_flow_that_the_card_lacks_is_refused(tmp_path: Path, flow: str, said: 
         ("module mine (); endmodule\nmodule n3ic_fifo (); endmodule", "n3ic_"),
     ],
 )
-def test_hostile_verilog_of_a_user_is_refused(tmp_path: Path, source: str, said: str) -> None:
+def test_hostile_verilog_of_a_user_is_refused(tmp_path: Path, source: str, message: str) -> None:
     (tmp_path / "mine.v").write_text(source)
     document = text().replace('flow = ["b", "guard"]', 'flow = ["mine", "b", "guard"]')
     document = document.replace("ports = [1, 4]\n", f"ports = [1, 4]\n{MINE}")
-    with pytest.raises(CardError, match=said):
+    with pytest.raises(CardError, match=message):
         image(tmp_path, document)
 
 
@@ -178,16 +178,16 @@ def test_input_stages_and_users_tasks(tmp_path: Path) -> None:
     (tmp_path / "mine.v").write_text("module mine (); endmodule")
     document = text().replace('flow = ["b", "guard"]', 'flow = ["stage", "f", "guard"]')
     document = document.replace(TASK.format(name="b"), TASK.format(name="f") + STAGE)
-    found = image(tmp_path, document)
-    graph = found.graphs[1]
+    design = image(tmp_path, document)
+    graph = design.graphs[1]
     assert graph.input_bytes == 16
     (leg,) = graph.branches[0]
-    assert [found.regions[leg.regions[0]].tasks[k].kind for k in leg.tasks] == ["input", "core"]
+    assert [design.regions[leg.regions[0]].tasks[k].kind for k in leg.tasks] == ["input", "core"]
     document = text().replace("ports = [1, 4]\n", f"ports = [1, 4]\n{MINE}")
-    found = image(tmp_path, document.replace('["b", "guard"]', '["mine", "b", "guard"]'))
-    (leg,) = found.graphs[1].branches[0]
-    assert [found.regions[leg.regions[0]].tasks[k].kind for k in leg.tasks] == ["user", "core"]
-    assert found.graphs[1].input_bytes == 32
+    design = image(tmp_path, document.replace('["b", "guard"]', '["mine", "b", "guard"]'))
+    (leg,) = design.graphs[1].branches[0]
+    assert [design.regions[leg.regions[0]].tasks[k].kind for k in leg.tasks] == ["user", "core"]
+    assert design.graphs[1].input_bytes == 32
 
 
 @needs_icarus

@@ -80,7 +80,7 @@ def branches() -> Side:
 class Tenant:
     """What the Verilog and the model say of a tenant: latencies in clocks, and dropped packets."""
 
-    found: np.ndarray
+    verilog: np.ndarray
     ours: np.ndarray
     overflow: int
     lost: int
@@ -141,13 +141,13 @@ def both(
     for at, _ in arrivals:
         gaps.append(max(0, at - clock))
         clock += gaps[-1] + beats
-    log, found = run(gaps, [i for _, i in arrivals])
+    log, latencies = run(gaps, [i for _, i in arrivals])
     out = []
     for i, tenant in enumerate(NAMES):
         left = trace.graphs[tenant].left
         ours = (left["departed"] - left["arrived"]).astype(int)
         lost = trace.graphs[tenant].dropped.get("ingress", 0)
-        out.append(Tenant(found[i], ours, log.counters[i]["overflow"], lost))
+        out.append(Tenant(latencies[i], ours, log.counters[i]["overflow"], lost))
     return out
 
 
@@ -168,11 +168,13 @@ def test_latency_and_losses_are_the_verilog_s(
     tmp_path: Path, side, first: float, second: float, kind: str
 ) -> None:
     for t in both(tmp_path, side, (first, second), kind):
-        said = (t.found.mean(), t.ours.mean(), np.percentile(t.found, 99),
+        figures = (t.verilog.mean(), t.ours.mean(), np.percentile(t.verilog, 99),
                 np.percentile(t.ours, 99), t.overflow, t.lost)  # fmt: skip
-        assert t.lost == pytest.approx(t.overflow, abs=3), said
-        assert t.ours.mean() == pytest.approx(t.found.mean(), rel=0.04), said
-        assert np.percentile(t.ours, 99) == pytest.approx(np.percentile(t.found, 99), rel=0.1), said
+        assert t.lost == pytest.approx(t.overflow, abs=3), figures
+        assert t.ours.mean() == pytest.approx(t.verilog.mean(), rel=0.04), figures
+        assert np.percentile(t.ours, 99) == pytest.approx(np.percentile(t.verilog, 99), rel=0.1), (
+            figures
+        )
 
 
 LOADS = [
@@ -194,4 +196,4 @@ def test_as_many_are_admitted_as_by_the_verilog(tmp_path: Path, side, rates, kin
     """With guarantees that the loads exceed up to fifteen times."""
     error = 0.1 if side is branches else 0.05
     for t in both(tmp_path, side, rates, kind, due):
-        assert len(t.ours) == pytest.approx(len(t.found), rel=error), (t.overflow, t.lost)
+        assert len(t.ours) == pytest.approx(len(t.verilog), rel=error), (t.overflow, t.lost)

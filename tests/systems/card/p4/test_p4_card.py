@@ -171,8 +171,8 @@ def sent(switch, lines):
 
 
 @pytest.mark.first_case
-@pytest.mark.parametrize("held", ["nothing", "the same", "another", "half of another"])
-def test_the_commands_of_a_card_hold_whatever_the_switch_has(tmp_path, held):
+@pytest.mark.parametrize("entries", ["nothing", "the same", "another", "half of another"])
+def test_the_commands_of_a_card_hold_whatever_the_switch_has(tmp_path, entries):
     """The other card has other networks and a policy, which must not stay."""
     shapes, cards_of, lines = ((6, 3, 2), (6, 3, 2), (9, 2, 3)), {}, {}
     for first, name in enumerate(("new", "old")):
@@ -193,7 +193,7 @@ def test_the_commands_of_a_card_hold_whatever_the_switch_has(tmp_path, held):
         "the same": lines["new"],
         "another": other,
         "half of another": other[: len(other) // 2],
-    }[held]
+    }[entries]
     # The table of policies has room for the rules of the program's own card.
     assert [line for line in sent(switch, before) if " policy " not in line] == []
     asked, now, at = traffic(card, 1), 0, 0
@@ -236,7 +236,7 @@ def test_a_change_by_command_is_that_of_an_export_anew(folder, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("who", "shape", "shunt", "density", "said"),
+    ("who", "shape", "shunt", "density", "message"),
     [
         ("a", (20, 16, 2), 0, None, "the program has stages for 20-8-2, got 20-16-2"),
         ("a", (20, 8, 2), 0, 0.6, "layers with and without masks"),
@@ -244,14 +244,14 @@ def test_a_change_by_command_is_that_of_an_export_anew(folder, tmp_path):
     ],
 )
 def test_a_network_that_the_program_lacks_stages_for_is_refused(
-    folder, tmp_path, who, shape, shunt, density, said
+    folder, tmp_path, who, shape, shunt, density, message
 ):
     plan = cards.plan(folder, text("abc"))
     directory = export_card(plan, tmp_path / "card", verify=False).directory
     model = random_model(shape, np.random.default_rng(5), density=density)
     replace(model, shunt=shunt).save(tmp_path / "new.n3ic")
     change = running.change_of(plan.card, "replace", who, tmp_path / "new.n3ic")
-    with pytest.raises(CardError, match=said):
+    with pytest.raises(CardError, match=message):
         change_card(plan, directory, change, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
@@ -284,20 +284,20 @@ def test_a_wrong_entry_is_found(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('flow = ["net"]', 'flow = ["mine", "net"]', "target p4 has no verilog task"),
         ("", '{ action = "mark", mark = 3 }', 'expected uid = "udp-port"'),
         ("", '{ action = "mirror", port = 2 }', "does not mirror"),
     ],
 )
-def test_what_p4_does_not_carry_is_refused(folder, tmp_path, old, new, said):
+def test_what_p4_does_not_carry_is_refused(folder, tmp_path, old, new, message):
     document = text("a", policy="" if old else new)
     if old:
         mine = f'[[tenants.tasks]]\nname = "mine"\n{cards.VERILOG}\n'
         document = document.replace("[[tenants.graphs]]", f"{mine}[[tenants.graphs]]")
         document = document.replace(old, new)
-    with pytest.raises(CardError, match=said):
+    with pytest.raises(CardError, match=message):
         export_card(cards.plan(folder, document), tmp_path / "out", verify=False)
 
 
@@ -352,7 +352,7 @@ def test_a_wrong_mark_is_found(branches, tmp_path):
     wrong(branches, tmp_path, text, "(meta.sum >> 16)", "0", "t3/most-certain")
 
 
-def wrong(folder, tmp_path, text, old, new, said, name="n3ic_card.p4"):
+def wrong(folder, tmp_path, text, old, new, message, name="n3ic_card.p4"):
     """A change of what was exported, which the verification finds."""
     plan = cards.plan(folder, text)
     export_card(plan, tmp_path / "out", verify=False)
@@ -360,7 +360,7 @@ def wrong(folder, tmp_path, text, old, new, said, name="n3ic_card.p4"):
     right = path.read_text()
     assert old in right
     path.write_text(right.replace(old, new))
-    with pytest.raises(VerifyError, match=said):
+    with pytest.raises(VerifyError, match=message):
         CARDS.verify_card(plan, tmp_path / "out", 30)
 
 
@@ -407,7 +407,7 @@ def test_a_wrong_rule_is_found(branches, tmp_path, rule, old, new):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "old", "new", "said"),
+    ("name", "old", "new", "message"),
     [
         # red packets leave, green ones do not
         ("n3ic_card.p4", "(meta.color != GREEN) {", "(meta.color == 3) {", "above its rate"),
@@ -423,8 +423,8 @@ def test_a_wrong_rule_is_found(branches, tmp_path, rule, old, new):
         ("commands.txt", "meter_set_rates tenants 1 ", "meter_set_rates tenants 0 ", "above"),
     ],
 )
-def test_a_wrong_rate_is_found(folder, tmp_path, name, old, new, said):
-    wrong(folder, tmp_path, text("abc"), old, new, said, name)
+def test_a_wrong_rate_is_found(folder, tmp_path, name, old, new, message):
+    wrong(folder, tmp_path, text("abc"), old, new, message, name)
 
 
 def test_a_tenant_that_floods_takes_from_its_own_bucket_alone(folder, tmp_path):

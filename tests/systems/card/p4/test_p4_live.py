@@ -163,8 +163,8 @@ def test_a_tenant_is_removed_loaded_and_replaced_on_a_switch_that_runs(
 @pytest.mark.parametrize("verb", ["remove", "load"])
 def test_files_of_commands_run_to_their_end(stand_ins, card, tmp_path, verb) -> None:
     """What the export and the command line write, by the switch's own program."""
-    said = card.change(verb, "b", str(tmp_path / "change.txt"))
-    assert "not yet given to a switch" in said
+    report = card.change(verb, "b", str(tmp_path / "change.txt"))
+    assert "not yet given to a switch" in report
     name = "4-remove.txt" if verb == "remove" else "4.txt"
     text = (card.directory / "graphs" / name).read_text()
     assert (tmp_path / "change.txt").read_text() == text
@@ -176,7 +176,7 @@ def test_files_of_commands_run_to_their_end(stand_ins, card, tmp_path, verb) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("spoil", "verb", "said"),
+    ("spoil", "verb", "message"),
     [
         (
             "ignore",
@@ -187,8 +187,8 @@ def test_files_of_commands_run_to_their_end(stand_ins, card, tmp_path, verb) -> 
         ("forget", "load", r"not confirmed; .* differ; table_dump_entry"),
     ],
 )
-def test_a_switch_that_does_not_do_it_is_told(stand_ins, card, spoil, verb, said) -> None:
-    with started(card, spoil=spoil) as port, pytest.raises(VerifyError, match=said):
+def test_a_switch_that_does_not_do_it_is_told(stand_ins, card, spoil, verb, message) -> None:
+    with started(card, spoil=spoil) as port, pytest.raises(VerifyError, match=message):
         card.change(verb, "b", f"thrift:{port}")
 
 
@@ -220,24 +220,24 @@ def test_all_of_a_card_is_read_back(stand_ins, card) -> None:
         count = cli.confirm(reached(port), switch, commands)
         cleared = card.commands.count("table_clear")
         assert count == len(card.commands.splitlines()) - cleared > 0
-        for line, said in (
+        for line, message in (
             ("meter_set_rates tenants 1 1:1 2:2", "1 of .*meter_get_rates tenants 1: expected"),
             ("table_modify police police_tenant 0 0x1", "2 of .*police 0: expected .* 0x0, got"),
         ):
             cli.run_commands(reached(port), [line])
-            with pytest.raises(VerifyError, match=said):
+            with pytest.raises(VerifyError, match=message):
                 cli.confirm(reached(port), switch, commands)
 
 
 @pytest.mark.slow
 def test_a_refused_command_is_named_though_the_program_ends_well(stand_ins, card) -> None:
     with started(card) as port:
-        for line, said in (
+        for line, message in (
             ("table_modify turns gone 0 =>", "Table turns has no action gone"),
             ("table_modify turns no_turn 99 =>", "INVALID_HANDLE|no entry 99"),
             ("nonsense 1", "Unknown syntax"),
         ):
-            with pytest.raises(VerifyError, match=rf"refuses '{line}': .*({said})"):
+            with pytest.raises(VerifyError, match=rf"refuses '{line}': .*({message})"):
                 cli.run_commands(reached(port), [line, "table_dump_entry turns 0"])
 
 
@@ -257,7 +257,7 @@ def test_no_switch_and_no_tool_are_told(stand_ins, card, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "error", "said"),
+    ("name", "old", "new", "error", "message"),
     [
         ("4-remove.txt", " =>", "", P4Error, "crashes simple_switch_CLI"),
         ("4-remove.txt", "turns no_turn 1", "turns no_turn 0", VerifyError, "b/g answers after"),
@@ -270,14 +270,14 @@ def test_no_switch_and_no_tool_are_told(stand_ins, card, monkeypatch) -> None:
         ),
     ],
 )
-def test_files_of_changes_are_verified(card, tmp_path, name, old, new, error, said) -> None:
+def test_files_of_changes_are_verified(card, tmp_path, name, old, new, error, message) -> None:
     directory = export_card(card.plan, tmp_path / "card", verify=False).directory
     CARDS.verify_card(card.plan, directory, 1)
     path = directory / "graphs" / name
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         CARDS.verify_card(card.plan, directory, 1)
 
 

@@ -69,9 +69,9 @@ def test_parallel_branches_take_as_long_as_the_longest_and_a_pass_each():
         1e-4,
         bins=1,
     )
-    found = latencies(simulate(scenario, CHAINS), "u/g")
+    cycles = latencies(simulate(scenario, CHAINS), "u/g")
     # the second branch's decision comes a cycle after the first's
-    assert set(found) == {33 + 16 + 50 + 1 + 16 + 5}
+    assert set(cycles) == {33 + 16 + 50 + 1 + 16 + 5}
 
 
 def test_throughput_is_the_slowest_task_s():
@@ -137,16 +137,16 @@ def test_shares_converge_to_what_is_due():
 def test_a_flood_leaves_others_within_their_bound():
     calm = figure_4(5, 5, kind := 5e-4)
     modest = replace(calm.graphs[0], load=replace(calm.graphs[0].load, kind="constant"))
-    found = {}
+    delays = {}
     for gbps in (5, 90):
         loud = graph("u2", ("t2", "t4"), gbps, 12.72, "constant", 7)
         trace = simulate(replace(calm, graphs=(modest, loud), seconds=kind), CHAINS)
-        found[gbps] = latencies(trace, "u1/g") * 4
+        delays[gbps] = latencies(trace, "u1/g") * 4
         assert len(trace.graphs["u1/g"].left["departed"]) >= 0.97 * trace.graphs["u1/g"].arrived
         assert not trace.graphs["u1/g"].dropped
     bound = latency_bound(calm, modest, 512)
-    assert found[90].max() <= bound
-    assert found[90].max() > found[5].max()  # else nothing was shared
+    assert delays[90].max() <= bound
+    assert delays[90].max() > delays[5].max()  # else nothing was shared
     per_task = simulate(
         replace(calm, graphs=(modest, graph("u2", ("t2", "t4"), 90, 12.72, "constant", 7))),
         POLICIES["static"],
@@ -157,8 +157,8 @@ def test_a_flood_leaves_others_within_their_bound():
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_trace():
     first, second, other = (simulate(figure_4(8, 13, 2e-4), CHAINS, s) for s in (1, 1, 2))
-    found = [t.graphs["u1/g"].packets.tobytes() for t in (first, second, other)]
-    assert found[0] == found[1] != found[2]
+    packets = [t.graphs["u1/g"].packets.tobytes() for t in (first, second, other)]
+    assert packets[0] == packets[1] != packets[2]
 
 
 def test_a_stuck_task_is_cut_off_and_the_others_go_on():
@@ -188,8 +188,8 @@ def test_a_lost_region_s_chain_is_launched_elsewhere():
     assert [e.what for e in trace.events] == ["lost", "free"]
     left = np.asarray(trace.graphs["u/g"].left["departed"]) / 250e6
     assert np.any(left > 8e-3)
-    kept = simulate(spare, POLICIES["per-task"])
-    assert max(kept.graphs["u/g"].left["departed"]) / 250e6 < 3e-3
+    per_task = simulate(spare, POLICIES["per-task"])
+    assert max(per_task.graphs["u/g"].left["departed"]) / 250e6 < 3e-3
 
 
 def test_a_tenant_comes_and_goes_while_another_s_packets_flow():
@@ -282,7 +282,7 @@ def test_branches_of_a_graph_are_packed_into_few_regions():
     tenants = (SimTenant("a"), SimTenant("b"))
     scenario = Scenario(Board(), tasks, tenants, graphs, 4, 1.0, (), 1e-5)
     for name in ("static", "drf"):
-        found = placement(POLICIES[name], scenario)
-        assert [p.owner for p in found].count("b") == (2 if name == "static" else 1)
-    assert [p.chain for p in found if p.owner == "a"] == [
+        places = placement(POLICIES[name], scenario)
+        assert [p.owner for p in places].count("b") == (2 if name == "static" else 1)
+    assert [p.chain for p in places if p.owner == "a"] == [
         ("q0", "q1", "q2"), ("q3", "q4", "q5"), ("q6",)]  # fmt: skip

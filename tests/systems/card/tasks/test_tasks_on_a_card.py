@@ -181,7 +181,7 @@ def test_a_table_changes_in_verilog_by_the_write_port(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"uid": "header"}, 'expected uid = "udp-port"'),
         ({"flow": '"net", "wall"'}, "expected packet tasks before them"),
@@ -200,10 +200,10 @@ def test_a_table_changes_in_verilog_by_the_write_port(tmp_path: Path) -> None:
     ],
 )
 def test_flows_that_a_task_does_not_fit_are_refused(
-    more: dict[str, str], said: str, tmp_path: Path
+    more: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     for target in ("host", "netfpga"):
-        with pytest.raises(CardError, match=said):
+        with pytest.raises(CardError, match=message):
             plan = plan_of(write(tmp_path, target, **more))
             software_card(plan, target) if target == "host" else image_of(
                 plan, EXPORTER.options, 2e8
@@ -211,7 +211,7 @@ def test_flows_that_a_task_does_not_fit_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("rules", "said"),
+    ("rules", "message"),
     [
         ('rules = [{ action = "maybe" }]', "one of allow, deny"),
         ('rules = [{ action = "deny", source = "10.0.0.1/8" }]', "expected IPv4"),
@@ -220,8 +220,8 @@ def test_flows_that_a_task_does_not_fit_are_refused(
         ("rules = [" + '{ action = "deny" },' * 32 + "]", "at most 31"),
     ],
 )
-def test_rules_that_are_none_are_refused(rules: str, said: str) -> None:
-    with pytest.raises(CardError, match=f"card.toml:.*{said}"):
+def test_rules_that_are_none_are_refused(rules: str, message: str) -> None:
+    with pytest.raises(CardError, match=f"card.toml:.*{message}"):
         parse_card(text("host").replace(RULES, rules, 1))
 
 
@@ -295,7 +295,7 @@ def test_tables_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("weight = 3", "weight = 64", "sum to 1 to 64"),
         ("02:00:00:00:00:01", "2:0:0:0:0:1", "expected one such as 02:"),
@@ -304,6 +304,6 @@ def test_tables_are_read() -> None:
         ("192.0.2.1:6000", "192.0.2.1", "expected one such as 10"),
     ],
 )
-def test_tables_that_are_none_are_refused(old: str, new: str, said: str) -> None:
-    with pytest.raises(CardError, match=said):
+def test_tables_that_are_none_are_refused(old: str, new: str, message: str) -> None:
+    with pytest.raises(CardError, match=message):
         parse_card(text("host", flow=ALL, task=OTHERS.replace(old, new)))

@@ -204,15 +204,15 @@ def test_a_tenant_that_floods_takes_from_its_own_bucket_alone(image, program):
 
 
 @pytest.mark.parametrize(
-    ("names", "policy", "said"),
+    ("names", "policy", "message"),
     [
         ("ad", "", "runs all networks of a card in one program"),
         ("a", '{ action = "mirror", port = 2 }', "does not mirror frames.*copy no frame"),
     ],
 )
-def test_what_xdp_does_not_carry_is_refused(folder, tmp_path, names, policy, said):
+def test_what_xdp_does_not_carry_is_refused(folder, tmp_path, names, policy, message):
     plan = cards.plan(folder, cards.alone("xdp", names, policy=policy))
-    with pytest.raises(CardError, match=said):
+    with pytest.raises(CardError, match=message):
         export_card(plan, tmp_path / "out", verify=False)
 
 
@@ -318,10 +318,10 @@ def test_a_branch_whose_slot_is_empty_answers_nothing(branches, tmp_path):
     try:
         with CardProgram(tmp_path) as program:
             program.set_tenant(0, tenant_value(1 << 40, 1 << 40))
-            for held in (image, other):
-                program.set_graph(3, held.graph_value(held.card.graphs[0]))
-                for each in traffic(held.card, 20):
-                    check_frame(held.card, each, program.send(each.frame))
+            for card_image in (image, other):
+                program.set_graph(3, card_image.graph_value(card_image.card.graphs[0]))
+                for each in traffic(card_image.card, 20):
+                    check_frame(card_image.card, each, program.send(each.frame))
             value = bytearray(image.graph_value(image.card.graphs[0]))
             value[20 + 8 * 2] = 60  # the third branch's slot
             frame = traffic(image.card, 1)[0].frame
