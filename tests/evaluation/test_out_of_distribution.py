@@ -15,6 +15,7 @@ from n3ic.errors import N3icWarning
 from n3ic.evaluation.out_of_distribution import (
     EVALUATION,
     FEWEST,
+    MANY_OUTSIDE,
     ood_report,
     outside_of,
     share_bound,
@@ -150,6 +151,14 @@ def test_facts_of_the_training_survive_file_and_passes(model, tmp_path):
     small = simplify(model).model.input
     assert all(len(r) == f.width for f in small.fields for r in f.class_rates)
     assert ood_report(small, np.zeros(small.n_bits, int), 0).traffic == "unknown"
+
+
+def test_traffic_is_another_from_the_bound_of_rows_outside_on(model):
+    spec, rows = simplify(model).model.input, 10_000
+    rates = np.concatenate([field.rates for field in spec.fields]) / RATE_UNIT
+    counts = np.rint(rates * rows).astype(int)
+    reports = [ood_report(spec, counts, rows, round(rows * MANY_OUTSIDE) - k) for k in (0, 1)]
+    assert [report.traffic for report in reports] == ["another", "same"]
 
 
 def test_a_model_that_knows_no_rows_says_nothing(model):

@@ -164,6 +164,14 @@ def test_look_up_tables_favour_a_class_by_as_much_as_is_said():
         assert np.array_equal(lead[1], lead[0] + 7)
 
 
+@pytest.mark.parametrize("share", ["-0.1", "1.1", "2"])
+def test_a_prevalence_is_a_share(share):
+    (option,) = (o for o in EVALUATION.options if o.name == "prevalence")
+    assert [option.parse(text) for text in ("0", "1")] == [0.0, 1.0]
+    with pytest.raises(UsageError, match=r"--prevalence: .* is (below 0|above 1)"):
+        option.parse(share)
+
+
 def test_arguments_of_prevalence_that_contradict_are_refused(model, table):
     holdout = held_out(model, flows(seed=5))
     with pytest.raises(UsageError, match="validation rows choose the threshold"):

@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.decoding import DecodedEntry, decode_entries, from_bfrt, from_tutorial
+from n3ic.exporters.p4.decoding import (
+    DecodedEntry,
+    decode_entries,
+    from_bfrt,
+    from_tutorial,
+    popcount_field,
+)
 from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.shared.decoding import digest_of_numbers
 from n3ic.exporters.p4.shared.target import compile_switch
@@ -526,3 +532,16 @@ def test_an_update_sets_one_default_action(masked, change, wrong) -> None:
             P4.decode(out, model, P4.parse_options({"shunt-port": "8"}))
     finally:
         path.write_text(plain)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "field"),
+    [
+        (2048, 16, (16 * 128, 6)),  # as wide as 16 lanes of a field allow
+        (1000, 3, (3 * 512, 8)),
+        (256, 32, (32 * 64, 5)),  # at least 64 bits
+        (100, 40, (20 * 64, 5)),  # in two fields
+    ],
+)
+def test_neurons_share_a_field_of_2048_bits(inputs: int, outputs: int, field) -> None:
+    assert popcount_field(inputs, outputs) == field

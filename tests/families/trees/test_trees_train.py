@@ -144,6 +144,15 @@ def test_fitted_biases_of_several_classes_are_right_as_often_as_real_leaves() ->
     assert right > of_real > 0.8
 
 
+@pytest.mark.parametrize("best", range(-2, 3))
+def test_the_bias_of_two_classes_is_the_best_within_two_of_the_fitted_one(best: int) -> None:
+    """Of two rows whose sums are neighbours, only one bias sets the second one apart."""
+    rounder = rounder_of(2)
+    groups = replace(rounder.rows, counts=np.array([[1.0, 0.0], [0.0, 1.0]]))
+    bias = replace(rounder, rows=groups)._best_bias(np.array([6, 7]) - best, -7 + 1)
+    assert bias == best - 6
+
+
 @pytest.mark.parametrize("leaf_bits", [1, 2, 4])
 def test_leaves_of_few_bits_take_them_and_keep_their_signs(leaf_bits: int) -> None:
     rounder = rounder_of(2, leaf_bits, leaves=40, rounds=1, rate=1)
