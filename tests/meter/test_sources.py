@@ -123,6 +123,14 @@ def test_both_meters_are_equal_where_sources_make_room(entries, window, equal, r
 
 
 @needs_compiler
+def test_both_meters_count_no_unanswered_flow_where_all_are_answered(equal):
+    there, back = udp_frame(HOST, SERVER, 1, 53), udp_frame(SERVER, HOST, 53, 1)
+    spec = replace(SPEC, decision=replace(SPEC.decision, repeat=True))
+    rows = equal(spec, LINK_ETHERNET, [(there, 60, 0), (back, 60, 2), (there, 60, 4)])
+    assert [row[-1][-3] for row in rows[:3]] == [1, 0, 0]
+
+
+@needs_compiler
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "seed", [pytest.param(i, marks=[pytest.mark.slow] if i > 3 else []) for i in range(8)]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules of a table's columns: their edges, and what they refuse."""
 
+from dataclasses import replace
+
 import pytest
 
 from n3ic.errors import ModelError
@@ -104,3 +106,12 @@ def test_tables_survive_and_are_checked():
         TableRules(many | {"one": ColumnRule()})
     with pytest.raises(ModelError, match="label"):
         TableRules({}, label="l" * LONGEST)
+
+
+def test_texts_that_are_not_known_share_one_number_or_some():
+    rule = ColumnRule(kind="category", values=("tcp", "udp", "True"))
+    assert rule.codes(["udp", "icmp", "tcp", "true", ""]) == [1, 3, 0, 2, 3]
+    hashed = replace(rule, buckets=4)
+    codes = hashed.codes(["udp", "icmp", "tcp", "gre", "esp", "icmp"])
+    assert codes[0] == 1 and codes[2] == 0 and codes[1] == codes[5]
+    assert all(3 <= code < 7 for code in (codes[1], *codes[3:]))

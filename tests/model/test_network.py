@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from n3ic.errors import ModelError
 from n3ic.model.bits import pack
 from n3ic.model.classifier import family_text
-from n3ic.model.family import family
+from n3ic.model.family import Family, family
 from n3ic.model.file import pack_file, unpack_file
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
@@ -281,3 +281,10 @@ def test_the_summary_counts_weights_and_bytes():
     assert table.rows[1] == ("layer 0", "10 -> 4", "4", "40", "40", "5", "160")
     assert table.rows[2] == ("layer 1 (scores)", "4 -> 3", "3", "12", "12", "2", "48")
     assert table.rows[-1][3:5] == ("52", "52") and len(table.head) == 7
+    usual, notes = Family.summary_of(family("binary-network"), model)
+    assert notes == () and usual.rows[:2] == (
+        ("shape", "10-4-3"),
+        ("classes", "class0, class1, class2"),
+    )
+    assert [name for name, _ in usual.rows[2:]] == [n.replace("_", " ") for n in model.memory]
+    assert all(text.endswith(" B") for _, text in usual.rows[2:])

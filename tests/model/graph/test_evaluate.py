@@ -23,6 +23,7 @@ from n3ic.model.graph.operations import (
     Scale,
     Select,
     Times,
+    bounds_of,
     operands,
 )
 from n3ic.model.inputs import Field, InputSpec
@@ -219,3 +220,12 @@ def test_a_builder_refuses_what_the_input_lacks():
         builder.lookup(7, (1, 2))
     with pytest.raises(ModelError, match="beyond 64 bits"):
         builder.offset(builder.constant((1 << 63) - 1), 1)
+
+
+def test_values_fill_64_bits_and_no_more():
+    most = 2**63 - 1
+    assert bounds_of(Offset(0, -most - 1), [(0, 5)], None) == (-most - 1, 4 - most)
+    assert bounds_of(Offset(0, most), [(-5, 0)], None) == (most - 5, most)
+    for step, read in ((Offset(0, -most - 1), (-1, 5)), (Offset(0, most), (-5, 1))):
+        with pytest.raises(ModelError, match="beyond 64 bits"):
+            bounds_of(step, [read], None)
