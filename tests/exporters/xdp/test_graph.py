@@ -375,6 +375,19 @@ def test_of_trees_that_differ_the_first_one_is_named():
     )
 
 
+def test_a_tree_more_or_less_is_a_difference():
+    spec = InputSpec((Field.binary("a", 4),))
+
+    def trees(count):
+        builder = GraphBuilder(spec)
+        none, some = builder.constant(0), builder.constant(9)
+        total = builder.total([builder.choose(bit, none, some) for bit in range(count)])
+        return builder.build([total, builder.offset(total, 1)])
+
+    assert graph_difference(trees(2), trees(3)) == "class 0: a tree of the model is another one"
+    assert "is another one: " in graph_difference(trees(3), trees(2))
+
+
 # --- in the kernel -------------------------------------------------------------------------------
 
 
