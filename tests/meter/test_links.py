@@ -176,6 +176,14 @@ def test_the_compiled_meter_skips_every_header_of_a_link(equal):
     assert len(equal(spec, packet.LINK_EACH, frames)) == len(FRAMES) + 1  # and the flow's end
 
 
+@pytest.mark.parametrize("address", [b"\x19", b"\x18\x40\x40\x40"])
+def test_an_address_of_frame_relay_has_two_to_four_bytes(address, equal):
+    for control in (b"\3\xcc", b"\x08\0"):
+        frame = address + control + IP
+        assert read(frame, link=LINK_FRAME_RELAY) == "not IP"
+        assert equal(standard_spec(), LINK_FRAME_RELAY, [(frame, len(frame), 0)]) == []
+
+
 def test_the_compiled_meter_knows_no_other_links(equal):
     frames = [(ethernet(IP), 45, 0), (pktap(1, ethernet(IP)), 200, 1)]
     for link in {*range(300)} - LINKS:
