@@ -206,6 +206,17 @@ def test_two_interfaces_of_one_section_have_each_its_link(tmp_path, order):
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
+def test_a_check_sequence_is_looked_for_in_the_first_64_kib(tmp_path, order):
+    path, check = tmp_path / "c.pcapng", interface(option(13, b"\x20", order), order=order)
+    for between, is_seen in ((0, True), (60_000, True), (70_000, False)):
+        comment = block(5, bytes(between), order)
+        path.write_bytes(section(order) + comment + check + packet(order=order))
+        assert needs_links(path) is is_seen
+    path.write_bytes(section(order))  # no interface
+    assert needs_links(path) is False
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
 def test_captures_of_one_interface_are_not_read_block_by_block(tmp_path, monkeypatch, order):
     path, read = tmp_path / "c.pcapng", []
     monkeypatch.setattr(pcapng, "begins_with_links", lambda pieces: read.append(1) or any(pieces))
