@@ -48,7 +48,8 @@ def change_running(card: SoftwareCard, change: CardChange, fifo: Path) -> str:
     failed = [line for line in answers if not line.endswith(": done")]
     if failed or len(answers) != len(commands):
         raise N3icError(f"card-exec: {'; '.join(failed) or 'fewer answers than commands'}")
-    return f"{fifo}: {len(commands)} networks or tables changed ({change.verb})"
+    what = "tables" if change.tables else "networks"
+    return f"{fifo}: {len(commands)} {what} changed ({change.verb})"
 
 
 def _commands(card: SoftwareCard, change: CardChange, folder: Path) -> Iterator[str]:
