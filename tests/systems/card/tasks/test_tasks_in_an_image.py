@@ -54,6 +54,7 @@ def beside_networks(name: str) -> NetfpgaCardImage:
 
 
 @needs_icarus
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", kinds())
 def test_a_task_runs_in_a_chain_beside_networks(name: str, tmp_path: Path) -> None:
     image = beside_networks(name)
