@@ -115,19 +115,18 @@ def outcome(
         return ExpectedOutcome(None, None, data)
     graph = image.graphs[index]
     branch_outputs = branch_results(image, index, packet) if results is None else [*results]
-    head = head_of(data, image.offset, image.header)
-    for b, branch in enumerate(graph.branches if tasks else ()):
-        assert tasks is not None  # noqa: S101
-        own = head if b == 0 else bytearray(head)
-        verdict = tasks.run([stage.name for stage in image.stages_of(branch)], own)
-        network = any(image.core_of(leg) for leg in branch)
-        if verdict == DENIED or (verdict is not None and not network):
-            branch_outputs[b] = FrameResult(0, verdict, 0)
-    answers = joined(graph.join, branch_outputs)
-    text = b"".join(r.text for r in answers).ljust(RESULT_BYTES * image.results, b"\0")
     out = bytearray(data)
     if tasks:
+        head = head_of(data, image.offset, image.header)
+        for b, branch in enumerate(graph.branches):
+            own = head if b == 0 else bytearray(head)
+            verdict = tasks.run([stage.name for stage in image.stages_of(branch)], own)
+            network = any(image.core_of(leg) for leg in branch)
+            if verdict == DENIED or (verdict is not None and not network):
+                branch_outputs[b] = FrameResult(0, verdict, 0)
         write_head(out, head, image.offset, image.header)
+    answers = joined(graph.join, branch_outputs)
+    text = b"".join(r.text for r in answers).ljust(RESULT_BYTES * image.results, b"\0")
     out[image.result_at : image.offset - image.header] = text
     if image.carrier == "udp-port":
         out[40:42] = b"\0\0"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from n3ic.systems.card.description import PacketTask
-from n3ic.systems.card.tasks.kind import DENIED, FRAME_HEAD, TaskKind, kind_of, started
+from n3ic.systems.card.tasks.kind import DENIED, FRAME_HEAD, kind_of, started
 
 
 def header_bytes(tasks: Iterable[PacketTask]) -> int:
@@ -32,10 +32,6 @@ class RunningTasks:
 
     def __init__(self, tasks: Iterable[PacketTask]) -> None:
         self._states = {t.name: (t, started(kind_of(t.task), t.entries)) for t in tasks}
-
-    def kind(self, name: str) -> TaskKind:
-        """Return the kind of a task."""
-        return kind_of(self._states[name][0].task)
 
     def run(self, names: Sequence[str], head: bytearray) -> int | None:
         """Run tasks on a head in place; return the last class, ``DENIED``, or None for neither."""
