@@ -40,9 +40,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # How long an example takes, or is made, says how busy the machine is, not what is wrong.
-hypothesis.settings.register_profile(
-    "n3ic", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+# The same commit sees the same examples; `--hypothesis-profile=search` draws new ones each time.
+for profile, same in ("n3ic", True), ("search", False):
+    hypothesis.settings.register_profile(
+        profile,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+        derandomize=same,
+    )
 hypothesis.settings.load_profile("n3ic")
 
 # What is imported stays: looking for garbage meanwhile finds none. See pytest_collection_finish.

@@ -171,6 +171,8 @@ def test_shared_bits_add_up_and_follow_the_weights(
 
 def test_shared_bits_by_hand() -> None:
     assert share_bits(np.array([6.0, 3.0, 1.0]), 4, 9).tolist() == [3, 1, 0]
+    # Thirds of these two weights are one number.
+    assert share_bits(np.array([999999.9999999999, 1000000.0]), 5, 3).tolist() == [2, 3]
 
 
 def test_weighted_fields_repeat_what_earns_more() -> None:

@@ -87,5 +87,7 @@ def share_bits(weight: NDArray[np.float64], bits: int, most: int) -> NDArray[np.
     for _ in range(min(bits, most * len(weight))):
         # As D'Hondt's method gives seats: weight over the copies, the next one included.
         worth = np.where(copies < most, weight / (copies + 1), -1.0)
-        copies[int(np.argmax(worth))] += 1
+        # Two weights that differ in their last bit may be worth the same: the larger goes first.
+        candidates = np.flatnonzero(worth == worth.max())
+        copies[candidates[np.argmax(weight[candidates])]] += 1
     return copies
