@@ -291,7 +291,7 @@ def _predict(node: Any, kind: str, labels: list[Any]) -> Callable[[Floats], Ints
         raise ModelError(f"onnxruntime refuses the trees: {str(error)[:200]}") from error
 
     def predict(rows: Floats) -> Ints:
-        (found,) = session.run([node.output[0]], {node.input[0]: rows.astype(_TYPES[kind])})
-        return np.array([index[label] for label in found.tolist()], dtype=np.int64)
+        (labels,) = session.run([node.output[0]], {node.input[0]: rows.astype(_TYPES[kind])})
+        return np.array([index[label] for label in labels.tolist()], dtype=np.int64)
 
     return predict

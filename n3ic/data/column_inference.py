@@ -173,7 +173,7 @@ def _doubt(facts: ColumnProfile) -> str:
         doubts.append(f"alone it tells the classes to {facts.alone:.1%} (balanced accuracy)")
     if facts.rises:
         doubts.append("it goes up along the file, as a time does")
-    if facts.type != "text" and not is_measurement(facts.name) and (facts.told or 0) >= SAME:
+    if facts.type != "text" and not is_measurement(facts.name) and (facts.explained or 0) >= SAME:
         doubts.append("the label determines it, as another form of the label would be")
     if (facts.beyond or 0) >= FORM / 2:
         doubts.append(f"it tells {facts.beyond:.0%} of what the measurements leave open")

@@ -58,7 +58,7 @@ class ColumnProfile:
         numbers: share of these texts that are numbers, without words for a blank.
         odd: one of the other texts, if most are numbers.
         tells: share of the label's entropy that the column explains; None for too many values.
-        told: share of the column's entropy that the label explains.
+        explained: share of the column's entropy that the label explains.
         codes: whether the numbers are 0, 1, 2, ... or 1, 2, 3, ..., one for each class.
         alone: balanced accuracy of the classes by this column alone, on half of the rows by the
             values of the other half; None without a label.
@@ -88,7 +88,7 @@ class ColumnProfile:
     numbers: float = 0.0
     odd: str = ""
     tells: float | None = None
-    told: float | None = None
+    explained: float | None = None
     codes: bool = False
     alone: float | None = None
     beyond: float | None = None
@@ -289,10 +289,10 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
     if pa.types.is_null(kind):
         return ColumnProfile(name, header, "empty", rows, 1, blank=rows)
     distinct = int(pc.count_distinct(column, mode="all").as_py())  # a blank counts as a value
-    tells = told_share = None
+    tells = explained_share = None
     if classes is not None and 1 < distinct <= MOST_TEXTS:
-        tells, told_share = _shared_entropy(_codes(column), classes)
-    shared: dict[str, Any] = {"tells": tells, "told": told_share}
+        tells, explained_share = _shared_entropy(_codes(column), classes)
+    shared: dict[str, Any] = {"tells": tells, "explained": explained_share}
     if classes is not None and distinct > 1:
         shared["blocks"] = _blocks(_codes(column), classes)
         if distinct <= MOST_TEXTS:
@@ -330,7 +330,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
         many = int(classes.max()) + 1
         first = finite.min() in (0, 1) and finite.max() - finite.min() == many - 1
         shared["codes"] = bool(
-            first and distinct == many and min(tells or 0, told_share or 0) >= _SHARE
+            first and distinct == many and min(tells or 0, explained_share or 0) >= _SHARE
         )
     common, usual = np.quantile(np.abs(finite), (0.9, _SHARE), method="higher").tolist()
     return ColumnProfile(

@@ -46,7 +46,7 @@ class BaseRate:
     Attributes:
         threshold: which threshold was used, in words.
         prevalence: share of the flows that are positive, between 0 and 1.
-        found: share of the positive rows that are found (TPR).
+        recall: share of the positive rows that are called positive (TPR).
         false_alarm_rate: share of the other rows that are called positive (FPR).
         precision: share of the flows called positive that are positive; None if no flow is
             called positive.
@@ -59,7 +59,7 @@ class BaseRate:
 
     threshold: str
     prevalence: float
-    found: float
+    recall: float
     false_alarm_rate: float
     precision: float | None
     precision_low: float
@@ -224,13 +224,13 @@ class BaseRates(EvaluationPlugin):
         """A table with a row for each threshold and share."""
         rates = from_plain(BaseRateFigures, figures)
         daily = rates.flows_per_day
-        head = ["threshold", "attacks among flows", "precision", "interval", "found", "FPR"]
+        head = ["threshold", "attacks among flows", "precision", "interval", "recall", "FPR"]
         head += ["false alarms a day", "interval"] if daily else []
         rows = []
         for of in rates.rates:
             cells = [of.threshold, f"{100 * of.prevalence:g} %", percent(of.precision)]
             cells += [f"{percent(of.precision_low)} to {percent(of.precision_high)}"]
-            cells += [percent(of.found, 2), percent(of.false_alarm_rate, 3)]
+            cells += [percent(of.recall, 2), percent(of.false_alarm_rate, 3)]
             if daily:
                 ends = (of.false_alarms, of.false_alarms_low, of.false_alarms_high)
                 alarms, low, high = (f"{end or 0:,.0f}" for end in ends)

@@ -71,7 +71,7 @@ class SoftwareDriver(ABC):
         return {t.name: r for t, r in zip(self.card.tenants, self._rates, strict=True)}
 
     def _change_networks(self) -> None:
-        wanted = self._used.intersection({n for held in self._regions.values() for n in held})
+        wanted = self._used.intersection({n for names in self._regions.values() for n in names})
         for name in sorted(self._loaded ^ wanted):
             self.set_network(name, self.card.networks[name] if name in wanted else None)
         self._loaded = wanted

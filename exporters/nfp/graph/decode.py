@@ -194,8 +194,8 @@ class _Reader:
         return bit
 
     def _lookup(self, start: int, where: str) -> int:
-        (held,) = self._numbers(self._place(start, where), 1, where)
-        first, width = held & 0xFFFF, (held >> 16) + 1
+        (word,) = self._numbers(self._place(start, where), 1, where)
+        first, width = word & 0xFFFF, (word >> 16) + 1
         spec = self.spec
         for i, (at, field) in enumerate(zip(spec.offsets, spec.fields, strict=True)):
             if (at, field.width, field.kind) == (first, width, "thermometer"):

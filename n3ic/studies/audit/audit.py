@@ -322,7 +322,7 @@ def _findings(
             where=where,
             rows=len(part),
             share=float(shares[i]),
-            told=float(1 + figures.overall[i]) / 2,
+            accuracy=float(1 + figures.overall[i]) / 2,
             within=None if np.isnan(within) else float(1 + within) / 2,
             label_class=part.classes[int(of_class[i])],
             label_gap=float(gaps[i]),

@@ -18,7 +18,7 @@ class Finding:
         where: the part of the rows, in words.
         rows: number of rows in that part.
         share: share of these rows that have the value.
-        told: balanced accuracy on held-out folds.
+        accuracy: balanced accuracy on held-out folds.
         within: the same within the groups of one class, protocol, state and service (the ports);
             None if no group has enough rows with and without the value.
         label_class: the class that the value reveals best.
@@ -37,7 +37,7 @@ class Finding:
     where: str
     rows: int
     share: float
-    told: float
+    accuracy: float
     within: float | None
     label_class: str
     label_gap: float
@@ -49,7 +49,7 @@ class Finding:
     @property
     def sure(self) -> float:
         """The smaller of the two balanced accuracies; 0.5 if ``within`` is None."""
-        return 0.5 if self.within is None else min(self.told, self.within)
+        return 0.5 if self.within is None else min(self.accuracy, self.within)
 
     @property
     def rule(self) -> str:

@@ -53,11 +53,11 @@ def audit_figure(
                     place, row, "-" if entry.within is None else figures, ha="center",
                     va="center", fontsize=9, color="white" if accuracy[row, place] > 92 else INK,
                 )  # fmt: skip
-    pale = LinearSegmentedColormap.from_list("told", ["#ffffff", LOOKS[0].colour])
+    pale = LinearSegmentedColormap.from_list("accuracy", ["#ffffff", LOOKS[0].colour])
     left.imshow(accuracy, cmap=pale, norm=PowerNorm(3, 50, 100), aspect="auto")
     left.set_xticks(range(len(marks)), [plain(m, 18) for m in marks], rotation=35, ha="right")
     left.set_yticks(range(len(columns)), [plain(c, 26) for c in columns])
-    left.set_title("mark told, balanced, %")
+    left.set_title("balanced accuracy of the mark, %")
     if lost:
         at = [columns.index(name) for name in lost if name in columns]
         drawn = [entry for name, entry in lost.items() if name in columns]

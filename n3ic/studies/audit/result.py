@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _MOST = 24
 _HEAD = (
-    "column", "tells", "among", "by", "told", "in groups", "chance", "tells the class", "leaks",
+    "column", "tells", "among", "by", "accuracy", "in groups", "chance", "tells the class", "leaks",
 )  # fmt: skip
 _LOST = ("without", "of", "rows", "accuracy", "points lost")
 _RECORD = (
-    "how", "mark", "value", "where", "rows", "share", "told", "within", "chance", "label_class",
+    "how", "mark", "value", "where", "rows", "share", "accuracy", "within", "chance", "label_class",
     "label_gap", "cut", "agree", "leaks",
 )  # fmt: skip
 
@@ -156,7 +156,7 @@ def _cells(finding: Finding) -> tuple[str, ...]:
         f"{finding.mark} = {finding.value}",
         f"{finding.where} ({finding.rows:,})",
         by,
-        percent(finding.told),
+        percent(finding.accuracy),
         percent(finding.within) or "-",
         "" if finding.chance is None else f"{finding.chance:.2f}",
         f"{finding.label_class} {100 * finding.label_gap:.0f}",

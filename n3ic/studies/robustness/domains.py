@@ -97,7 +97,7 @@ class DomainCell:
         rows: number of held-out rows.
         accuracy: share of the verdicts that are right.
         macro_f1: mean of the F1 of the classes; None if the rows are of one class.
-        found: share of the rows of the class to detect that are found; None without such rows.
+        recall: share of the rows of the class to detect that are called so; None without such rows.
         false_alarms: share of the other rows that get that class; None without such a class.
         traffic: whether the domain warning calls the rows other traffic than the training's.
         outside: share of the rows outside the range of the training rows; None if unknown.
@@ -112,7 +112,7 @@ class DomainCell:
     rows: int
     accuracy: float
     macro_f1: float | None
-    found: float | None
+    recall: float | None
     false_alarms: float | None
     traffic: Traffic
     outside: float | None
@@ -161,14 +161,14 @@ class DomainStudy(StudyResult):
                 tested,
                 f"{augment:g}",
                 f"{labels:,}" if labels else "none" if trained != tested else "",
-                *map(percent, (_mean(of, "accuracy"), _mean(of, "macro_f1"), _mean(of, "found"),
+                *map(percent, (_mean(of, "accuracy"), _mean(of, "macro_f1"), _mean(of, "recall"),
                                _mean(of, "false_alarms"))),
                 "" if labels else ", ".join(dict.fromkeys(_WARNED[c.traffic] for c in of)),
             )
             for (trained, tested, augment, labels), of in groups.items()
         )  # fmt: skip
         head = ("trained on", "tested on", "augment", "new labels", "accuracy", "macro F1",
-                "found", "false alarms", "domain warning")  # fmt: skip
+                "recall", "false alarms", "domain warning")  # fmt: skip
         seeds = len({cell.seed for cell in self.cells})
         mean = f", mean of {seeds} seeds" if seeds > 1 else ""
         title = f"Across sites: {len(self.columns)} shared columns{mean}"
@@ -348,7 +348,7 @@ def _cell(
         rows=len(tested),
         accuracy=figures.accuracy,
         macro_f1=figures.macro_f1 if len(np.unique(tested.label)) > 1 else None,
-        found=row.found,
+        recall=row.recall,
         false_alarms=row.false_alarms,
         traffic=report.traffic,
         outside=report.outside,

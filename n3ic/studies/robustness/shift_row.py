@@ -18,7 +18,7 @@ class ShiftRow:
         shift: what was changed, in words.
         rows: number of rows.
         accuracy: share of the verdicts that are right; None if the true classes are unknown.
-        found: share of the positive rows that are found; None without a positive class.
+        recall: share of the positive rows that are called positive; None without a positive class.
         false_alarms: share of the others that are called positive; None without a positive class.
         same: share of the rows that keep their verdict; None if the rows themselves are others.
         called: share of the rows that are called positive; None without a positive class.
@@ -27,7 +27,7 @@ class ShiftRow:
     shift: str
     rows: int
     accuracy: float | None
-    found: float | None = None
+    recall: float | None = None
     false_alarms: float | None = None
     same: float | None = None
     called: float | None = None

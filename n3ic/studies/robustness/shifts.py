@@ -54,12 +54,12 @@ class ShiftFigures(StudyResult):
     @property
     def tables(self) -> tuple[TextTable, ...]:
         """A row for each shift."""
-        head = ("shift", "rows", "accuracy", "found", "false alarms", "called so", "same verdict")
+        head = ("shift", "rows", "accuracy", "recall", "false alarms", "called so", "same verdict")
         rows = tuple(
             (
                 of.shift,
                 f"{of.rows:,}",
-                *map(percent, (of.accuracy, of.found, of.false_alarms, of.called, of.same)),
+                *map(percent, (of.accuracy, of.recall, of.false_alarms, of.called, of.same)),
             )
             for of in self.rows
         )

@@ -208,8 +208,8 @@ class ControlLoop:
             new = scaled(state, load_wanted, due, rules)
             self._scaling[chain] = replace(new, instances=len(where))
             if new.instances > len(where):
-                held = self._pinned_early(now)
-                self._take(*held.another(chain, now, self._busy(), switch=False), now)
+                pinned = self._pinned_early(now)
+                self._take(*pinned.another(chain, now, self._busy(), switch=False), now)
                 self._scaling[chain] = Scaling(len(where))
             elif new.instances < len(where) and (others or len(where) > 1 or not users):
                 self._deschedule(where[-1], now)

@@ -54,8 +54,8 @@ class GraphTrace:
         return {reason: n for reason, n in counts.items() if n}
 
     def _of(self, fate: Fate) -> Packets:
-        found: Packets = self.packets[self.packets["fate"] == fate]
-        return found
+        packets: Packets = self.packets[self.packets["fate"] == fate]
+        return packets
 
 
 @dataclass(frozen=True, eq=False)

@@ -246,9 +246,9 @@ def outputs(captured: Captured) -> Tensor:
     return values[-1]
 
 
-def _close(found: Tensor, expected: Tensor) -> bool:
+def _close(output: Tensor, expected: Tensor) -> bool:
     size = max(float(expected.abs().max()), 1e-6)
-    return bool((found - expected).abs().max() <= _CLOSE * size)
+    return bool((output - expected).abs().max() <= _CLOSE * size)
 
 
 def _pair(value: Any) -> tuple[int, int]:

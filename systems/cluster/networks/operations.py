@@ -155,13 +155,13 @@ def _product(weights: Array, magnitude: int) -> Callable[[Any], Array]:
 def arrays_of(function: Callable[..., Any]) -> Iterator[Array]:
     """The arrays that a kernel's function, and the functions that it calls, have been made with."""
     for cell in getattr(function, "__closure__", None) or ():
-        held = cell.cell_contents
-        if isinstance(held, np.ndarray):
-            yield held
-        elif hasattr(held, "indptr"):  # a sparse matrix
-            yield from (held.data, held.indices, held.indptr)
-        elif callable(held):
-            yield from arrays_of(held)
+        content = cell.cell_contents
+        if isinstance(content, np.ndarray):
+            yield content
+        elif hasattr(content, "indptr"):  # a sparse matrix
+            yield from (content.data, content.indices, content.indptr)
+        elif callable(content):
+            yield from arrays_of(content)
 
 
 def _windows(size: int, kernel: int, stride: int, padding: int) -> int:

@@ -136,7 +136,7 @@ def test_what_tells_the_class_alone_is_no_leak(tmp_path):
     audit_result = audited(tmp_path / "t.csv", table)
     assert audit_result.leaking == ()
     one = next(f for f in audit_result.singles if f.columns == ("payload",))
-    assert one.told > 0.9
+    assert one.accuracy > 0.9
     assert one.within is not None
     assert one.within < 0.6
 

@@ -111,7 +111,7 @@ def test_a_site_of_one_class_is_only_tested_on():
     ]  # fmt: skip
     quiet = cell(study, "here", "quiet")
     assert quiet.macro_f1 is None
-    assert quiet.found is None and quiet.false_alarms == pytest.approx(1 - quiet.accuracy)
+    assert quiet.recall is None and quiet.false_alarms == pytest.approx(1 - quiet.accuracy)
     assert any("quiet has rows of one class" in note for note in study.notes)
     assert any("rows to label, not 1,000" in note for note in study.notes)
     with pytest.raises(UsageError, match="a site with rows of two classes"):

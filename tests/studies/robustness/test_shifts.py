@@ -27,7 +27,7 @@ def test_a_scaled_row_is_what_the_model_says_of_a_slower_site(model, table):
     classes = model.infer(model.encode(columns)).classes
     row = rows["times x 2, rates x 0.5"]
     assert row.accuracy == (classes == holdout.label).mean() < rows["none"].accuracy
-    assert row.found == (classes[holdout.label == 1] == 1).mean()
+    assert row.recall == (classes[holdout.label == 1] == 1).mean()
     assert row.same == (classes == holdout.inference.classes).mean()
     assert rows["none"].same == 1.0 and rows["none"].accuracy == holdout.right.mean()
 
@@ -74,7 +74,7 @@ def test_an_unseen_category_is_found_less(model, table):
     holdout = held_out(model, table)
     on, off = without_category(holdout, RECIPE, "probe")
     assert on.shift == "probe, trained on" and off.shift == "probe, not trained on"
-    assert off.found < on.found
+    assert off.recall < on.recall
     of = (table.category == "probe") & (table.label == 1)
     assert off.rows > np.count_nonzero(of)
     names = [
@@ -102,9 +102,9 @@ def test_columns_exchanged_with_marked_rows_tell_what_is_learned(model):
     assert before.rows == after.rows == int(plain.label.sum())
     assert marked.rows == far.rows == int(near.sum())
     classes = holdout.inference.classes
-    assert before.found == pytest.approx((classes[plain.label == 1] == 1).mean())
+    assert before.recall == pytest.approx((classes[plain.label == 1] == 1).mean())
     assert marked.false_alarms == pytest.approx((classes[near] == 1).mean())
-    assert after.found != before.found and far.false_alarms < marked.false_alarms
+    assert after.recall != before.recall and far.false_alarms < marked.false_alarms
     assert [*exchanged_rows(holdout, "rtt:ttl=31", 3)] == [before, after, marked, far]
     same = [*exchanged_rows(holdout, "ttl:ttl=31", 3)]  # the network does not read it
     assert same[1].same == same[3].same == 1.0
