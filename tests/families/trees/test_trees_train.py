@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -173,6 +174,89 @@ def test_a_leaf_of_one_bit_votes_for_the_class_of_most_of_its_rows() -> None:
     model = TreesRounder(trees, groups, ("x", "y"), 1).rounded(trees.splits).model
     words = model.encode({"a": [0, 1, 2]})
     assert model.infer(words).classes.tolist() == [0, 0, 1]
+
+
+def offsets_by_hand(
+    scores: np.ndarray, begin: np.ndarray, counts: np.ndarray, free: list[int]
+) -> np.ndarray:
+    """What is added to each class's scores, by five Newton steps of at most 1, row by row."""
+    offset = begin.copy()
+    for _ in range(5):
+        slopes, curves = np.zeros(len(begin)), np.zeros(len(begin))
+        for score, of_classes in zip(scores, counts, strict=True):
+            powers = [math.exp(v) for v in score + offset]
+            chances = np.array(powers) / sum(powers)
+            slopes += of_classes.sum() * chances - of_classes
+            curves += of_classes.sum() * chances * (1 - chances)
+        for k in free:
+            offset[k] -= min(1, max(-1, slopes[k] / (curves[k] + 1e-6)))
+    return offset
+
+
+@pytest.mark.parametrize(("classes", "leaf_bits", "splits"), [(2, 8, 30), (2, 2, 7), (2, 4, 3),
+                                                              (3, 8, 40), (3, 3, 13)])  # fmt: skip
+def test_a_rounded_model_is_that_of_the_formulas(classes: int, leaf_bits: int, splits: int) -> None:
+    """Leaves are whole steps below, the largest but 0.5 % fill the range; biases are fitted."""
+    rounder = rounder_of(classes, leaf_bits)
+    trees, rows = rounder.grown, rounder.rows
+    model = rounder.rounded(splits)
+    used = [t for t in range(len(trees.roots)) if trees.turns[trees.roots[t]] < splits]
+    ends = trees.reached[:, used].copy()  # the place where a row stops after so many splits
+    for row, column in np.ndindex(*ends.shape):
+        while (above := trees.parents[ends[row, column]]) >= 0 and trees.turns[above] >= splits:
+            ends[row, column] = above
+    values, base = trees.values, trees.base
+    if len(used) == classes - 1 == 1:
+        values, base = values + base[1], np.zeros(2)
+    half = 2 ** (leaf_bits - 1)
+    sizes = sorted(abs(values[place]) for place in {*ends.ravel().tolist()})
+    at = 0.995 * (len(sizes) - 1)
+    low = sizes[int(at)]
+    step = (low + (at - int(at)) * (sizes[min(int(at) + 1, len(sizes) - 1)] - low)) / half
+    sums = np.zeros((len(ends), classes), dtype=np.int64)
+    begin = base.copy()
+    for column, tree in enumerate(used):
+        for row, place in enumerate(ends[:, column].tolist()):
+            whole = min(half - 1, max(-half, math.floor(values[place] / step)))
+            sums[row, trees.of_class[tree]] += whole
+        begin[trees.of_class[tree]] += step / 2
+    free = [1] if classes == 2 else [*range(classes)]
+    offset = offsets_by_hand(step * sums, begin, rows.counts, free)
+    bias = [round(o / step) for o in offset]
+    if classes == 2:
+        best = max(
+            (0, -1, 1, -2, 2),
+            key=lambda k: sum(
+                each[int(total + bias[1] + k > 0)]
+                for each, total in zip(rows.counts, sums[:, 1], strict=True)
+            ),
+        )
+        bias[1] += best
+    column, level = rows.bits.column, rows.bits.level
+    bits = (rows.levels[:, column] > level)[:, list(model.source_bits)]
+    scores = model.model.scores(pack(bits))
+    expected = sums + bias
+    assert (scores[:, -1] - scores[:, 0]).tolist() == (expected[:, -1] - expected[:, 0]).tolist()
+    assert (
+        classes == 2 or (scores - scores[:, :1]).tolist() == (expected - expected[:, :1]).tolist()
+    )
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_best_count_of_splits_is_that_of_the_fewest_errors(classes: int) -> None:
+    rounder = rounder_of(classes, rounds=8)
+    trees, rows = rounder.grown, rounder.rows
+    right = []
+    for count in trees.ends().tolist():
+        whole = [t for t in range(len(trees.roots)) if trees.turns[trees.roots[t]] < count]
+        hits = 0.0
+        for row, of_classes in enumerate(rows.counts):
+            scores = trees.base.copy()
+            for tree in whole:
+                scores[trees.of_class[tree]] += trees.values[trees.reached[row, tree]]
+            hits += of_classes[int(np.argmax(scores))]
+        right.append(hits)
+    assert rounder.best_count(rows) == trees.ends()[right.index(max(right))]
 
 
 @pytest.mark.parametrize("classes", [2, 3])
