@@ -4,6 +4,7 @@
 import dataclasses
 import json
 from contextlib import nullcontext
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,11 +17,12 @@ from n3ic.evaluation.out_of_distribution import (
     EVALUATION,
     FEWEST,
     MANY_OUTSIDE,
+    mixture,
     ood_report,
     outside_of,
     share_bound,
 )
-from n3ic.evaluation.training_distribution import FALSE_ALARMS
+from n3ic.evaluation.training_distribution import FALSE_ALARMS, alarm_of, axes
 from n3ic.model.inputs import RATE_UNIT, SPAN_LEFT, Field, InputSpec
 from n3ic.model.passes import simplify
 from n3ic.systems.xdp import status, terminal
@@ -82,6 +84,56 @@ def test_the_mixture_is_that_of_the_classes(model):
     for share in (0.02, 0.3, 0.9):
         table = flows(6000, seed=8, share=share)
         assert look(model, table).mixture[1] == pytest.approx(table.label.mean(), abs=0.05)
+
+
+def two_classes() -> InputSpec:
+    """Two features of which two classes set their bits at other rates."""
+    unit = RATE_UNIT // 100
+    fields = []
+    for name, first, second in (("rtt", (90, 40, 10), (95, 80, 60)), ("loss", (50, 20), (30, 0))):
+        of_classes = tuple(tuple(r * unit for r in rates) for rates in (first, second))
+        both = tuple((a + b) // 2 for a, b in zip(*of_classes, strict=True))
+        field = Field.thermometer(name, range(1, len(both) + 1))
+        fields.append(dataclasses.replace(field, rates=both, class_rates=of_classes))
+    return InputSpec(tuple(fields))
+
+
+@pytest.mark.parametrize("live", [[0.92, 0.55, 0.3, 0.4, 0.1], [1.0, 1.0, 1.0, 0.0, 0.0]])
+def test_the_mixture_takes_200_steps_of_expectation_maximisation(live):
+    """Of the intervals between cuts; an interval that no row of a class had counts as half one."""
+    spec, weights = two_classes(), [0.5, 0.5]
+    shares = []  # of each interval: of the first class, of the second, and live
+    for at, field in zip(spec.offsets, spec.fields, strict=True):
+        rates = [[r / RATE_UNIT for r in of] for of in field.class_rates]
+        above = zip(*([1, *r, 0] for r in (*rates, live[at : at + field.width])), strict=True)
+        shares += [[a - b for a, b in zip(*cuts, strict=True)] for cuts in pairwise(above)]
+    least = 0.5 / RATE_UNIT
+    for _ in range(200):
+        parts = [0.0, 0.0]
+        for first, second, flows_in in shares:
+            of = max(first, least), max(second, least)
+            whole = weights[0] * of[0] + weights[1] * of[1]
+            parts = [p + w * o * max(flows_in, 0) / whole
+                     for p, w, o in zip(parts, weights, of, strict=True)]  # fmt: skip
+        weights = [p / sum(parts) for p in parts]
+    assert mixture([*axes(spec)], np.array(live)) == pytest.approx(weights, rel=1e-9, abs=1e-15)
+
+
+def test_few_flows_are_unlike_where_a_bit_passes_the_bound_of_every_class():
+    """Ten bound tests, of which each may alarm in its share of the chance of one feature."""
+    spec, rows = two_classes(), 60
+    chance = alarm_of([*axes(spec)]) * 2 / (2 * spec.n_bits)
+    like = np.concatenate([f.rates for f in spec.fields]) / RATE_UNIT * rows
+    for bit, most, least in ((2, 0.6, 0.1), (3, 0.5, 0.3)):
+        name = "rtt" if bit < 3 else "loss"
+        for count in range(rows + 1):
+            counts = like.copy()
+            counts[bit] = count
+            report = ood_report(spec, counts, rows)
+            beyond = count / rows >= share_bound(most, rows, chance)
+            beyond |= 1 - count / rows >= share_bound(1 - least, rows, chance)
+            assert (name in report.unlike) == beyond, (bit, count)
+            assert report.traffic == ("another" if beyond else "unknown")
 
 
 def test_flows_outside_of_the_range_are_counted(model, table):
