@@ -294,6 +294,7 @@ def networks(
     nodes: Annotated[str, typer.Option("--nodes", "-n", help="Numbers of nodes.")] = "2",
     loss: Annotated[float, typer.Option(help="Share of datagrams to drop.", min=0, max=0.9)] = 0.0,
     share: Annotated[float, typer.Option(help="Share of the items.", min=0.01, max=1)] = 1.0,
+    mpi: Annotated[bool, typer.Option("--mpi", help="Also on as many MPI ranks.")] = False,
     json: JsonFlag = False,
 ) -> None:
     """Measure whole networks of integers on rings of processes, beside one process."""
@@ -307,20 +308,30 @@ def networks(
             integers = compiled(name)
         for count in numbers:
             with spinner(f"{name} on {count} nodes"):
-                runs.append(measure_network(name, integers, count, loss=loss, share=share))
+                runs.append(measure_network(name, integers, count, loss=loss, share=share, mpi=mpi))
     if json:
         each = [asdict(run) | {"processor_speedup": run.processor_speedup} for run in runs]
         print_json({"kind": "measured", "loss": loss, "runs": each})
         return
     table(
         "measured: equal scores on a ring and in one process",
-        ["network", "nodes", "one process", "ring", "speed-up", "with a core each", "FCsN's cards"],
+        [
+            "network",
+            "nodes",
+            "one process",
+            "ring",
+            "MPI ranks",
+            "speed-up",
+            "with a core each",
+            "FCsN's cards",
+        ],
         [
             [
                 run.network,
                 str(run.nodes),
                 f"{run.items / run.one_s:,.0f}/s",
                 f"{run.items / run.ring_s:,.0f}/s",
+                f"{run.items / run.ranks_s:,.0f}/s" if run.ranks_s else "",
                 f"{run.speedup:.2f}",
                 f"{run.processor_speedup:.2f}",
                 run.claim,

@@ -9,10 +9,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil, log2
 from pathlib import Path
+from typing import Any
 
 from n3ic.errors import ClusterError, MissingDependencyError
 from n3ic.systems.cluster.simulation.components import Workload
@@ -85,9 +86,38 @@ def measure(problems: Sequence[KernelProblem], ranks: int, repeats: int = REPEAT
         MissingDependencyError: mpi4py, or mpiexec and its library, are not installed.
         ClusterError: The run failed.
     """
+    request = {"problems": [asdict(p) for p in problems], "repeats": repeats}
+    result = run_ranks("mpi_worker", request, ranks)
+    kernels = tuple(
+        MpiMeasurement(
+            k["kernel"],
+            result["ranks"],
+            min(k["seconds"]),
+            sorted(k["seconds"])[len(k["seconds"]) // 2],
+            min(k["processor"]),
+            k["sum"],
+        )
+        for k in result["kernels"]
+    )
+    messages = Messages(**result["messages"]) if result["messages"] else None
+    return Baseline(result["library"], messages, kernels)
+
+
+def run_ranks(worker: str, request: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    """Run a worker on MPI ranks of this machine, and return what rank 0 prints.
+
+    Args:
+        worker: module of this package.
+        request: what each rank reads.
+        ranks: number of processes.
+
+    Raises:
+        MissingDependencyError: mpi4py, or mpiexec and its library, are not installed.
+        ClusterError: the run failed, or took too long.
+    """
     _check_installed()
-    request = json.dumps({"problems": [asdict(p) for p in problems], "repeats": repeats})
-    command = [*_mpiexec(ranks), sys.executable, "-m", "scripts.fcsn.mpi_worker", request]
+    module = f"scripts.fcsn.{worker}"
+    command = [*_mpiexec(ranks), sys.executable, "-m", module, json.dumps(request)]
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
@@ -108,20 +138,8 @@ def measure(problems: Sequence[KernelProblem], ranks: int, repeats: int = REPEAT
     if process.returncode:
         last_lines = (process.stderr.strip() or process.stdout.strip()).splitlines()[-5:]
         raise ClusterError(f"mpiexec ended with {process.returncode}: {' '.join(last_lines)[:500]}")
-    result = json.loads(process.stdout.strip().splitlines()[-1])
-    kernels = tuple(
-        MpiMeasurement(
-            k["kernel"],
-            result["ranks"],
-            min(k["seconds"]),
-            sorted(k["seconds"])[len(k["seconds"]) // 2],
-            min(k["processor"]),
-            k["sum"],
-        )
-        for k in result["kernels"]
-    )
-    messages = Messages(**result["messages"]) if result["messages"] else None
-    return Baseline(result["library"], messages, kernels)
+    result: dict[str, Any] = json.loads(process.stdout.strip().splitlines()[-1])
+    return result
 
 
 def _check_installed() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import statistics
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
@@ -20,8 +22,10 @@ from n3ic.systems.cluster.launch import RingOptions
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.networks.compile import compile_module
 from n3ic.systems.cluster.networks.network import IntegerNetwork
+from n3ic.systems.cluster.networks.pipeline import plan_pipeline
 from n3ic.systems.cluster.networks.ring import network_ring
 from n3ic.systems.cluster.udp import FaultInjection
+from scripts.fcsn.mpi_baseline import run_ranks
 from scripts.fcsn.networks import (
     GraphConvolution,
     GraphSage,
@@ -95,6 +99,8 @@ class NetworkMeasurement:
         one_processor_s: processor seconds of one process, median.
         busiest_processor_s: processor seconds of the ring's busiest process, median: what bounds
             the ring where each process has a core.
+        ranks_s: seconds of as many MPI ranks, with the same parts: the fastest run; None if they
+            were not measured.
         claim: FCsN's speed-ups of such networks.
     """
 
@@ -106,6 +112,7 @@ class NetworkMeasurement:
     speedup: float
     one_processor_s: float
     busiest_processor_s: float
+    ranks_s: float | None
     claim: str
 
     @property
@@ -120,8 +127,26 @@ def compiled(name: str, seed: int = 0) -> IntegerNetwork:
     return compile_module(*CASES[name].make())
 
 
+def random_items(network: IntegerNetwork, count: int) -> NDArray[np.generic]:
+    """Draw inputs of a network from their whole range: shape ``(count, *shape)``."""
+    given, rng = network.values[0], np.random.default_rng(0)
+    items = rng.integers(given.low, given.high, (count, *given.shape), endpoint=True)
+    return items.astype(given.dtype)
+
+
+def scores_digest(scores: NDArray[np.int32]) -> str:
+    """SHA-256 of scores in the order of the items."""
+    return hashlib.sha256(np.ascontiguousarray(scores, dtype="<i4").tobytes()).hexdigest()
+
+
 def measure_network(
-    name: str, network: IntegerNetwork, nodes: int, *, loss: float = 0.0, share: float = 1.0
+    name: str,
+    network: IntegerNetwork,
+    nodes: int,
+    *,
+    loss: float = 0.0,
+    share: float = 1.0,
+    mpi: bool = False,
 ) -> NetworkMeasurement:
     """Measure a network on a ring of processes here.
 
@@ -131,21 +156,21 @@ def measure_network(
         nodes: number of nodes.
         loss: share of the datagrams that every process drops on purpose.
         share: share of the items to compute.
+        mpi: whether to compute it on MPI ranks, too, in the same parts.
 
     Raises:
         VerifyError: a score differs.
+        MissingDependencyError: MPI is not installed.
         ClusterError: a node does not start, does not answer, or fails.
     """
-    given, count = network.values[0], max(2, round(share * CASES[name].items))
-    rng = np.random.default_rng(0)
-    items = rng.integers(given.low, given.high, (count, *given.shape), endpoint=True)
-    items = items.astype(given.dtype)
+    count = max(2, round(share * CASES[name].items))
+    items, parts = random_items(network, count), plan_pipeline(network, nodes)
     faults = FaultInjection(loss, 1)
     options = RingOptions(timing=LinkTiming(limit=_LIMIT_S), faults=faults)
     one, ring, ones, busiest = [], [], [], []
     with (
         threadpool_limits(1),
-        network_ring(network, nodes, options=options) as running,
+        network_ring(network, pipeline=parts, options=options) as running,
     ):
         processes = [os.getpid(), *running.process_ids().values()]
         running.session.scores(items[:2])  # the first row prepares the kernels
@@ -161,6 +186,13 @@ def measure_network(
             ones.append(time.process_time() - spent)
             if not np.array_equal(scores, expected):
                 raise VerifyError(f"{name}: the ring's scores differ from one process's")
+    ranks = None
+    if mpi:
+        request = {"network": name, "ends": parts.ends, "rows": parts.rows, "items": count}
+        answer = run_ranks("mpi_networks", {**request, "repeats": _REPEATS}, nodes)
+        if answer["scores"] != scores_digest(expected):
+            raise VerifyError(f"{name}: the MPI ranks' scores differ from one process's")
+        ranks = min(answer["seconds"])
     ratios = [a / b for a, b in zip(one, ring, strict=True)]
     return NetworkMeasurement(
         name,
@@ -171,6 +203,7 @@ def measure_network(
         statistics.median(ratios),
         statistics.median(ones),
         statistics.median(busiest),
+        ranks,
         CASES[name].claim,
     )
 

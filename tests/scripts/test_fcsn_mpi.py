@@ -75,6 +75,21 @@ def test_results_are_exact_and_the_same_on_any_number_of_ranks(runs):
     assert runs[2].messages.bytes_per_s > 0
 
 
+@pytest.mark.slow
+def test_a_network_in_parts_has_the_scores_of_one_process():
+    pytest.importorskip("mpi4py")
+    if shutil.which("mpiexec") is None:
+        pytest.skip("mpiexec is not installed (Debian: openmpi-bin)")
+    from scripts.fcsn.network_runs import compiled, random_items, scores_digest
+
+    network = compiled("mlp")
+    ends = [0, 2, len(network.steps)]
+    request = {"network": "mlp", "ends": ends, "rows": 7, "items": 20, "repeats": 1}
+    answer = baseline.run_ranks("mpi_networks", request, 2)
+    assert answer["scores"] == scores_digest(network.scores(random_items(network, 20)))
+    assert len(answer["seconds"]) == 1
+
+
 def test_without_mpi_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(baseline.shutil, "which", lambda _: None)
     with pytest.raises(MissingDependencyError, match=r"openmpi-bin|pip install mpi4py"):
