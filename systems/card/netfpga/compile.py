@@ -112,8 +112,8 @@ def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> Netf
     image = NetfpgaCardImage(
         card.name, tuple(tenants), tuple(graphs), tuple(regions), carrier=card.device.uid
     )
-    if places := card.device.queue:
-        bits = places.bit_length() - 1
+    if queue_slots := card.device.queue:
+        bits = queue_slots.bit_length() - 1
         image = replace(image, seq_w=bits, beats_w=bits + image.beats_w - image.seq_w)
     shares = [
         _share(image, t, [planned[tenant.name, g.name] for g in tenant.graphs], clock_hz)
