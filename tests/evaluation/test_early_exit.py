@@ -36,6 +36,31 @@ def test_a_flow_is_decided_where_its_margin_first_suffices():
     assert (exits[7].early, exits[7].packets) == (0.0, 0)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_thresholds_are_quantiles_of_the_margins_and_each_flow_is_decided_once(first):
+    """Against a walk through each flow; the lowest flow's number may be any."""
+    rng = np.random.default_rng(first)
+    rows = [
+        (flow, point, int(rng.integers(0, 40)), bool(rng.integers(0, 2)))
+        for flow in range(first, first + 25)
+        for point in [*(4 << k for k in range(int(rng.integers(0, 4)))), 0]
+    ]
+    exits = early_exits(holdout_of([rows[i] for i in rng.permutation(len(rows))]))
+    margins = np.array([row[2] for row in rows])
+    shares = (0.0, 0.25, 0.5, 0.75, 0.9)
+    assert [e.margin for e in exits] == sorted({0, *(int(np.quantile(margins, s)) for s in shares)})
+    for each in exits:
+        decided = []
+        for flow in range(first, first + 25):
+            own = [row for row in rows if row[0] == flow]  # in the order of packets, the end last
+            decided.append(next((row for row in own if row[2] >= each.margin), own[-1]))
+        early = [point for _, point, _, _ in decided if point]
+        assert each.flows == 25
+        assert each.accuracy == pytest.approx(np.mean([right for *_, right in decided]))
+        assert each.early == pytest.approx(len(early) / 25)
+        assert each.packets == (int(np.median(early)) if early else 0)
+
+
 def test_flows_that_are_decided_once_have_none():
     holdout = SimpleNamespace(table=SimpleNamespace(flow=None, point=None), rows=np.arange(3))
     assert early_exits(holdout) == []
