@@ -209,12 +209,11 @@ def data_width(options: Options) -> int:
         UsageError: what the options choose has no such width.
     """
     chosen, shell = str(options["data-width"]), str(options.get("shell", "reference"))
+    where, widths = f"--shell {shell}", [512]
     if options["front-end"] != "none":
-        where, widths = f"--front-end {options['front-end']}", (512, 64)
+        where, widths = f"--front-end {options['front-end']}", [512, 64]
     elif shell == "reference":
-        where, widths = "the packet path", (256, 512)
-    else:
-        where, widths = f"--shell {shell}", (512,)
+        where, widths = "the packet path", [256, 512]
     if chosen == "auto":
         return widths[0]
     if int(chosen) not in widths:

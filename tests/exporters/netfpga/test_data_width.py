@@ -39,8 +39,9 @@ def card_of(
     width: int,
     places: tuple[int, int],
     match: str = "ethertype",
+    change: tuple[str, str] = ("", ""),
 ) -> None:
-    """Run a card whose input and result begin at any two bytes."""
+    """Run a card whose input and result begin at any two bytes, with a changed n3ic_axis."""
     offset, result_at = places
     options = options_of(width, match=match)
 
@@ -50,6 +51,9 @@ def card_of(
     for module in (wrapper, nic_simulation):
         monkeypatch.setattr(module, "packet_format", placed)
     EXPORTER.write(MODEL, options, folder)
+    file = folder / "rtl" / "n3ic_axis.v"
+    assert change[0] in file.read_text()
+    file.write_text(file.read_text().replace(*change))
     assert check_card(folder, MODEL, options, None, "icarus", LEAST_ASKS).asked == LEAST_ASKS
 
 
@@ -65,21 +69,36 @@ def test_what_is_read_and_written_may_lie_in_two_beats(
 
 @pytest.mark.slow
 @needs_icarus
+@pytest.mark.parametrize("input_first", [True, False])
 @pytest.mark.parametrize("match", ["ethertype", "udp"])
 @pytest.mark.parametrize("width", [256, 512])
 def test_every_place_about_the_ends_of_a_beat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int, match: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int, match: str, input_first: bool
 ) -> None:
-    """Each byte of a result and of an input of five bytes is the last of a beat once."""
-    end = max(64, width // 8)
+    """Results that begin 10 to 0 bytes before byte 64, inputs of five bytes before or about 128."""
     for step in range(11):
-        first = end - 10 + step  # of the result
-        second = end + width // 8 - 5 + step % 6  # of the input
-        card_of(tmp_path / f"{step}", monkeypatch, width, (second, first), match)
-        with monkeypatch.context() as patch:
-            before = end - 5 - step % 6 - (10 if match == "ethertype" else 0)
-            if match == "ethertype":  # the input first
-                card_of(tmp_path / f"{step}-", patch, width, (before, first), match)
+        at = (49 if input_first else 123) - step % 6 + (0 if input_first else 5)
+        (tmp_path / str(step)).mkdir()
+        card_of(tmp_path / str(step), monkeypatch, width, (at, 54 + step), match)
+
+
+@pytest.mark.slow
+@needs_icarus
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("(RESULT_AT + k) / BEAT", "RESULT_AT / BEAT"),
+        ("== 40 / BEAT", "== 1"),
+        ("head[DATA_W*b +: DATA_W]", "head[256*b +: 256]"),
+        ("(NEED-1)%BEAT", "(NEED-1)%32"),
+    ],
+    ids=str,
+)
+def test_a_changed_packet_path_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: tuple[str, str]
+) -> None:
+    with pytest.raises(VerifyError, match="the card: packet"):
+        card_of(tmp_path, monkeypatch, 512, (157, 57), "udp", change)
 
 
 @pytest.mark.parametrize(
