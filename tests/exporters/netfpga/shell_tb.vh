@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the benches of shells share: two streams under random pauses, and the registers. Stream 0
 // passes the network, stream 1 passes unchanged. A bench declares clk, bus_clk, running, sent, due,
-// the streams' m_beat, and a task start; `BASE is the address of the first register.
+// the streams' m_beat, and a task start; `BASE is the address of the first register, and `EARLY is
+// whether beats are offered from the beginning of the reset.
 reg  [31:0] at [0:1], back [0:1];
 reg  [1:0]  s_valid, m_ready;
 wire [1:0]  s_ready, m_valid;
@@ -34,7 +35,7 @@ always @(posedge clk)
         for (p = 0; p < 2; p = p + 1) begin
             at[p]      <= 32'd0;
             back[p]    <= 32'd0;
-            s_valid[p] <= 1'b0;
+            s_valid[p] <= `EARLY;
             m_ready[p] <= 1'b0;
         end
     end else begin
