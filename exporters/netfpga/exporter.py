@@ -14,7 +14,7 @@ from n3ic.exporters.netfpga import shell
 from n3ic.exporters.netfpga.core import SCORE_BITS, CorePorts
 from n3ic.exporters.netfpga.frontend import options as front
 from n3ic.exporters.netfpga.packet import wrapper
-from n3ic.exporters.netfpga.packet.decode import decode_cuts
+from n3ic.exporters.netfpga.packet.decode import check_width, decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import Words
@@ -219,6 +219,7 @@ class NetfpgaExporter(Exporter):
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """Read back the weights, the shunting threshold and the input stage; see the base class."""
+        check_width(directory, options)
         if options["style"] == "sequential":
             from n3ic.exporters.netfpga.sequential.decode import decode
 

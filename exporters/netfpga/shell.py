@@ -208,6 +208,8 @@ def write_shell(
         "front": front,
         "form": form,
         "shell": options.get("shell", "reference"),
+        "wide": form is not None and form.beat > wrapper.BEAT,
+        "pipelined": core.style != "sequential",
         "side": options["input"] == "side" and front is None,
         "features": list(zip(model.input.features, widths, strict=True))
         if options["input-stage"] == "features"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from n3ic.exporters.netfpga.packet.wrapper import input_width
+from n3ic.exporters.netfpga.packet.wrapper import data_width, input_width
 from n3ic.model.classifier import Classifier
 from n3ic.options import Options
 
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from n3ic.exporters.netfpga.frontend.parameters import FrontendParameters
 
 Port = tuple[str, int, str]  # direction, width in bits, name
-_BEAT = 32  # bytes of a beat of the NetFPGA's packet path
-_USER = 128  # bits of its sideband
+_USER = 128  # bits of the packet path's sideband
 
 
 def ports_of(
@@ -33,7 +32,8 @@ def ports_of(
             ("input", 1, "s_side_tvalid"),
             ("output", 1, "s_side_tready"),
         ]
-    return (*side, *_stream("s", _BEAT, _USER), *_stream("m", _BEAT, _USER))
+    beat = data_width(options) // 8
+    return (*side, *_stream("s", beat, _USER), *_stream("m", beat, _USER))
 
 
 def _stream(side: str, beat: int, user: int) -> list[Port]:

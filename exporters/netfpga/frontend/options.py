@@ -18,14 +18,6 @@ OPTIONS = (
         newer=True,
     ),
     Option(
-        "data-width",
-        "bits of a beat of the front end: 64 for 10G, 512 for 100G",
-        "512",
-        choices=("64", "512"),
-        only_with=_FRONT,
-        newer=True,
-    ),
-    Option(
         "executors",
         "copies of an unrolled executor behind the front end; each takes an input per clock",
         1,

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.core import SHARED_RTL, CorePorts, copy_blocks
 from n3ic.exporters.netfpga.frontend.messages import HEADER, VERDICT_BYTES, result_bytes
-from n3ic.exporters.netfpga.packet.wrapper import features_text, input_width
+from n3ic.exporters.netfpga.latency import pipeline_clocks
+from n3ic.exporters.netfpga.packet.wrapper import data_width, features_text, input_width
 from n3ic.model.classifier import Classifier
-from n3ic.model.network import BinaryModel
 from n3ic.options import Options
 from n3ic.util.templates import render
 
@@ -163,7 +162,7 @@ def frontend_parameters(model: Classifier, options: Options) -> FrontendParamete
     if result > room:
         raise UsageError(f"a result has {result} bytes, a datagram {room}: use --answers verdict")
     return FrontendParameters(
-        beat=int(options["data-width"]) // 8,
+        beat=data_width(options) // 8,
         executors=int(options["executors"]),
         row=row,
         result=result,
@@ -172,30 +171,8 @@ def frontend_parameters(model: Classifier, options: Options) -> FrontendParamete
         tcp=options["front-end"] == "tcp",
         sessions=int(options["sessions"]),
         idle=int(options["idle"]),
-        plans_w=max(6, (_clocks(model, options) + 16).bit_length()),
+        plans_w=max(6, (pipeline_clocks(model, options) + 16).bit_length()),
     )
-
-
-def _clocks(model: Any, options: Options) -> int:
-    """Inferences in flight in a pipelined executor; 0 for a sequential one."""
-    if options.get("style") == "sequential":
-        return 0
-    outputs, pipelined = str(options.get("outputs")), int(options.get("pipeline", 0))
-    if isinstance(model, BinaryModel):
-        from n3ic.exporters.netfpga.unrolled import design as unrolled_design
-
-        return unrolled_design.latency(model, pipeline=pipelined, outputs=outputs)
-    from n3ic.model.family import graph_of
-    from n3ic.model.graph.bit_tables import bit_tables
-
-    if bit_tables(graph_of(model)) is None:
-        from n3ic.exporters.netfpga.graph.pipeline import pipeline
-        from n3ic.exporters.netfpga.graph.verilog import latency
-
-        return latency(pipeline(model, graph_of(model)))
-    from n3ic.exporters.netfpga.graph.bit_tables.unrolled import design
-
-    return design(model, outputs, pipelined).plan.depth
 
 
 def write(model: Classifier, options: Options, core: CorePorts, out: Path) -> None:

@@ -22,7 +22,7 @@ from n3ic.exporters.netfpga.graph.decode import decode_core
 from n3ic.exporters.netfpga.graph.pipeline import WRITTEN, Pipeline, pipeline
 from n3ic.exporters.netfpga.graph.verilog import class_width, core_text, latency, table_text
 from n3ic.exporters.netfpga.packet import wrapper
-from n3ic.exporters.netfpga.packet.decode import decode_cuts
+from n3ic.exporters.netfpga.packet.decode import check_width, decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import Words
@@ -123,6 +123,7 @@ class NetfpgaGraphExporter(Exporter[Classifier]):
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Read the graph, the shunting threshold and the cuts back, and compare them."""
+        check_width(directory, options)
         decoded = decode_core(directory, model)
         if options["input-stage"] == "features":
             decoded = replace(decoded, cuts=decode_cuts(directory, model, options))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from n3ic.exporters.netfpga.axis_512.write import values_of, write_rtl
+from n3ic.exporters.netfpga.plugin import values_of, write_rtl
 from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent

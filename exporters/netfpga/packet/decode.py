@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the cuts of the input stage back from ``n3ic_features.v``."""
+"""Reads the packet path back: the width of its beats, and the cuts of its input stage."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import re
 from pathlib import Path
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.netfpga.packet.wrapper import feature_widths
+from n3ic.exporters.netfpga.packet.wrapper import data_width, feature_widths
 from n3ic.model.classifier import Classifier
 from n3ic.options import Options
 
 FILE = "rtl/n3ic_features.v"
+TOPS = ("rtl/n3ic_top.v", "rtl/n3ic_axil_top.v")  # without registers and with them
+_STREAM = re.compile(r"wire +\[(\d+):0\] +([sm]_axis_t(?:data|keep))\b")
+_WIDTH = re.compile(r"\.DATA_W\((\d+)\)")
 _WIRE = re.compile(r"wire \[31:0\] feature(\d+) = (?:\{(\d+)'d0, )?in_values\[(\d+):(\d+)\](\}?);")
 _BIT = re.compile(r"assign bits\[(\d+)\] = ([^;]*);")
 _RUN = re.compile(r"([|&])feature(\d+)\[(\d+):(\d+)\](?: ([|&]) \(|(\)*)$)")
@@ -19,6 +22,29 @@ _CLAMP = re.compile(
     r"wire \[31:0\] clamped(\d+) = feature(\d+) > 32'd(\d+) \? 32'd(\d+) : feature(\d+);"
 )
 _BINARY = re.compile(r"assign bits\[(\d+):(\d+)\] = (feature|clamped)(\d+)(?:\[(\d+):0\])?;")
+
+
+def check_width(directory: Path, options: Options) -> None:
+    """Compare the width of beats with that of the options; a front end has no packet path.
+
+    Args:
+        directory: the export directory.
+        options: options of the export.
+
+    Raises:
+        VerifyError: a file is missing, or a port or the parameter has another width.
+    """
+    if options["front-end"] != "none":
+        return
+    width = data_width(options)
+    ports = {f"{side}_axis_t{name}" for side in "sm" for name in ("data", "keep")}
+    for file in TOPS:
+        text = _read(directory, file)
+        seen = [(name, int(high) + 1) for high, name in _STREAM.findall(text)]
+        due = {(name, width if name.endswith("data") else width // 8) for name in ports}
+        inner = [int(w) for w in _WIDTH.findall(text)]
+        if len(seen) != len(due) or set(seen) != due or inner != [width] * (file == TOPS[0]):
+            raise VerifyError(f"{file}: the streams are not of {width} bits, as the export's are")
 
 
 def decode_cuts(
@@ -36,10 +62,7 @@ def decode_cuts(
     Raises:
         VerifyError: the file is missing, or a feature, clamp or bit differs from the model's.
     """
-    try:
-        text = (directory / FILE).read_bytes().decode("ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise VerifyError(f"{FILE}: cannot be read ({error})") from error
+    text = _read(directory, FILE)
     names = model.input.features
     wires = {int(i): parts for i, *parts in _WIRE.findall(text)}
     expected, at = {}, 0
@@ -73,6 +96,18 @@ def decode_cuts(
             raise VerifyError(f"{FILE}: bits {first} to {last} are not the clamped {field.feature}")
         out.append(())
     return tuple(out)
+
+
+def _read(directory: Path, file: str) -> str:
+    """The text of a file of an export.
+
+    Raises:
+        VerifyError: the file is missing, or not a text.
+    """
+    try:
+        return (directory / file).read_bytes().decode("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VerifyError(f"{file}: cannot be read ({error})") from error
 
 
 def _compared(formula: str) -> tuple[int, int]:

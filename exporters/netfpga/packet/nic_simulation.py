@@ -15,7 +15,7 @@ import numpy as np
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.packet import traffic
-from n3ic.exporters.netfpga.packet.traffic import BEAT, ExpectedResult, Frame
+from n3ic.exporters.netfpga.packet.traffic import ExpectedResult, Frame
 from n3ic.exporters.netfpga.packet.wrapper import (
     SHUNTED,
     PacketFormat,
@@ -114,6 +114,7 @@ def check_card(
         side="".join(f"{_words(data, width)}\n" for data in inputs) if side else "",
         side_w=width if side else 0,
         writes="".join(f"{op:x} {address:x} {word:x}\n" for op, address, word in program),
+        data_w=8 * form.beat,
         stall=[len(f.data) > traffic.LONG for f in frames].index(True) - 2,
     )
     # More modules make Verilator's build longer, and hardly change Icarus' run time.
@@ -135,6 +136,7 @@ class _Stimulus:
         side: inputs of the side channel; empty without one.
         side_w: width of a side input in bits; 0 without a side channel.
         writes: operations of the write port; empty without one.
+        data_w: bits of a beat.
         stall: number of packets after which the receiver stalls.
     """
 
@@ -142,6 +144,7 @@ class _Stimulus:
     side: str
     side_w: int
     writes: str
+    data_w: int
     stall: int
 
 
@@ -214,9 +217,9 @@ def _beats(frames: Sequence[Frame], when: Sequence[int], rng: np.random.Generato
         marker = sum(i >= at - 4 for at in when)
         for beat in range(frame.beats):
             gap = int(rng.integers(1, 6)) if i // 24 % 2 and rng.random() < 0.4 else 0
-            data = frame.data[BEAT * beat : BEAT * beat + BEAT].ljust(BEAT, b"\0")[::-1]
-            head = (marker, gap, int(beat == frame.beats - 1), frame.keep(beat), i)
-            lines.append(" ".join([*(f"{v:08x}" for v in head), data.hex(" ", 4)]))
+            head = (marker, gap, int(beat == frame.beats - 1), i, frame.keep(beat))
+            content = frame.content(beat).hex(" ", 4)
+            lines.append(" ".join([*(f"{v:x}" for v in head), content]))
     return "\n".join(lines) + "\n"
 
 
@@ -226,7 +229,8 @@ def _simulate(
     """Run the bench; return the beats that left the card, one per line."""
     defines = ["N3IC_WRITE_PORT"] if core.write_port else []
     defines += ["N3IC_SIDE"] if stimulus.side_w else []
-    parameters = {"SIDE_W": max(1, stimulus.side_w), "WR_AW": max(1, core.wr_aw), "IDLE": IDLE}
+    parameters = {"DATA_W": stimulus.data_w, "SIDE_W": max(1, stimulus.side_w)}
+    parameters |= {"WR_AW": max(1, core.wr_aw), "IDLE": IDLE}
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
         work = Path(name)
         (work / "in.txt").write_text(stimulus.beats)
@@ -290,9 +294,9 @@ def _expected(
     return [
         [
             str(int(beat == frame.beats - 1)),
-            f"{frame.keep(beat):08x}",
+            f"{frame.keep(beat):0{frame.size // 4}x}",
             f"{user:032x}",
-            data[BEAT * beat : BEAT * beat + BEAT].ljust(BEAT, b"\0")[::-1].hex(),
+            frame.content(beat, data).hex(),
         ]
         for beat in range(frame.beats)
     ]

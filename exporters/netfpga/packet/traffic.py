@@ -7,11 +7,12 @@ It is the reference for the packet path's Verilog.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from n3ic.exporters.netfpga.packet.wrapper import (
+    BEAT,
     ETHERNET_BYTES,
     SHUNTED,
     UDP_PAYLOAD,
@@ -19,7 +20,6 @@ from n3ic.exporters.netfpga.packet.wrapper import (
 )
 from n3ic.model.inputs import UINT32_MAX, InputSpec
 
-BEAT = 32  # bytes
 MACS = bytes.fromhex("020000000001020000000002")
 # Numbers of bytes that follow the last byte that the card checks.
 TAILS = (0, 1, 31, 32, 33, 64, 300, 1200)
@@ -33,20 +33,27 @@ class Frame:
     Attributes:
         data: bytes of the frame.
         hole: index of a byte whose ``tkeep`` bit is 0; -1 for none.
+        size: bytes of a beat.
     """
 
     data: bytes
     hole: int = -1
+    size: int = BEAT
 
     def keep(self, beat: int) -> int:
         """``tkeep`` of a beat, by its index."""
-        here = range(BEAT * beat, min(len(self.data), BEAT * beat + BEAT))
-        return sum(1 << at % BEAT for at in here if at != self.hole)
+        here = range(self.size * beat, min(len(self.data), self.size * (beat + 1)))
+        return sum(1 << at % self.size for at in here if at != self.hole)
+
+    def content(self, beat: int, data: bytes | None = None) -> bytes:
+        """Bytes of a beat from the highest one down, of other ``data`` if given; unused are 0."""
+        part = (self.data if data is None else data)[self.size * beat : self.size * (beat + 1)]
+        return part.ljust(self.size, b"\0")[::-1]
 
     @property
     def beats(self) -> int:
         """Number of beats of the frame."""
-        return -(-len(self.data) // BEAT)
+        return -(-len(self.data) // self.size)
 
 
 @dataclass(frozen=True)
@@ -119,12 +126,13 @@ def traffic(form: PacketFormat, inputs: Sequence[bytes], rng: np.random.Generato
     for i, data in enumerate(inputs):
         burst = i >= 7 * len(inputs) // 12
         if i == len(inputs) // 2:
-            frames += [Frame(MACS + b"\x08\x00" + rng.bytes(LONG)) for _ in range(14)]
+            fill = 14 * form.beat // BEAT
+            frames += [Frame(MACS + b"\x08\x00" + rng.bytes(LONG)) for _ in range(fill)]
         elif i % 2 and not burst:
             frames.append(others[i // 2 % len(others)])
         tail = 0 if burst else TAILS[i % len(TAILS)]
         frames.append(Frame(_asking(form, data, rng) + rng.bytes(tail)))
-    return frames
+    return [replace(frame, size=form.beat) for frame in frames]
 
 
 def _asking(form: PacketFormat, data: bytes, rng: np.random.Generator) -> bytes:

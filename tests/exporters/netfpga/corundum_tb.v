@@ -31,6 +31,7 @@ module corundum_tb;
     wire bus_clk = clk, running = !rst;
     wire [W-1:0] m_beat [0:1];
     `define BASE 32'd0
+    `define EARLY 1'b1
     `include "shell_tb.vh"
     task start;
         #1 rst = 1'b0;

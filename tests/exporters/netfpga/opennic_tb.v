@@ -13,6 +13,7 @@ module opennic_tb;
     wire [W-1:0] m_beat [0:1];
     wire [15:0]  m_dst [0:1];
     `define BASE 32'h0020_0000
+    `define EARLY 1'b0  // the reset ends before mod_rst_done
     `include "shell_tb.vh"
     task start;
         begin

@@ -40,13 +40,15 @@ def sources(out: Path, shell: str) -> list[str]:
     return [str(path) for folder in folders for path in sorted(folder.glob("*.v"))]
 
 
-def packets(options: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """Packets, and what must come back of each."""
+def packets(
+    options: Mapping[str, str], count: int = 60, length_of_all: int = 0
+) -> list[tuple[bytes, bytes]]:
+    """Packets, and what must come back of each: every other one asks, or all, of one length."""
     form = packet_format(model_of(), EXPORTER.parse_options(dict(options)))
     rng, model, made = random.Random(1), model_of(), []
-    for attempt in range(60):
-        asks = attempt % 2 == 0
-        length = max(rng.choice(LENGTHS), form.need if asks else 14)
+    for attempt in range(count):
+        asks = attempt % 2 == 0 or length_of_all > 0
+        length = length_of_all or max(rng.choice(LENGTHS), form.need if asks else 14)
         data = bytearray(rng.randbytes(length))
         data[12:14] = (form.value if asks else form.value ^ 1).to_bytes(2, "big")
         back = bytearray(data)
@@ -86,8 +88,12 @@ def simulate(
     simulator: str,
     lines: tuple[list[str], list[str]],
     defines: Mapping[str, int],
-) -> None:
-    """Run a bench on the beats that are sent and those that are due; skip without simulator."""
+) -> int:
+    """Run a bench on the beats that are sent and those that are due; skip without simulator.
+
+    Returns:
+        Clocks from the first beat into the network's stream to the last one out of it.
+    """
     if not shutil.which(simulator):
         pytest.skip(f"needs {simulator}")
     sent, due = lines
@@ -112,7 +118,9 @@ def simulate(
     done = subprocess.run(
         command, cwd=out / "mem", capture_output=True, text=True, timeout=600, check=False
     )
-    assert re.search(r"^PASS in \d+ clocks$", done.stdout, re.MULTILINE), done.stdout
+    passed = re.search(r"^PASS in (\d+) clocks$", done.stdout, re.MULTILINE)
+    assert passed, done.stdout
+    return int(passed[1])
 
 
 def lint(out: Path, shell: str, top: str) -> None:

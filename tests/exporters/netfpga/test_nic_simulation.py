@@ -44,6 +44,9 @@ CASES = [
     {"input": "side", "result": "tuser", "packing": "full", "masks": "all"},
     {"style": "unrolled", "input": "side", "input-stage": "features", "result": "both"},
     {"style": "unrolled", "outputs": "class", "pipeline": "3", "match": "udp", "offset": "80"},
+    {"data-width": "512", "style": "unrolled", "match": "udp", "result": "both"},
+    {"data-width": "512", "input-stage": "features", "shunt-port": "4", "shunting": "all"},
+    {"data-width": "512", "input": "side", "result": "tuser", "modules": "3"},
 ]
 
 
@@ -102,7 +105,7 @@ def test_verilator_says_the_same(tmp_path: Path) -> None:
         ("write_bank <= !bank;", "write_bank <= bank;"),
         ("asked_bank <= bank;", "asked_bank <= !bank;"),
         ("frame[8*13 +: 8]} == VALUE", "frame[8*13 +: 8]} != VALUE"),
-        ("s_axis_tkeep[(NEED-1)%32] && match", "match"),
+        ("s_axis_tkeep[(NEED-1)%BEAT] && match", "match"),
         ("(desc_match && TO_PACKET != 0)", "(TO_PACKET != 0)"),
         ("out_valid <= read || (out_valid && !out_ready);", "out_valid <= read;"),
         ("in_valid && !full) begin", "in_valid) begin"),

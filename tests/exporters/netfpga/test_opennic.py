@@ -7,10 +7,22 @@ from pathlib import Path
 import pytest
 
 from n3ic.errors import UsageError
-from tests.exporters.netfpga.shell_bench import RUNS, beats, lint, packets, simulate, written
+from n3ic.exporters.netfpga.exporter import EXPORTER
+from n3ic.exporters.netfpga.latency import pipeline_clocks
+from tests.exporters.netfpga.shell_bench import (
+    RUNS,
+    beats,
+    lint,
+    model_of,
+    packets,
+    simulate,
+    written,
+)
 
 BENCH = Path(__file__).with_name("opennic_tb.v")
 OPTIONS = {"shell": "opennic"}
+REQUESTS = 600
+WAY = 4  # clocks of a beat from the box to the core, and from there out of the box
 
 
 @pytest.mark.parametrize(("simulator", "pauses"), RUNS)
@@ -23,6 +35,29 @@ def test_packets_pass_the_box(tmp_path: Path, simulator: str, pauses: int) -> No
     )
     defines = {"PACKETS": len(made), "PAUSES": pauses}
     simulate(out, BENCH, "opennic", simulator, (sent, due), defines)
+
+
+@pytest.mark.parametrize(
+    "simulator", ["iverilog", pytest.param("verilator", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("results", ["", pytest.param("4", marks=pytest.mark.slow)])
+def test_an_inference_a_clock(tmp_path: Path, simulator: str, results: str) -> None:
+    """More requests of one beat than any queue holds, back to back, each with the right scores."""
+    options = {**OPTIONS, "style": "unrolled"}
+    out = written(tmp_path / "e", options)
+    (out / "mem").mkdir()
+    if results:  # room for fewer inferences than are in flight
+        top = out / "rtl" / "n3ic_top.v"
+        model = f".MODEL(32'h{model_of().digest[:8]})"
+        assert model in top.read_text()
+        top.write_text(top.read_text().replace(model, f"{model}, .RESULTS_W({results})"))
+    made = packets(options, REQUESTS, 64)
+    sent, due = (beats(frames, 32, lambda *_: 64) for frames in zip(*made, strict=True))
+    assert len(sent) == REQUESTS
+    defines = {"PACKETS": REQUESTS, "PAUSES": 0}
+    clocks = simulate(out, BENCH, "opennic", simulator, (sent, due), defines)
+    latency = pipeline_clocks(model_of(), EXPORTER.parse_options(options))
+    assert (clocks == REQUESTS + latency + WAY) == (not results)
 
 
 @pytest.mark.parametrize("options", [OPTIONS, {**OPTIONS, "style": "unrolled"}], ids=str)

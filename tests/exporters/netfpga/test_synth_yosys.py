@@ -175,3 +175,9 @@ def test_inputs_of_carry_chains_do_not_share():
     )
     # Two tables in two sites, and one for the input 12 that no table drives.
     assert (seen.luts, seen.lut_sites, seen.carry, seen.bram36) == (2, 3, 1, 0.5)
+
+
+def test_memories_of_ultrascale_count():
+    kinds = ["RAMB36E2", "RAMB18E2", "RAM32M16", "RAM64M8", "DSP48E2"]
+    seen = count({kind: {"type": kind, "connections": {}} for kind in kinds}, "x")
+    assert (seen.luts, seen.lut_sites, seen.bram36, seen.dsps) == (16, 16, 1.5, 1)

@@ -35,14 +35,16 @@ def _can_run() -> str:
     return ""
 
 
-@pytest.fixture(scope="module")
-def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[VirtualNic, Path]]:
+@pytest.fixture(scope="module", params=["256", "512"])
+def card(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[VirtualNic, Path]]:
     missing = _can_run()
     if missing:
         pytest.skip(missing)
     directory = tmp_path_factory.mktemp("card") / "export"
     model = random_model(SHAPE, np.random.default_rng(28), extremes=False)
-    export(model, "netfpga", directory, verify=False)
+    export(model, "netfpga", directory, verify=False, options={"data-width": request.param})
     a, b = f"n3a{os.getpid()}", f"n3b{os.getpid()}"
     made = VirtualNic(directory, tap=f"{a}t", peer=f"{b}t", tap_netns=a, peer_netns=b)
     with made as plugged:

@@ -22,7 +22,7 @@ from n3ic.exporters.netfpga.graph.bit_tables.decode_unrolled import decode
 from n3ic.exporters.netfpga.graph.bit_tables.sequential import TablesLayout
 from n3ic.exporters.netfpga.graph.bit_tables.unrolled import added, design, write
 from n3ic.exporters.netfpga.packet import wrapper
-from n3ic.exporters.netfpga.packet.decode import decode_cuts
+from n3ic.exporters.netfpga.packet.decode import check_width, decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.exporters.netfpga.unrolled import design as unrolled_design
@@ -119,6 +119,7 @@ class NetfpgaTablesExporter(Exporter[Classifier]):
 
     def decode(self, directory: Path, model: Classifier, options: Options) -> tuple[Decoded, ...]:
         """Compare scores, shunting threshold and input stage with the model's, for all inputs."""
+        check_width(directory, options)
         if options["style"] == "sequential":
             parts = decode_sequential(directory, model)
             if options["input-stage"] == "features":

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes the input of an inference from each matching packet and writes the result into it; all
-// other packets pass unchanged. The ports are AXI4-Streams as in the NetFPGA-SUME reference NIC:
-// 32 bytes per beat, byte 0 in the low bits.
+// other packets pass unchanged. The ports are AXI4-Streams as in the NetFPGA-SUME reference NIC (256
+// bits) or in shells of 100 Gb/s (512), byte 0 in the low bits.
 //
-// Packets wait in a FIFO while their inference runs, and keep their order. A packet matches by its
-// EtherType, or by its UDP destination port (IPv4 without options, no fragment, no VLAN tag). It
-// must hold all bytes that are read and written.
+// Packets wait in a FIFO while their inference runs, and keep their order. A beat comes and a beat
+// leaves each clock, so requests of one beat are an inference a clock if the core takes one.
+//
+// A packet matches by its EtherType, or by its UDP destination port (IPv4 without options, no
+// fragment, no VLAN tag). It must hold all bytes that are read and written.
 //
 // The result is ten bytes, big-endian: model (4), class (2), margin (4).
 module n3ic_axis #(
+    parameter        DATA_W    = 256,       // bits of a beat
     parameter        IN_W      = 256,       // bits of an input
     parameter        OFFSET    = 26,        // its first byte in the frame
     parameter        NEED      = 58,        // minimum bytes of a matching frame
@@ -28,14 +31,14 @@ module n3ic_axis #(
 ) (
     input  wire                clk,
     input  wire                rst,
-    input  wire [255:0]        s_axis_tdata,
-    input  wire [31:0]         s_axis_tkeep,
+    input  wire [DATA_W-1:0]   s_axis_tdata,
+    input  wire [DATA_W/8-1:0] s_axis_tkeep,
     input  wire [127:0]        s_axis_tuser,
     input  wire                s_axis_tvalid,
     output wire                s_axis_tready,
     input  wire                s_axis_tlast,
-    output reg  [255:0]        m_axis_tdata,
-    output reg  [31:0]         m_axis_tkeep,
+    output reg  [DATA_W-1:0]   m_axis_tdata,
+    output reg  [DATA_W/8-1:0] m_axis_tkeep,
     output reg  [127:0]        m_axis_tuser,
     output reg                 m_axis_tvalid,
     input  wire                m_axis_tready,
@@ -53,21 +56,22 @@ module n3ic_axis #(
     input  wire [MARGIN_W-1:0] answer_margin,
     input  wire [31:0]         answer_model
 );
-    localparam LAST_BEAT = (NEED - 1) / 32;  // the beat in which a packet is known to match
-    localparam FRAME     = 32 * (LAST_BEAT + 1);
+    localparam BEAT      = DATA_W / 8;
+    localparam LAST_BEAT = (NEED - 1) / BEAT;  // the beat in which a packet is known to match
+    localparam FRAME     = BEAT * (LAST_BEAT + 1);
     localparam BYTES     = (IN_W + 7) / 8;
     localparam ASK_W     = (SIDE != 0) ? 1 : IN_W;
     localparam DESC_W    = PACKETS_W - 1;
 
     // --- packets wait -------------------------------------------------------------------------
-    wire         packets_ready, beat_valid, beat_ready, room;
-    wire [255:0] beat_data;
-    wire [31:0]  beat_keep;
-    wire [127:0] beat_user;
-    wire         beat_last;
-    assign s_axis_tready = packets_ready && room;
+    wire              packets_ready, beat_valid, beat_ready, room;
+    wire [DATA_W-1:0] beat_data;
+    wire [BEAT-1:0]   beat_keep;
+    wire [127:0]      beat_user;
+    wire              beat_last;
+    assign s_axis_tready = packets_ready && room && !rst;  // what came in a reset would be lost
     wire   take = s_axis_tvalid && s_axis_tready;
-    n3ic_packet_fifo #(.WIDTH(417), .DEPTH_W(PACKETS_W)) packets (
+    n3ic_packet_fifo #(.WIDTH(DATA_W + BEAT + 129), .DEPTH_W(PACKETS_W)) packets (
         .clk(clk), .rst(rst), .in_ready(packets_ready), .in_valid(s_axis_tvalid && room),
         .in_data({s_axis_tlast, s_axis_tuser, s_axis_tkeep, s_axis_tdata}),
         .out_valid(beat_valid), .out_ready(beat_ready),
@@ -81,11 +85,11 @@ module n3ic_axis #(
     /* verilator lint_on UNUSEDSIGNAL */
     generate
         if (LAST_BEAT > 0) begin : g_head
-            reg [256*LAST_BEAT-1:0] head;
+            reg [DATA_W*LAST_BEAT-1:0] head;
             integer b;
             always @(posedge clk)
                 for (b = 0; b < LAST_BEAT; b = b + 1)
-                    if (take && {24'd0, in_beat} == b) head[256*b +: 256] <= s_axis_tdata;
+                    if (take && {24'd0, in_beat} == b) head[DATA_W*b +: DATA_W] <= s_axis_tdata;
             assign frame = {s_axis_tdata, head};
         end else begin : g_no_head
             assign frame = s_axis_tdata;
@@ -107,7 +111,7 @@ module n3ic_axis #(
 
     wire at_judge  = {24'd0, in_beat} == LAST_BEAT;
     wire too_short = {24'd0, in_beat} <= LAST_BEAT && !at_judge;
-    wire asks_here = at_judge && s_axis_tkeep[(NEED-1)%32] && match;
+    wire asks_here = at_judge && s_axis_tkeep[(NEED-1)%BEAT] && match;
     reg              desc_push, desc_in, ask_push;
     reg  [ASK_W-1:0] ask_in;
     wire [ASK_W-1:0] input_bits;
@@ -208,9 +212,9 @@ module n3ic_axis #(
     wire [79:0] answer = {
         result_model, {(16 - CLASS_W) {1'b0}}, result_class, {(32 - MARGIN_W) {1'b0}}, result_margin
     };
-    reg [7:0]   out_beat;  // stops at 255
-    reg [255:0] data;
-    reg [127:0] user;
+    reg [7:0]        out_beat;  // stops at 255
+    reg [DATA_W-1:0] data;
+    reg [127:0]      user;
     integer k;
     always @* begin
         k    = 0;
@@ -218,10 +222,10 @@ module n3ic_axis #(
         user = beat_user;
         if (desc_match && TO_PACKET != 0) begin
             for (k = 0; k < 10; k = k + 1)
-                if ({24'd0, out_beat} == (RESULT_AT + k) / 32)
-                    data[8*((RESULT_AT+k)%32) +: 8] = answer[8*(9-k) +: 8];
+                if ({24'd0, out_beat} == (RESULT_AT + k) / BEAT)
+                    data[8*((RESULT_AT+k)%BEAT) +: 8] = answer[8*(9-k) +: 8];
             // The result changes the payload, so the UDP checksum becomes 0: not computed.
-            if (UDP != 0 && out_beat == 8'd1) data[8*8 +: 16] = 16'd0;
+            if (UDP != 0 && {24'd0, out_beat} == 40 / BEAT) data[8*(40%BEAT) +: 16] = 16'd0;
         end
         if (desc_match && TO_USER != 0) user[80:32] = {1'b1, answer[31:0], answer[47:32]};
     end

@@ -2,8 +2,8 @@
 // Drives the whole card, n3ic_top, with packets from a file, and writes its output. Sender and
 // receiver pause at random, and the receiver stalls once until the card is full.
 //
-// +in=FILE: a beat is 13 hexadecimal words: marker that it waits for, clocks before it, last, keep,
-//   lowest word of tuser, the eight words of its data, the highest first.
+// +in=FILE: a beat is hexadecimal words: marker that it waits for, clocks before it, last, lowest
+//   word of tuser, keep, then the 32-bit words of its data, the highest first.
 // +stall=N: the receiver stalls after N packets.
 // +out=FILE: lines LAST KEEP USER DATA, one per beat.
 // +side=FILE: inputs of the side channel, 32-bit words, the highest of an input first.
@@ -12,6 +12,7 @@
 //   marker.
 `timescale 1ns / 1ps
 module n3ic_top_tb #(
+    parameter DATA_W = 256, // bits of a beat
     parameter SIDE_W = 32,
     parameter WR_AW  = 1,
     parameter IDLE   = 300000 // clocks without a packet after which the card hangs
@@ -28,14 +29,14 @@ module n3ic_top_tb #(
     integer in_file, out_file, side_file, write_file, scanned, w;
     integer clock, idle, sent, received, stall, gap, marker, after_swap, stall_at;
     reg [8*1024-1:0] in_name, out_name, side_name, write_name;
-    reg [31:0]  random, word, in_marker, in_gap, in_last, in_keep, in_user;
-    reg [255:0] in_data, data;
-    reg [31:0]  keep, user;
+    reg [31:0]  random, word, in_marker, in_gap, in_last, in_user, user;
+    reg [DATA_W-1:0]   in_data, data;
+    reg [DATA_W/8-1:0] in_keep, keep;
     reg         resetn, last, valid, have, more, out_ready;
     wire        in_ready, out_valid, out_last;
-    wire [255:0] out_data;
-    wire [31:0]  out_keep;
-    wire [127:0] out_user;
+    wire [DATA_W-1:0]   out_data;
+    wire [DATA_W/8-1:0] out_keep;
+    wire [127:0]        out_user;
 
     reg [SIDE_W-1:0]        side_data;
     reg [32*SIDE_WORDS-1:0] side_scan;
@@ -119,8 +120,8 @@ module n3ic_top_tb #(
                 valid <= 1'b0;
                 if (!have && more) begin
                     scanned = $fscanf(in_file, "%h %h %h %h %h", in_marker, in_gap, in_last,
-                                      in_keep, in_user);
-                    for (w = 7; w >= 0 && scanned > 0; w = w - 1) begin
+                                      in_user, in_keep);
+                    for (w = DATA_W / 32 - 1; w >= 0 && scanned > 0; w = w - 1) begin
                         scanned = $fscanf(in_file, "%h", word);
                         in_data[32*w +: 32] = word;
                     end

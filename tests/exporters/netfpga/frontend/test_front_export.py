@@ -73,7 +73,7 @@ def test_options_that_do_not_go_together() -> None:
         )
 
     for wrong in (
-        {"sessions": 8, "front_end": "udp"}, {"data_width": "64"},
+        {"sessions": 8, "front_end": "udp"},
         {"match": "udp", "front_end": "udp"}, {"executors": 2, "front_end": "udp"},
     ):  # fmt: skip
         with pytest.raises(UsageError, match="applies only with"):

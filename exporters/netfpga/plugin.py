@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the packet path between streams of 512 bits into the folder of a shell's plugin."""
+"""Writes the Verilog that puts an export, ``n3ic_axil_top``, into a shell."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from typing import Any
 from n3ic.exporters.netfpga.block.ports import registers_ports
 from n3ic.exporters.netfpga.block.registers import ADDRESS_BITS
 from n3ic.exporters.netfpga.core import framed
-from n3ic.util.templates import render
-
-FOLDER = Path(__file__).resolve().parent
 
 
 def values_of(shape: str) -> dict[str, Any]:
@@ -21,7 +18,7 @@ def values_of(shape: str) -> dict[str, Any]:
 
 
 def write_rtl(plugin: Path, shell: Path, tops: Mapping[str, str]) -> None:
-    """Write ``rtl/`` of a shell's plugin.
+    """Write ``rtl/`` of a plugin.
 
     Args:
         plugin: the plugin's folder below the export directory.
@@ -30,9 +27,7 @@ def write_rtl(plugin: Path, shell: Path, tops: Mapping[str, str]) -> None:
     """
     rtl = plugin / "rtl"
     rtl.mkdir(parents=True, exist_ok=True)
-    for block in (path for folder in (FOLDER, shell) for path in (folder / "rtl").glob("*.v")):
+    for block in (shell / "rtl").glob("*.v"):
         (rtl / block.name).write_text(framed(block.read_text("utf-8")), "utf-8")
-    name = "n3ic_axis_512.v"
-    every = {**tops, name: render(FOLDER, f"{name}.j2", values_of(""))}
-    for name, text in every.items():
+    for name, text in tops.items():
         (rtl / name).write_text(framed(text), "utf-8")
