@@ -1,0 +1,63 @@
+// What holds in n3ic_card_memory at every clock; test_card_memory.py puts it before the end of the module.
+// P is any physical page, W any word of it.
+    (* anyconst *) wire [FRAME_W-1:0] P;
+    (* anyconst *) wire [PAGE_W-1:0]  W;
+    reg begun = 1'b0, owned, clean;
+    reg [INDEX_W-1:0]       owner;    // the virtual page that was given P last
+    reg [QUEUE_W*PORTS-1:0] askers;   // the tenant of each port's request
+    wire opens = mine && !revoked;
+    integer k;
+    always @(posedge clk) begin
+        begun <= 1'b1;
+        if (rst || ((wipes || opens) && page == P)) owned <= 1'b0;
+        else if (places && page == P) {owned, owner} <= {1'b1, index};
+        if (rst) clean <= 1'b0;
+        else if (sent && mem_addr == {P, W}) clean <= clears;
+        for (k = 0; k < PORTS; k = k + 1)
+            if (taken[k]) askers[QUEUE_W*k +: QUEUE_W] <= tenants[QUEUE_W*k +: QUEUE_W];
+    end
+    wire under = state == ADD || state == LOOK || state == HOLD || state == CHECK || (mem_valid && !clears);
+    wire mapped = under && state != ADD && fits;
+    wire held = holders[P][INDEX_W];
+    always @* begin
+        if (!begun) assume (rst);
+        assume (P < PAGES);
+        if (begun) begin
+            // --- what was to be proved ---
+            // A page is reached for its owner alone: the tenant to which its virtual page belongs.
+            if (sent && !clears && mem_addr[PAGE_W +: FRAME_W] == P)
+                assert (owned && {{(16 - INDEX_W) {1'b0}}, owner} >= base
+                        && {{(16 - INDEX_W) {1'b0}}, owner} < base + limit);
+            // The request's tenant is that of the port at the clock at which it was taken.
+            for (k = 0; k < PORTS; k = k + 1)
+                if (sent && who[k]) assert (mem_tenant == askers[QUEUE_W*k +: QUEUE_W]);
+            // A page holds zeros when it gets an owner.
+            if (places && page == P) assert (clean);
+            // All else that is written are zeros of the card.
+            if (sent && clears) assert (mem_write && mem_data == 256'd0 && mem_tenant == TENANTS);
+            // --- what the induction needs ---
+            assert (state <= SEND);
+            if (under || mem_valid) assert ((who & (who - 1'b1)) == 0);
+            if (boots) assert (busy && gives);
+            if (busy) assert (page < PAGES && index < VIRTUAL);
+            if (busy && boots && !wipes) assert (page == index);
+            if (wipes) assert (busy && !revoked && boots && gives && filled == 0 && index == 0);
+            if (wipes) assert (!owned && (page <= P || !held));
+            else assert (held == owned && (!owned || holders[P][INDEX_W-1:0] == owner));
+            if (under) assert (!clears);
+            for (k = 0; k < PORTS; k = k + 1)
+                if (under && who[k]) assert (mem_tenant == askers[QUEUE_W*k +: QUEUE_W]);
+            if (mapped) assert ({{(16 - INDEX_W) {1'b0}}, at} >= base && {{(16 - INDEX_W) {1'b0}}, at} < base + limit);
+            if (state == CHECK && frame == P) assert (holder == holders[P]);
+            if (mem_valid && !clears) assert (fits);
+            if (mem_valid && !clears && frame == P) assert (held && holders[P] == {1'b1, at});
+            if (mem_valid && clears)
+                assert (busy && revoked && gives && mem_write && mem_data == 256'd0 && mem_tenant == TENANTS
+                        && filled != 0 && filled == offset + 1'b1);
+            assert (!whole || filled[PAGE_W-1:0] == 0);
+            if (busy && revoked) assert (gives);
+            if (!revoked) assert (filled == 0 || !busy);
+            if (busy && revoked && page == P) assert (!held);
+            if (busy && revoked && page == P && filled > W && !(mem_valid && clears && offset == W)) assert (clean);
+        end
+    end
