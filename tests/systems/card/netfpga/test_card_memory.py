@@ -145,8 +145,8 @@ def test_random_traffic_and_moving_pages_are_as_in_the_reference(seed: int, tmp_
         for _ in range(int(rng.integers(3))):
             page, index = int(rng.integers(PAGES + 1)), int(rng.integers(sum(LIMITS) + 1))
             give = GIVE if rng.random() < 0.7 else 0
-            lines.append((0, 0, 0, 0, WAITS, give | page << 16 | index))
-            lines.append(QUIET)
+            lines += [QUIET, (0, 0, 0, 0, WAITS, give | page << 16 | index)]
+        lines.append(QUIET)
     lines += counts()
     memory = compare(lines, run(lines, tmp_path))
     assert min(memory.faults) > 50

@@ -16,6 +16,9 @@
         for (k = 0; k < PORTS; k = k + 1)
             if (taken[k]) askers[QUEUE_W*k +: QUEUE_W] <= tenants[QUEUE_W*k +: QUEUE_W];
     end
+    wire [31:0] due  = BASES >> 16 * mem_tenant;   // the tenant's virtual pages, by the plan
+    wire [31:0] many = LIMITS >> 16 * mem_tenant;
+    wire [31:0] last = {16'd0, due[15:0]} + {16'd0, many[15:0]};
     wire under = state == ADD || state == LOOK || state == HOLD || state == CHECK || (mem_valid && !clears);
     wire mapped = under && state != ADD && fits;
     wire held = holders[P][INDEX_W];
@@ -26,8 +29,7 @@
             // --- what was to be proved ---
             // A page is reached for its owner alone: the tenant to which its virtual page belongs.
             if (sent && !clears && mem_addr[PAGE_W +: FRAME_W] == P)
-                assert (owned && {{(16 - INDEX_W) {1'b0}}, owner} >= base
-                        && {{(16 - INDEX_W) {1'b0}}, owner} < base + limit);
+                assert (owned && {32'd0, owner} >= due[15:0] && {32'd0, owner} < last);
             // The request's tenant is that of the port at the clock at which it was taken.
             for (k = 0; k < PORTS; k = k + 1)
                 if (sent && who[k]) assert (mem_tenant == askers[QUEUE_W*k +: QUEUE_W]);
@@ -47,7 +49,7 @@
             if (under) assert (!clears);
             for (k = 0; k < PORTS; k = k + 1)
                 if (under && who[k]) assert (mem_tenant == askers[QUEUE_W*k +: QUEUE_W]);
-            if (mapped) assert ({{(16 - INDEX_W) {1'b0}}, at} >= base && {{(16 - INDEX_W) {1'b0}}, at} < base + limit);
+            if (mapped) assert ({32'd0, at} >= due[15:0] && {32'd0, at} < last);
             if (state == CHECK && frame == P) assert (holder == holders[P]);
             if (mem_valid && !clears) assert (fits);
             if (mem_valid && !clears && frame == P) assert (held && holders[P] == {1'b1, at});
