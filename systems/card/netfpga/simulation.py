@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.errors import VerifyError
@@ -19,6 +19,8 @@ COUNTERS = ("admitted", "beyond", "overflow", "results", "cut_off", "left")
 GRAPH, TENANT, REGION, COUNTER, COUNT = range(5)  # kinds of registers
 _DRAINED = 48
 """Clocks for each packet that a queue holds, in which all leave after the last was sent."""
+
+_WORD_CLOCKS, _PAGE_CLOCKS = 4, 16  # that the bench's memory takes for zeros, at most on average
 
 Operation = tuple[int, int, int, int]
 
@@ -153,6 +155,12 @@ def run(
         MissingDependencyError: No simulator is installed.
         VerifyError: The card does not build or stops, or leaves a packet unfinished.
     """
+    sizes = {"WR_AW": image.wr_aw, "REGIONS": len(image.regions)}
+    defines = ["N3IC_TRACE"] if trace else []
+    if image.memory_stages:
+        sizes |= {"FRAME_W": image.frame_w, "PAGE_W": image.page_w}
+        defines.append("MEMORY")
+        packets = after_zeros(image, packets)
     tool = simulate.choose_simulator(simulator, short=True)
     queues = len(image.tenants) + 1
     reads = [(1, register(COUNTER, q, k), 0, 0) for q in range(queues) for k in range(6)]
@@ -172,9 +180,8 @@ def run(
         (work / "in.txt").write_text(beats_text(packets))
         (work / "program.txt").write_text(text)
         binary = simulate.compile_bench(
-            work, tool, "n3ic_card_tb", {"WR_AW": image.wr_aw, "REGIONS": len(image.regions)},
-            ["N3IC_TRACE"] if trace else [], sources,
-        )  # fmt: skip
+            work, tool, "n3ic_card_tb", sizes, defines, sources
+        )
         plus = [f"+{k}={work / f'{k}.txt'}" for k in ("in", "out", "program")]
         plus += [f"+pauses={int(pauses)}", "+quiet=100"]
         what = f"the card ({simulate.version(tool)})"
@@ -186,6 +193,17 @@ def run(
         if line.startswith(("the card", "the program")):
             raise VerifyError(f"{what}: {line}")
     return _log(lines, output, image, simulate.version(tool))
+
+
+def after_zeros(
+    image: NetfpgaCardImage, packets: Sequence[TrafficPacket]
+) -> Sequence[TrafficPacket]:
+    """Let the first packet come when the tenants have their pages of on-board memory."""
+    filled = sum(image.page_limits) * (_WORD_CLOCKS * (1 << image.page_w) + _PAGE_CLOCKS)
+    return [
+        replace(p, gap=p.gap + (0 if n else image.memory_pages + filled))
+        for n, p in enumerate(packets)
+    ]
 
 
 def _log(
