@@ -179,9 +179,7 @@ def run(
         work = Path(name)
         (work / "in.txt").write_text(beats_text(packets))
         (work / "program.txt").write_text(text)
-        binary = simulate.compile_bench(
-            work, tool, "n3ic_card_tb", sizes, defines, sources
-        )
+        binary = simulate.compile_bench(work, tool, "n3ic_card_tb", sizes, defines, sources)
         plus = [f"+{k}={work / f'{k}.txt'}" for k in ("in", "out", "program")]
         plus += [f"+pauses={int(pauses)}", "+quiet=100"]
         what = f"the card ({simulate.version(tool)})"

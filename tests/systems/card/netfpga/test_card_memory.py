@@ -129,7 +129,9 @@ def test_no_address_reaches_another_tenants_page(tmp_path: Path) -> None:
 
 
 @needs_icarus
-@pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 8))])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 8))]
+)
 def test_random_traffic_and_moving_pages_are_as_in_the_reference(seed: int, tmp_path: Path) -> None:
     """Pages change tenants, also by commands that no allocator would give."""
     rng = np.random.default_rng(seed)
