@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import ClassVar, Literal
 
 from n3ic.errors import ExportError
@@ -359,6 +359,13 @@ class NetfpgaCardImage:
     def page_bases(self) -> tuple[int, ...]:
         """First entry of each tenant in the page table."""
         return tuple(accumulate(self.page_limits, initial=0))[:-1]
+
+    def pages_of(self, stage: PacketStage) -> range:
+        """Return a task's entries in the page table, which it begins with the same pages."""
+        earlier = takewhile(lambda other: other is not stage, self.memory_stages)
+        first = self.page_bases[stage.owner]
+        first += sum(other.pages for other in earlier if other.owner == stage.owner)
+        return range(first, first + stage.pages)
 
     @property
     def frame_w(self) -> int:

@@ -16,7 +16,9 @@ from n3ic.systems.card.netfpga.traffic import TrafficPacket, beats_text
 from n3ic.systems.card.tasks.kind import Entries, writes
 
 COUNTERS = ("admitted", "beyond", "overflow", "results", "cut_off", "left")
-GRAPH, TENANT, REGION, COUNTER, COUNT = range(5)  # kinds of registers
+# Kinds of registers.
+GRAPH, TENANT, REGION, COUNTER, COUNT, PAGE, PAGE_COUNT = range(7)
+GIVE = 1 << 31
 _DRAINED = 48
 """Clocks for each packet that a queue holds, in which all leave after the last was sent."""
 
@@ -33,6 +35,11 @@ def register(kind: int, index: int, word: int = 0) -> int:
 def set_register(address: int, value: int) -> Operation:
     """Make an operation that sets a register."""
     return (0, address, value, 0)
+
+
+def read_register(address: int) -> Operation:
+    """Make an operation that reads a register."""
+    return (1, address, 0, 0)
 
 
 def wait_sent(packets: int) -> Operation:
@@ -77,6 +84,23 @@ def read_count(region: int, place: int, address: int) -> list[Operation]:
     """Make operations that read a word that a packet task counts."""
     at = region << 24 | place << 16 | address
     return [set_register(register(COUNT, 0), at), wait_clocks(4), (1, register(COUNT, 0), 0, 0)]
+
+
+def move_pages(entries: Iterable[int], *, give: bool) -> list[Operation]:
+    """Make operations that give entries of the page table their pages, filled with zeros.
+
+    Or that take them. Entry and page have the same number, as after a reset.
+    """
+    at = register(PAGE, 0)
+    return [
+        op
+        for n in entries
+        for op in (
+            wait_register(at, 1, 0),
+            set_register(at, (GIVE if give else 0) | n << 16 | n),
+            wait_register(at, 1, 0),
+        )
+    ]
 
 
 @dataclass(frozen=True)

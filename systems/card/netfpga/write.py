@@ -7,7 +7,7 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -287,12 +287,11 @@ def _port(image: NetfpgaCardImage, task: PacketStage, region: int, place: int) -
     if not task.pages:
         return {}
     before = [t for t in image.regions[region].tasks[:place] if isinstance(t, PacketStage)]
-    earlier = takewhile(lambda stage: stage is not task, image.memory_stages)
     return {
         "port": sum(bool(t.pages) for t in before),
         "pages_w": clog2(task.pages),
         # A tenant's tasks have their pages one after another.
-        "first_page": sum(stage.pages for stage in earlier if stage.owner == task.owner),
+        "first_page": image.pages_of(task).start - image.page_bases[task.owner],
     }
 
 
