@@ -154,7 +154,10 @@ def _line(kind: int, a: int, b: int, c: int) -> str:
 
 def _own_pages(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[int]:
     """Return the entries of the page table of tasks that no other graph uses."""
-    used = [{s.name for branch in g.branches for s in image.stages_of(branch)} for g in image.graphs]
+    used = [
+        {stage.name for branch in graph.branches for stage in image.stages_of(branch)}
+        for graph in image.graphs
+    ]
     others = set[str]().union(*(u for g, u in enumerate(used) if g not in graphs))
     mine = set[str]().union(*(used[g] for g in graphs)) - others
     return [n for stage in image.memory_stages if stage.name in mine for n in image.pages_of(stage)]

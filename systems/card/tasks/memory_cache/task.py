@@ -61,7 +61,7 @@ class MemoryCache(KeyValueCache):
     summary: ClassVar[str] = "answers for a key-value store, pairs in on-board memory"
     keys: ClassVar[tuple[str, ...]] = ("pages",)
     needs: ClassVar[Mapping[str, float]] = MappingProxyType(
-        {"lut_sites": 1046, "ff": 1251, "bram36": 0}
+        {"lut_sites": 534, "ff": 1400, "bram36": 0}
     )
     memory: ClassVar[bool] = True
 

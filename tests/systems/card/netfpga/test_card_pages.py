@@ -62,7 +62,7 @@ def values(log: simulation.SimulationLog) -> list[int]:
 
 
 def hostile(directory: Path) -> None:
-    """Let the first tenant's task read and write wherever its packets say, and show what it reads."""
+    """Let the first tenant's task access what its packets say, and show what it reads."""
     name = "n3ic_task_memory_cache"
     text = (directory / f"rtl/{name}.v").read_text()
     for old, new in (
