@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What holds in n3ic_card_memory at every clock; test_card_memory.py puts it before the end of the module.
 // P is any physical page, W any word of it.
     (* anyconst *) wire [FRAME_W-1:0] P;
