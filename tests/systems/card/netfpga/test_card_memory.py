@@ -159,12 +159,21 @@ def prove(work: Path, old: str = "", new: str = "") -> bool:
     """Whether the invariants are inductive, with a change of the Verilog."""
     text = MODULE.read_text()
     assert old in text
-    head, _, _ = text.replace(old, new).rpartition("endmodule")
-    (work / "memory.v").write_text(
-        head + (HERE / "memory_invariants.v").read_text() + "endmodule\n"
+    shown = ".level(level), .content(content), .oldest(oldest), .newest(newest)"
+    text = text.replace(old, new).replace(".level(level)", shown)
+    invariants = (HERE / "memory_invariants.v").read_text()
+    (work / "memory.v").write_text(text.replace("endmodule", invariants + "endmodule"))
+    turns, fifo = BLOCKS
+    shutil.copy(turns, work)
+    # The queue of reads shows what it holds.
+    text = fifo.read_text().replace(
+        "level\n);",
+        "level, output reg [(WIDTH << DEPTH_W)-1:0] content,"
+        " output wire [DEPTH_W-1:0] oldest, newest\n);\n"
+        "assign oldest = head;\nassign newest = tail;\ninteger w;\n"
+        "always @* for (w = 0; w < 1 << DEPTH_W; w = w + 1) content[WIDTH*w +: WIDTH] = words[w];",
     )
-    for block in BLOCKS:
-        shutil.copy(block, work)
+    (work / fifo.name).write_text(text)
     sizes = {"PORTS": PORTS, "TENANTS": 3, "PAGE_W": 2, "PAGES": PAGES, "FRAME_W": 3, "VIRTUAL": 5,
              "INDEX_W": 3, "BASES": "48'h000400020000", "LIMITS": "48'h000100020002"}  # fmt: skip
     script = f"""
@@ -190,9 +199,9 @@ sat -verify -tempinduct -prove-asserts -set-assumes -maxsteps 1
 
 @needs_yosys
 def test_a_page_is_reached_for_its_owner_alone(tmp_path: Path) -> None:
-    """By induction, for every page and every sequence of requests, commands and resets.
+    """By induction, for every page, port and sequence of requests, commands and resets.
 
-    With three tenants and ports, seven physical and five virtual pages of four words.
+    A port sees no answer but its own, either. With three tenants and ports, seven physical and five virtual pages of four words.
     """
     assert prove(tmp_path)
 
@@ -210,6 +219,9 @@ def test_a_page_is_reached_for_its_owner_alone(tmp_path: Path) -> None:
         ("state <= allowed ? SEND : IDLE", "state <= SEND"),
         ("if (mem_tenant == t) begin", "begin"),  # the last tenant's pages for all
         ("mem_tenant <= turn[PORTS] ? TENANTS : tenant", "mem_tenant <= addr[1:0]"),
+        ("back & {256 {shown[q]}}", "back"),  # every port sees every answer
+        (".in_data(who)", ".in_data(~who)"),  # answers go elsewhere
+        ("asks & ~waits", "asks"),  # a port asks again before its answer
     ],
 )
 def test_the_proof_fails_where_the_translator_is_wrong(old: str, new: str, tmp_path: Path) -> None:
