@@ -201,7 +201,8 @@ sat -verify -tempinduct -prove-asserts -set-assumes -maxsteps 1
 def test_a_page_is_reached_for_its_owner_alone(tmp_path: Path) -> None:
     """By induction, for every page, port and sequence of requests, commands and resets.
 
-    A port sees no answer but its own, either. With three tenants and ports, seven physical and five virtual pages of four words.
+    A port sees no answer but its own, either. There are three tenants and ports, seven physical and
+    five virtual pages of four words.
     """
     assert prove(tmp_path)
 
