@@ -54,6 +54,8 @@ class CardLayout:
         source: source of the numbers.
         ingress_gbps: total bandwidth of its ports in Gb/s; None if it has no ports of its own.
         scheduling_ns: time of one pass through the scheduler that gives packets to regions.
+        pages: pages of 2 MiB of on-board memory that tasks can have; 0 for none.
+        accesses: accesses to it per second of one task; None for as many as it asks for.
     """
 
     regions: int
@@ -61,6 +63,8 @@ class CardLayout:
     source: str
     ingress_gbps: float | None = None
     scheduling_ns: float = 0.0
+    pages: int = 0
+    accesses: float | None = None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from n3ic.systems.card.description import (
 from n3ic.systems.card.models import network_of
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.tasks.chain import header_bytes
-from n3ic.systems.card.tasks.kind import DENIED, kind_of
+from n3ic.systems.card.tasks.kind import DENIED, MEMORY_WORD, kind_of
 
 RESULT_AT = {"header": 16, "vlan": 20, "udp-port": 44}  # first byte of the results in a frame
 RESULT_BYTES = 10  # model 4, class 2, margin 4
@@ -353,7 +353,8 @@ def _branch(card: Card, way: Sequence[str], where: str, target: str) -> Branch:
     for name in way:
         task = card.tasks[name]
         if isinstance(task, PacketTask) and target == "host":
-            own.append(task)
+            words = task.pages * card.device.page_bytes // MEMORY_WORD
+            own.append(replace(task, entries={0: (words,)}) if words else task)
         elif not isinstance(task, InputStage | NetworkTask):
             what = "policy in a branch" if isinstance(task, Policy) else f"{task.kind} task"
             raise CardError(

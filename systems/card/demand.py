@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from n3ic.systems.card.description import Card, Meter, Task, TaskGraph, Tenant, UserVerilog
 from n3ic.systems.card.drf import Floats
-from n3ic.systems.card.resources import INGRESS, Budget, Resource, TaskCost
+from n3ic.systems.card.resources import INGRESS, Budget, Resource, TaskCost, pages_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,9 @@ class CardDemand:
         common: resources of the whole card.
         load: amount of each that all wanted packets of a graph take, shape ``(graphs, common)``.
         common_capacity: capacity of the card, shape ``(common,)``.
+        memory: the on-board memory, if a task has some; it belongs to the card, not to a region.
+        pages: pages of it that a graph's tasks have, whatever its rate, shape ``(graphs, memory)``.
+            Graphs that use the same task divide its pages.
         latency: latency of each task in nanoseconds, 0 if unknown, shape ``(tasks,)``.
     """
 
@@ -61,6 +64,8 @@ class CardDemand:
     common: tuple[Resource, ...]
     load: Floats
     common_capacity: Floats
+    memory: tuple[Resource, ...]
+    pages: Floats
     latency: Floats
 
     @property
@@ -72,7 +77,8 @@ class CardDemand:
         counts with the area of one instance.
 
         Returns:
-            Array of shape ``(graphs, space + time + common)``, in the order of ``resources``.
+            Array of shape ``(graphs, space + time + common + memory)``, in the order of
+            ``resources``.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             busy = np.where(self.work > 0, self.work / self.time_capacity, 0.0)
@@ -83,13 +89,20 @@ class CardDemand:
             time = self.work.sum(axis=1) / (self.regions * self.time_capacity)
             common = np.where(self.load > 0, self.load / self.common_capacity, 0.0)
         # 0 / 0 gives NaN: a resource of no capacity that nobody needs counts as no share.
-        whole: Floats = np.concatenate([space, time, common], axis=1)
+        memory = self.pages / _capacities(self.memory)
+        whole: Floats = np.concatenate([space, time, common, memory], axis=1)
         return np.where(np.isnan(whole), 0.0, whole)
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """The divided resources: space, time and common."""
-        return (*self.space, *self.time, *self.common)
+        """The divided resources: space, time, common and memory."""
+        return (*self.space, *self.time, *self.common, *self.memory)
+
+    @property
+    def time_shares(self) -> Floats:
+        """The columns of :attr:`shares` that packets take, shape ``(graphs, time + common)``."""
+        first = len(self.space)
+        return self.shares[:, first : first + len(self.time) + len(self.common)]
 
     def scaled(self, by: Floats, graphs: NDArray[np.int64] | None = None) -> CardDemand:
         """Return the same demand with scaled wanted rates.
@@ -109,6 +122,7 @@ class CardDemand:
             whole=self.whole[members],
             work=self.work[members] * by[:, None, None],
             load=self.load[members] * by[:, None],
+            pages=self.pages[members],
         )
 
     def of_tenants(self, per_graph: Floats) -> Floats:
@@ -132,7 +146,8 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
     tasks = tuple(card.tasks)
     space = tuple(r for r in resources if r.per == "instance" and r.within == "region")
     time = tuple(r for r in resources if r.per == "packet" and r.within == "region")
-    common = tuple(r for r in resources if r.within == "card")
+    common = tuple(r for r in resources if r.per == "packet" and r.within == "card")
+    memory = tuple(r for r in resources if r.per == "instance" and r.within == "card")
     rates = np.array([g.wanted for g in graphs])
     members = [set(g.flow.tasks()) for g in graphs]
     uses = np.array([[name in m for name in tasks] for m in members])
@@ -145,6 +160,8 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
             occupancy[i, j] = rates[i] / cost.rate.packets(graph.packet_bytes, ratio)
         visits = rates[i] * (1.0 if of_every_packet(card.tasks[tasks[j]]) else ratio)
         work[i, j] = [visits * _value(cost, r) for r in time]
+    own = np.array([pages_of(card.tasks[name]) for name in tasks])
+    held = uses @ (own / np.maximum(uses.sum(axis=0), 1))
     # These tasks have no rate that could fill them, so their graphs divide one instance.
     endless = uses & (occupancy == 0) & ~(work > 0).any(axis=2)
     return CardDemand(
@@ -166,6 +183,8 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
         common=common,
         load=_table([[_load(g, r) for r in common] for g in graphs], len(common)),
         common_capacity=_capacities(common),
+        memory=memory,
+        pages=_table([[held[g] for _ in memory] for g in range(len(graphs))], len(memory)),
         latency=np.array([c.latency_ns.value if c.latency_ns else 0.0 for c in costs.values()]),
     )
 

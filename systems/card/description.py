@@ -173,11 +173,13 @@ class PacketTask(Task):
     Attributes:
         task: name of its folder in :mod:`n3ic.systems.card.tasks`.
         entries: words of its table's entries by their index.
+        pages: pages of on-board memory.
     """
 
     kind: ClassVar[str] = "packet"
     task: str
     entries: Mapping[int, tuple[int, ...]]
+    pages: int = 0
 
 
 @dataclass(frozen=True)
@@ -313,6 +315,8 @@ class CardDevice:
         uid: how packets carry the UID of their graph.
         scheduling_ns: nanoseconds of one pass through the scheduler.
         queue: packets of a tenant that the card holds, a power of two.
+        memory_pages: pages of its on-board memory.
+        page_bytes: bytes of a page, a power of two.
     """
 
     target: str = ""
@@ -323,6 +327,8 @@ class CardDevice:
     uid: UidCarrier = "header"
     scheduling_ns: float | None = None
     queue: int | None = None
+    memory_pages: int | None = None
+    page_bytes: int = 1 << 21
 
 
 @dataclass(frozen=True)

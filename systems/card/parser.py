@@ -58,7 +58,7 @@ def read_table(path: Path, task: PacketTask) -> Entries:
         CardError: The task has no table, or the file cannot be read or is invalid; the error names
             the line.
     """
-    if not kind_of(task.task).keys:
+    if not kind_of(task.task).keys or kind_of(task.task).memory:
         raise CardError(f"{task.name}: a packet task {task.task!r} has no table to replace")
     root = _root(_text_of(path, f"the keys of a {task.task}"), str(path), path.parent)
     root.only(*kind_of(task.task).keys)
@@ -140,7 +140,8 @@ def _ports(entry: TomlTable) -> tuple[int, ...]:
 
 def _device(entry: TomlTable) -> CardDevice:
     entry.only(
-        *("target", "regions", "spare", "resources", "ingress", "uid", "scheduling_ns", "queue")
+        *("target", "regions", "spare", "resources", "ingress", "uid", "scheduling_ns", "queue"),
+        *("memory_pages", "page_bytes"),
     )
     if "target" not in entry.values and not entry.amounts("resources"):
         raise entry.error("expected 'target' in [device], or [device.resources]; got neither")
@@ -150,6 +151,9 @@ def _device(entry: TomlTable) -> CardDevice:
     queue = entry.optional_integer("queue", 16, 4096)
     if queue is not None and queue & queue - 1:
         raise entry.error(f"'queue': expected a power of two, got {queue}", "queue")
+    page = entry.integer("page_bytes", 64, 1 << 30, 1 << 21)
+    if page & page - 1:
+        raise entry.error(f"'page_bytes': expected a power of two, got {page}", "page_bytes")
     return CardDevice(
         target=entry.text("target", ""),
         regions=entry.optional_integer("regions", 1, 64),
@@ -159,6 +163,8 @@ def _device(entry: TomlTable) -> CardDevice:
         uid=entry.choice("uid", tuple(UID_BITS), "header"),
         scheduling_ns=entry.optional_number("scheduling_ns"),
         queue=queue,
+        memory_pages=entry.optional_integer("memory_pages", 1, 1 << 15),
+        page_bytes=page,
     )
 
 
@@ -262,7 +268,8 @@ def _verilog(entry: TomlTable, common: Mapping[str, Any]) -> Task:
 
 def _packet(entry: TomlTable, common: Mapping[str, Any]) -> Task:
     name = entry.text("kind")
-    return PacketTask(task=name, entries=kind_of(name).table(entry), **common)
+    kind = kind_of(name)
+    return PacketTask(task=name, entries=kind.table(entry), pages=kind.pages(entry), **common)
 
 
 _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[TomlTable, Mapping[str, Any]], Task]]] = {

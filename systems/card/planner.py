@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from n3ic.errors import CardError, UsageError
 from n3ic.systems.card.chains import ChainPlacement, chain_order, place
 from n3ic.systems.card.demand import CardDemand, demand_of
-from n3ic.systems.card.description import Card, TaskGraph, Tenant
+from n3ic.systems.card.description import Card, PacketTask, TaskGraph, Tenant
 from n3ic.systems.card.drf import Floats, dominant_resource_fairness
 from n3ic.systems.card.export import check_families, frames_held, joint_costs
 from n3ic.systems.card.models import check_models
@@ -105,6 +106,7 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
     """
     demand = demand_of(card, budget, costs)
     entitled = entitlements(demand)
+    granted, short = _memory_granted(card, demand, entitled)
     placement = place(demand, entitled, budget.scheduling_ns)
     weights = time_weights(demand, entitled)
     fair = fair_rates(demand, placement.instances, weights, demand.wanted)
@@ -140,13 +142,13 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
             )
         )
     return CardPlan(
-        card=card,
+        card=granted,
         resources=demand.resources,
         costs=costs,
         regions=regions,
         shares=_shares(demand, entitled),
         graphs=tuple(graphs),
-        problems=tuple(_problems(demand, placement, graphs, fair.scarce)),
+        problems=(*short, *_problems(demand, placement, graphs, fair.scarce)),
         notes=tuple(_notes(card, budget, costs, placement)),
     )
 
@@ -215,7 +217,7 @@ def packet_shares(planned: CardPlan) -> dict[int, float]:
         Share by UID; 0 for a graph whose packets take no counted resource.
     """
     demand = demand_of(planned.card, budget_of(planned.card), planned.costs)
-    shares = demand.shares[:, len(demand.space) :].max(axis=1, initial=0.0) / demand.wanted
+    shares = demand.time_shares.max(axis=1, initial=0.0) / demand.wanted
     return {g.uid: float(s) for g, s in zip(demand.graphs, shares, strict=True)}
 
 
@@ -240,6 +242,40 @@ def instances_of(planned: CardPlan) -> NDArray[np.bool_]:
     """Return which regions hold each task, shape ``(tasks, regions that are not spare)``."""
     regions = planned.regions[: len(planned.regions) - planned.card.device.spare]
     return np.array([[t in r.chain for r in regions] for t in planned.card.tasks])
+
+
+def _memory_granted(card: Card, demand: CardDemand, entitled: Floats) -> tuple[Card, list[str]]:
+    """Limit the pages of tenants to their shares, if the on-board memory is too small for all.
+
+    Returns:
+        The card with the pages that its tasks get, each a power of two, and which tenants want
+        more.
+
+    Raises:
+        CardError: a task would get no page.
+    """
+    (capacity,) = (r.capacity or 0.0 for r in demand.memory) if demand.memory else (math.inf,)
+    if demand.pages.sum() <= capacity:
+        return card, []
+    wanted = demand.of_tenants(demand.pages)[:, 0]
+    shares = demand.of_tenants(demand.pages * entitled[:, None])[:, 0]
+    tasks, problems = dict(card.tasks), []
+    for tenant, wants, share in zip(card.tenants, wanted, shares, strict=True):
+        limit = math.floor(share + _SHORT)
+        if wants <= limit:
+            continue
+        text = (
+            f"{tenant.name} wants {wants:g} pages of on-board memory, {limit} of {capacity:g} are "
+            "its share by dominant-resource fairness"
+        )
+        problems.append(text)
+        for name, task in card.tasks.items():
+            if isinstance(task, PacketTask) and task.pages and name.startswith(f"{tenant.name}/"):
+                pages = int(task.pages * limit / wants)
+                if not pages:
+                    raise CardError(f"{card.source}:{task.line}: {text}: none is left for {name!r}")
+                tasks[name] = replace(task, pages=1 << pages.bit_length() - 1)
+    return replace(card, tasks=tasks), problems
 
 
 def _burst(tenant: Tenant, graph: TaskGraph, rate: float) -> int:

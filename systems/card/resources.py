@@ -19,7 +19,9 @@ from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.device import CardLayout
 from n3ic.targets.figures import NANOSECONDS, FigureKind, Report
 
+PAGES = "pages"  # the resource of which a task has its on-board memory
 INGRESS = "ingress"  # the resource of which every packet takes its bytes
+_LAYOUT_PAGE = 1 << 21  # bytes of a page of a device's description
 Per = Literal["instance", "packet"]
 Within = Literal["region", "card"]
 
@@ -130,6 +132,8 @@ def budget_of(card: Card) -> Budget:
     _check_needs(card, resources)
     for common in _ingress(card, layout):
         resources[INGRESS] = common
+    if any(pages_of(task) for task in card.tasks.values()):
+        resources[PAGES] = _pages(card, layout)
     source = layout.source if layout else f"[device] of {card.source or 'the card'}"
     scheduling = device.scheduling_ns or (layout.scheduling_ns if layout else 0.0)
     return Budget(tuple(resources.values()), regions, device.spare, scheduling, source)
@@ -160,7 +164,7 @@ def costs_of(
         if isinstance(task, NetworkTask) and (task.needs is None or task.rate is None):
             reported = _reported(card, task, tool, budget)
         elif isinstance(task, PacketTask):
-            reported = _packet_cost(task, budget)
+            reported = _packet_cost(card, task, budget)
         out[name] = _stated(card, task, reported)
     return out
 
@@ -192,6 +196,25 @@ def _ingress(card: Card, layout: CardLayout | None) -> list[Resource]:
     return []
 
 
+def pages_of(task: Task) -> int:
+    """Return the pages of on-board memory of a task."""
+    return task.pages if isinstance(task, PacketTask) else 0
+
+
+def _pages(card: Card, layout: CardLayout | None) -> Resource:
+    """Return the on-board memory, which is no region's."""
+    device = card.device
+    own = layout.pages * _LAYOUT_PAGE // device.page_bytes if layout else 0
+    capacity = own if device.memory_pages is None else device.memory_pages
+    if not capacity:
+        task = next(t for t in card.tasks.values() if pages_of(t))
+        raise CardError(
+            f"{card.source}:{task.line}: {task.name!r} has its pairs in on-board memory: expected "
+            f"'memory_pages' in [device], target {device.target!r} states none"
+        )
+    return Resource(PAGES, f"{device.page_bytes} bytes", "instance", "card", float(capacity))
+
+
 def _check_needs(card: Card, resources: Mapping[str, Resource]) -> None:
     stated = [
         *((t.name, t.line, t.needs or {}, "region") for t in card.tasks.values()),
@@ -213,6 +236,8 @@ def _stated(card: Card, task: Task, reported: TaskCost | None) -> TaskCost:
     needs: Mapping[str, Amount] = reported.needs if reported else {}
     if task.needs is not None:
         needs = {n: Amount(v, "estimated", source) for n, v in task.needs.items()}
+    if pages := pages_of(task):
+        needs = {**needs, PAGES: Amount(pages, "estimated", source)}
     latency = reported.latency_ns if reported else None
     if task.latency_ns is not None:
         latency = Amount(task.latency_ns, "estimated", source)
@@ -222,7 +247,7 @@ def _stated(card: Card, task: Task, reported: TaskCost | None) -> TaskCost:
     return TaskCost(needs, reported.rate, reported.rate_kind, reported.rate_source, latency)
 
 
-def _packet_cost(task: PacketTask, budget: Budget) -> TaskCost:
+def _packet_cost(card: Card, task: PacketTask, budget: Budget) -> TaskCost:
     """Return what a packet task takes of the resources that the card has."""
     known = {resource.name for resource in budget.resources}
     needs = {
@@ -230,6 +255,10 @@ def _packet_cost(task: PacketTask, budget: Budget) -> TaskCost:
         for name, value in kind_of(task.task).needs.items()
         if name in known
     }
+    layout = _layout(card)
+    if task.pages and layout and layout.accesses:
+        rate = Rate(layout.accesses, "packets/s")
+        return TaskCost(needs, rate, "estimated", "an access to the memory at a time", None)
     return TaskCost(needs, None, "estimated", "as much as arrives", None)
 
 

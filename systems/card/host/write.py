@@ -18,7 +18,7 @@ from n3ic.systems.card.host import embedded_model
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.planner import packet_shares
 from n3ic.systems.card.tasks.kind import FOLDER as TASKS
-from n3ic.systems.card.tasks.kind import FRAME_HEAD, writes
+from n3ic.systems.card.tasks.kind import FRAME_HEAD, kind_of, writes
 from n3ic.targets.fuzz_traffic import pcap
 from n3ic.targets.identifiers import c_string, comment
 from n3ic.util.names import path_component
@@ -68,7 +68,7 @@ def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
         shutil.copyfile(TEMPLATES / name, out / name)
     shutil.copyfile(TASKS / "card_task.h", out / "card_task.h")
     for kind in values["kinds"]:
-        shutil.copyfile(TASKS / kind / f"{kind}.c", out / f"task_{kind}.c")
+        (out / f"task_{kind}.c").write_text(_task_source(card, kind), "utf-8")
     shutil.copyfile(build.HEADER, out / "bnn.h")
     for name, text in values["sources"].items():
         (out / name).write_text(text, "utf-8")
@@ -155,6 +155,16 @@ def _packet_task(card: SoftwareCard, task: PacketTask) -> dict[str, Any]:
         "writes": words or ["0, 0"],
         "count": len(words),
     }
+
+
+def _task_source(card: SoftwareCard, kind: str) -> str:
+    """Return the C of a packet task, with room for the most words that one of the card has."""
+    text = (TASKS / kind / f"{kind}.c").read_text("utf-8")
+    if not kind_of(kind).memory:
+        return text
+    words = max(t.entries[0][0] for t in card.packet_tasks.values() if t.task == kind)
+    licence, _, rest = text.partition("\n")
+    return f"{licence}\n#define CARD_SLOTS {words}\n{rest}"
 
 
 def _graph(

@@ -3,9 +3,17 @@
 
 from __future__ import annotations
 
-from n3ic.systems.card.netfpga.image import CardGraph, CoreTask, NetfpgaCardImage
+from n3ic.systems.card.netfpga.image import (
+    CardGraph,
+    CoreTask,
+    HardwarePass,
+    NetfpgaCardImage,
+    PacketStage,
+)
 
 ADDED = "the most that others can add, whatever they send"
+_REQUEST_CLOCKS = 6  # of n3ic_card_memory
+_ACCESSES = 2  # most that a task makes for a packet
 LONGEST = 48  # beats of a frame of 1,518 bytes: ceil(1518 / 32)
 
 
@@ -29,9 +37,22 @@ def added_latency(image: NetfpgaCardImage, graph: CardGraph, longest: int = LONG
             # On the way in, each other tenant may go first twice: when heads are fetched, and when
             # they are sent.
             clocks += 2 * (len(image.tenants) - 1) + len(image.regions) - 1
+            clocks += _memory(image, leg)
             if _shared(image, graph, leg.regions):
                 clocks += (1 << image.credit_w) * max(_interval(image, r) for r in leg.regions)
     return clocks
+
+
+def _memory(image: NetfpgaCardImage, leg: HardwarePass) -> int:
+    """Return the clocks of other ports' requests before a leg's own to the on-board memory.
+
+    The memory's own time is not among them.
+    """
+    region = image.regions[leg.regions[0]]
+    tasks = (region.tasks[k] for k in leg.tasks)
+    own = sum(isinstance(task, PacketStage) and task.pages > 0 for task in tasks)
+    # A request of each other port, and one of the card for zeros.
+    return own * _ACCESSES * _REQUEST_CLOCKS * len(image.memory_stages)
 
 
 def _shared(image: NetfpgaCardImage, graph: CardGraph, regions: tuple[int, ...]) -> bool:

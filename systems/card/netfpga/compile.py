@@ -54,7 +54,8 @@ from n3ic.systems.card.netfpga.image import (
 from n3ic.systems.card.netfpga.user_verilog import UserVerilogError, modules_of
 from n3ic.systems.card.plan import CardPlan, GraphPlan
 from n3ic.systems.card.planner import packet_costs
-from n3ic.systems.card.tasks.kind import DENIED, kind_of
+from n3ic.systems.card.resources import PAGES
+from n3ic.systems.card.tasks.kind import DENIED, MEMORY_WORD, kind_of
 
 _LONGEST = 48  # beats of the longest frame, which every bucket must let pass
 _MAX_SOURCE_BYTES = 1 << 20
@@ -110,7 +111,13 @@ def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> Netf
     ]
     tenants = [CardTenant(tenant.name) for tenant in card.tenants]
     image = NetfpgaCardImage(
-        card.name, tuple(tenants), tuple(graphs), tuple(regions), carrier=card.device.uid
+        card.name,
+        tuple(tenants),
+        tuple(graphs),
+        tuple(regions),
+        carrier=card.device.uid,
+        memory_pages=sum(int(r.capacity or 0) for r in plan.resources if r.name == PAGES),
+        page_w=(card.device.page_bytes // MEMORY_WORD).bit_length() - 1,
     )
     if queue_slots := card.device.queue:
         bits = queue_slots.bit_length() - 1
@@ -190,7 +197,7 @@ class _Chains:
                 tasks.append(InputTask(self.models[name]))
             elif isinstance(task, PacketTask):
                 places[name] = _Place(len(tasks))
-                tasks.append(PacketStage(name, task.task, task.entries))
+                tasks.append(self._stage(task))
             elif isinstance(task, UserVerilog):
                 places[name] = _Place(len(tasks))
                 tasks.append(_user(self.card, task))
@@ -198,6 +205,11 @@ class _Chains:
             layout = sequential_layout.shared(each.layouts)
             tasks[each.index] = CoreTask(tuple(each.models), layout=layout, names=tuple(each.names))
         return tasks, places
+
+    def _stage(self, task: PacketTask) -> PacketStage:
+        tenant = task.name.partition("/")[0]
+        owner = next((i for i, t in enumerate(self.card.tenants) if t.name == tenant), 0)
+        return PacketStage(task.name, task.task, task.entries, task.pages, owner)
 
     def _network(self, task: NetworkTask, tasks: list[CardTask], shared: list[_Shared]) -> _Place:
         model = self.models[task.name]

@@ -19,6 +19,7 @@ from n3ic.systems.card.netfpga.simulation import (
     REGION,
     Operation,
     load,
+    move_pages,
     register,
     set_register,
     wait_clocks,
@@ -97,7 +98,8 @@ def bring_graphs(
 ) -> list[Operation]:
     """Add graphs: configure their regions, load their networks, then open the graphs.
 
-    Regions that other graphs use are left as they are.
+    Their tasks get pages of on-board memory full of zeros. Regions and pages that other graphs use
+    are left as they are.
 
     Args:
         image: the card.
@@ -107,6 +109,7 @@ def bring_graphs(
     """
     regions = _own_regions(image, graphs)
     out = [op for region in regions for op in reconfigure_region(region, clocks)]
+    out += move_pages(_own_pages(image, graphs), give=True)
     out += [op for leg, model in models for op in load_network(image, leg, model)]
     out += [op for region in regions for op in start_region(region)]
     return out + [op for graph in graphs for op in open_graph(image, graph)]
@@ -115,7 +118,8 @@ def bring_graphs(
 def remove_graphs(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[Operation]:
     """Remove graphs: close them, and clear their regions once their packets have left.
 
-    Regions that other graphs use are left as they are.
+    Their tasks' pages of on-board memory are taken. Regions and pages that other graphs use are
+    left as they are.
     """
     closed = [op for graph in graphs for op in close_graph(image, graph)]
     # Packets that were judged before the graph closed are admitted within this many clocks.
@@ -123,7 +127,8 @@ def remove_graphs(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[Operat
     # A reset would lose packets in flight, so the tenant's packets leave first.
     drain += [wait_left(t) for t in sorted({image.graphs[g].tenant for g in graphs})]
     cleared = [op for region in _own_regions(image, graphs) for op in clear_region(region)]
-    return [*closed, *drain, *cleared]
+    taken = move_pages(_own_pages(image, graphs), give=False)
+    return [*closed, *drain, *cleared, *taken]
 
 
 def listing(operations: Sequence[Operation]) -> str:
@@ -145,6 +150,17 @@ def _line(kind: int, a: int, b: int, c: int) -> str:
         7: f"wait until wr_busy of region {a} is 0",
         8: f"wait until register {b:#06x} is what register {a:#06x} is now, or beyond",
     }[kind]
+
+
+def _own_pages(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[int]:
+    """Return the entries of the page table of tasks that no other graph uses."""
+    used = [
+        {stage.name for branch in graph.branches for stage in image.stages_of(branch)}
+        for graph in image.graphs
+    ]
+    others = set[str]().union(*(u for g, u in enumerate(used) if g not in graphs))
+    mine = set[str]().union(*(used[g] for g in graphs)) - others
+    return [n for stage in image.memory_stages if stage.name in mine for n in image.pages_of(stage)]
 
 
 def _own_regions(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[int]:

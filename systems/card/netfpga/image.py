@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, takewhile
 from typing import ClassVar, Literal
 
 from n3ic.errors import ExportError
@@ -23,6 +24,7 @@ RATE_UNIT = 1 << 16  # one beat per clock
 MAX_BURST = (1 << 12) - 1  # beats
 MAX_STEP = (1 << 12) - 1  # of a turn beyond the guarantee
 _AROUND = 7  # clocks of a layer besides its rows and its popcount
+MAX_PAGES = 1 << 15  # of the registers that give and take them
 MAX_NEED = 800  # bytes of a packet that the card parses
 ALL_PORTS = 0xFF
 
@@ -129,12 +131,16 @@ class PacketStage:
         name: full name of the task on the card.
         task: name of its kind.
         entries: words of its table's entries.
+        pages: pages of on-board memory.
+        owner: index of the tenant whose pages these are.
     """
 
     kind: ClassVar[str] = "packet"
     name: str
     task: str
     entries: Mapping[int, tuple[int, ...]]
+    pages: int = 0
+    owner: int = 0
 
     @property
     def comment(self) -> str:
@@ -252,6 +258,8 @@ class NetfpgaCardImage:
         beats_w: log2 of the beats of 32 bytes that a tenant's queue holds.
         seq_w: log2 of the packets that a tenant's queue holds.
         credit_w: log2 of the packets that a task holds at a time.
+        memory_pages: pages of its on-board memory.
+        page_w: log2 of the words of 32 bytes of a page.
     """
 
     name: str
@@ -262,6 +270,8 @@ class NetfpgaCardImage:
     beats_w: int = 7
     seq_w: int = 5
     credit_w: int = 3
+    memory_pages: int = 0
+    page_w: int = 16
 
     def __post_init__(self) -> None:
         """Check that values fit the hardware's fields.
@@ -278,6 +288,11 @@ class NetfpgaCardImage:
             )
         if len(self.tenants) > 126 or len(self.graphs) > 512 or len(self.regions) > 256:
             raise ExportError("a card has at most 126 tenants, 512 graphs and 256 regions")
+        if sum(self.page_limits) > min(self.memory_pages, MAX_PAGES):
+            raise ExportError(
+                f"its tasks have {sum(self.page_limits)} pages of on-board memory, expected at "
+                f"most {min(self.memory_pages, MAX_PAGES)}"
+            )
         for tenant in self.tenants:
             if not 0 < tenant.rate <= RATE_UNIT or not 0 < tenant.burst <= MAX_BURST:
                 raise ExportError(
@@ -328,6 +343,38 @@ class NetfpgaCardImage:
     def stages(self) -> tuple[PacketStage, ...]:
         """All packet tasks."""
         return tuple(t for r in self.regions for t in r.tasks if isinstance(t, PacketStage))
+
+    @property
+    def memory_stages(self) -> tuple[PacketStage, ...]:
+        """All packet tasks with on-board memory, in the order of their ports."""
+        return tuple(stage for stage in self.stages if stage.pages)
+
+    @property
+    def page_limits(self) -> tuple[int, ...]:
+        """Pages of each tenant; its tasks have them in the order of their ports."""
+        owned = [(stage.owner, stage.pages) for stage in self.memory_stages]
+        return tuple(sum(n for o, n in owned if o == t) for t in range(len(self.tenants)))
+
+    @property
+    def page_bases(self) -> tuple[int, ...]:
+        """First entry of each tenant in the page table."""
+        return tuple(accumulate(self.page_limits, initial=0))[:-1]
+
+    def pages_of(self, stage: PacketStage) -> range:
+        """Return a task's entries in the page table, which it begins with the same pages."""
+        earlier = takewhile(lambda other: other is not stage, self.memory_stages)
+        first = self.page_bases[stage.owner]
+        first += sum(other.pages for other in earlier if other.owner == stage.owner)
+        return range(first, first + stage.pages)
+
+    @property
+    def frame_w(self) -> int:
+        """Bits of a physical page."""
+        return max(1, clog2(self.memory_pages))
+
+    def entries_of(self, stage: PacketStage) -> Mapping[int, tuple[int, ...]]:
+        """Return the table of a packet task; with on-board memory, its words."""
+        return {0: (stage.pages << self.page_w,)} if stage.pages else stage.entries
 
     def stages_of(self, branch: tuple[HardwarePass, ...]) -> list[PacketStage]:
         """Return the packet tasks of a branch, in order."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.errors import VerifyError
@@ -16,9 +16,13 @@ from n3ic.systems.card.netfpga.traffic import TrafficPacket, beats_text
 from n3ic.systems.card.tasks.kind import Entries, writes
 
 COUNTERS = ("admitted", "beyond", "overflow", "results", "cut_off", "left")
-GRAPH, TENANT, REGION, COUNTER, COUNT = range(5)  # kinds of registers
+# Kinds of registers.
+GRAPH, TENANT, REGION, COUNTER, COUNT, PAGE, PAGE_COUNT = range(7)
+GIVE = 1 << 31
 _DRAINED = 48
 """Clocks for each packet that a queue holds, in which all leave after the last was sent."""
+
+_WORD_CLOCKS, _PAGE_CLOCKS = 4, 16  # that the bench's memory takes for zeros, at most on average
 
 Operation = tuple[int, int, int, int]
 
@@ -31,6 +35,11 @@ def register(kind: int, index: int, word: int = 0) -> int:
 def set_register(address: int, value: int) -> Operation:
     """Make an operation that sets a register."""
     return (0, address, value, 0)
+
+
+def read_register(address: int) -> Operation:
+    """Make an operation that reads a register."""
+    return (1, address, 0, 0)
 
 
 def wait_sent(packets: int) -> Operation:
@@ -75,6 +84,23 @@ def read_count(region: int, place: int, address: int) -> list[Operation]:
     """Make operations that read a word that a packet task counts."""
     at = region << 24 | place << 16 | address
     return [set_register(register(COUNT, 0), at), wait_clocks(4), (1, register(COUNT, 0), 0, 0)]
+
+
+def move_pages(entries: Iterable[int], *, give: bool) -> list[Operation]:
+    """Make operations that give entries of the page table their pages, filled with zeros.
+
+    Or that take them. Entry and page have the same number, as after a reset.
+    """
+    at = register(PAGE, 0)
+    return [
+        op
+        for n in entries
+        for op in (
+            wait_register(at, 1, 0),
+            set_register(at, (GIVE if give else 0) | n << 16 | n),
+            wait_register(at, 1, 0),
+        )
+    ]
 
 
 @dataclass(frozen=True)
@@ -153,6 +179,12 @@ def run(
         MissingDependencyError: No simulator is installed.
         VerifyError: The card does not build or stops, or leaves a packet unfinished.
     """
+    sizes = {"WR_AW": image.wr_aw, "REGIONS": len(image.regions)}
+    defines = ["N3IC_TRACE"] if trace else []
+    if image.memory_stages:
+        sizes |= {"FRAME_W": image.frame_w, "PAGE_W": image.page_w}
+        defines.append("MEMORY")
+        packets = after_zeros(image, packets)
     tool = simulate.choose_simulator(simulator, short=True)
     queues = len(image.tenants) + 1
     reads = [(1, register(COUNTER, q, k), 0, 0) for q in range(queues) for k in range(6)]
@@ -171,10 +203,7 @@ def run(
         work = Path(name)
         (work / "in.txt").write_text(beats_text(packets))
         (work / "program.txt").write_text(text)
-        binary = simulate.compile_bench(
-            work, tool, "n3ic_card_tb", {"WR_AW": image.wr_aw, "REGIONS": len(image.regions)},
-            ["N3IC_TRACE"] if trace else [], sources,
-        )  # fmt: skip
+        binary = simulate.compile_bench(work, tool, "n3ic_card_tb", sizes, defines, sources)
         plus = [f"+{k}={work / f'{k}.txt'}" for k in ("in", "out", "program")]
         plus += [f"+pauses={int(pauses)}", "+quiet=100"]
         what = f"the card ({simulate.version(tool)})"
@@ -186,6 +215,17 @@ def run(
         if line.startswith(("the card", "the program")):
             raise VerifyError(f"{what}: {line}")
     return _log(lines, output, image, simulate.version(tool))
+
+
+def after_zeros(
+    image: NetfpgaCardImage, packets: Sequence[TrafficPacket]
+) -> Sequence[TrafficPacket]:
+    """Let the first packet come when the tenants have their pages of on-board memory."""
+    filled = sum(image.page_limits) * (_WORD_CLOCKS * (1 << image.page_w) + _PAGE_CLOCKS)
+    return [
+        replace(p, gap=p.gap + (0 if n else image.memory_pages + filled))
+        for n, p in enumerate(packets)
+    ]
 
 
 def _log(

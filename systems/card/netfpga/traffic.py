@@ -56,7 +56,9 @@ class ExpectedOutcome:
 
 def tasks_of(image: NetfpgaCardImage) -> RunningTasks | None:
     """Return the packet tasks of a card as they start; None if it has none."""
-    tasks = [PacketTask(name=s.name, task=s.task, entries=s.entries) for s in image.stages]
+    tasks = [
+        PacketTask(name=s.name, task=s.task, entries=image.entries_of(s)) for s in image.stages
+    ]
     return RunningTasks(tasks) if tasks else None
 
 

@@ -25,11 +25,15 @@ from n3ic.systems.card.netfpga.image import (
     CardGraph,
     CoreTask,
     NetfpgaCardImage,
+    PacketStage,
     UserTask,
 )
 from n3ic.systems.card.netfpga.traffic import ExpectedOutcome, TrafficPacket
 from n3ic.systems.card.tasks.chain import RunningTasks
 
+SIMULATED_PAGE_W = 4
+"""log2 of the words of a page in simulation: a real one takes long to fill with zeros."""
+_ACCESS_CLOCKS = 40  # of two accesses to the bench's memory, on average
 _SLACK = 8  # clocks on top of those that a packet's inferences take
 
 
@@ -72,6 +76,7 @@ def verify_card(
         VerifyError: A packet is lost, reordered or answered wrongly, or a network computes another
             result; the error names it.
     """
+    image = replace(image, page_w=min(image.page_w, SIMULATED_PAGE_W))
     packets = packets_of(image, count)
     # Buckets are opened to the line rate, so that none of the traffic is over its rate.
     open_all = [
@@ -132,6 +137,8 @@ def work(image: NetfpgaCardImage, graph: CardGraph) -> int:
                 task = image.regions[leg.regions[0]].tasks[index]
                 if isinstance(task, CoreTask):
                     clocks += task.interval
+                elif isinstance(task, PacketStage) and task.pages:
+                    clocks += _ACCESS_CLOCKS * len(image.memory_stages)
                 clocks += _SLACK
     return clocks
 

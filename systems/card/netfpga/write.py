@@ -6,7 +6,8 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def write_card(image: NetfpgaCardImage, out: Path) -> None:
         image: the card.
         out: an empty directory.
     """
-    copy_blocks(out, SHARED_RTL, FOLDER / "rtl")
+    memory = (FOLDER / "memory",) if image.memory_stages else ()
+    copy_blocks(out, SHARED_RTL, FOLDER / "rtl", *memory)
     (out / "mem").mkdir(exist_ok=True)
     regions = [_region(image, r, out) for r in range(len(image.regions))]
     common = _widths(image)
@@ -92,10 +94,27 @@ def write_card(image: NetfpgaCardImage, out: Path) -> None:
         "job_w": image.side_w + image.result_w + image.data_w,
         "beats_w": image.beats_w,
         "seq_w": image.seq_w,
-        "queue_w": image.queue_w,
+        "memory": _memory(image, regions),
     }
     (out / "rtl" / "n3ic_card.v").write_text(render(FOLDER, "n3ic_card.v.j2", top))
     frame_sources(out)
+
+
+def _memory(image: NetfpgaCardImage, regions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what n3ic_card_memory is told; nothing for a card without on-board memory."""
+    if not image.memory_stages:
+        return {}
+    return {
+        "ports": len(image.memory_stages),
+        "first_port": list(accumulate((r["ports"] for r in regions), initial=0)),
+        "pages": image.memory_pages,
+        "frame_w": image.frame_w,
+        "virtual": sum(image.page_limits),
+        "index_w": max(1, clog2(sum(image.page_limits))),
+        "page_w": image.page_w,
+        "bases": _packed((16, base) for base in image.page_bases),
+        "limits": _packed((16, limit) for limit in image.page_limits),
+    }
 
 
 def write_readme(image: NetfpgaCardImage, clock_mhz: float, out: Path) -> None:
@@ -180,6 +199,8 @@ def _widths(image: NetfpgaCardImage) -> dict[str, Any]:
         "branch_w": image.branch_w,
         "branches": image.branches,
         "leg_w": image.leg_w,
+        "queue_w": image.queue_w,
+        "queue_at": image.packet_at + image.leg_w + image.branch_w + image.seq_w,
     }
 
 
@@ -188,7 +209,7 @@ def _widths(image: NetfpgaCardImage) -> dict[str, Any]:
 
 def _region(image: NetfpgaCardImage, index: int, out: Path) -> dict[str, Any]:
     tasks = [
-        _task(task, index, k, out) | {"index": k, "kind": task.kind, "comment": task.comment}
+        _task(image, task, index, k, out) | {"index": k, "kind": task.kind, "comment": task.comment}
         for k, task in enumerate(image.regions[index].tasks)
     ]
     return {
@@ -196,10 +217,13 @@ def _region(image: NetfpgaCardImage, index: int, out: Path) -> dict[str, Any]:
         "module": f"n3ic_card_region{index}",
         "tasks": tasks,
         "write_port": any(task.get("write_port") for task in tasks),
+        "ports": sum("port" in task for task in tasks),
     }
 
 
-def _task(task: CardTask, region: int, place: int, out: Path) -> dict[str, Any]:
+def _task(
+    image: NetfpgaCardImage, task: CardTask, region: int, place: int, out: Path
+) -> dict[str, Any]:
     mark = f"r{region}t{place}"
     if isinstance(task, UserTask):
         folder = out / "rtl" / "user"
@@ -221,6 +245,7 @@ def _task(task: CardTask, region: int, place: int, out: Path) -> dict[str, Any]:
             "memory": memory,
             "classes": bool(kind.classes),
             "counts": kind.counts,
+            **_port(image, task, region, place),
         }
     if isinstance(task, InputTask):
         # The module of an input stage is generated for one model, so it gets a name of its own,
@@ -254,6 +279,19 @@ def _task(task: CardTask, region: int, place: int, out: Path) -> dict[str, Any]:
         "digest": model.digest[:8],
         "score_words": word_count(ports["score_w"] * model.shape[-1]),
         "trace_words": word_count(ports["trace_w"]),
+    }
+
+
+def _port(image: NetfpgaCardImage, task: PacketStage, region: int, place: int) -> dict[str, Any]:
+    """Return a task's port of the on-board memory: its number in the region, and its pages."""
+    if not task.pages:
+        return {}
+    before = [t for t in image.regions[region].tasks[:place] if isinstance(t, PacketStage)]
+    return {
+        "port": sum(bool(t.pages) for t in before),
+        "pages_w": clog2(task.pages),
+        # A tenant's tasks have their pages one after another.
+        "first_page": image.pages_of(task).start - image.page_bases[task.owner],
     }
 
 

@@ -23,6 +23,8 @@ from n3ic.systems.card.toml_values import TomlTable
 FOLDER = Path(__file__).resolve().parent
 FRAME_HEAD = 44
 """Bytes of a packet's headers in its head."""
+MEMORY_WORD = 32
+"""Bytes of a word of on-board memory."""
 DENIED = 0xFFFE
 """Class of a packet that a task drops."""
 SOURCE, DESTINATION, PORTS, PROTOCOL = 26, 30, 34, 23
@@ -62,6 +64,7 @@ class TaskKind(ABC):
         acts: whether it changes or drops packets; else it only reads them.
         keeps: whether packets change what later ones get.
         counts: whether the card can read words of it.
+        memory: whether it has pages of on-board memory. Then entry 0 is the number of their words.
         needs: amounts of an instance in Verilog, by resource.
     """
 
@@ -74,6 +77,7 @@ class TaskKind(ABC):
     acts: ClassVar[bool] = True
     keeps: ClassVar[bool] = False
     counts: ClassVar[bool] = False
+    memory: ClassVar[bool] = False
     needs: ClassVar[Mapping[str, float]] = MappingProxyType({})
 
     def table(self, entry: TomlTable) -> Entries:
@@ -83,6 +87,14 @@ class TaskKind(ABC):
             CardError: a value is invalid.
         """
         return {}
+
+    def pages(self, entry: TomlTable) -> int:
+        """Read the pages of on-board memory that a task in ``card.toml`` wants.
+
+        Raises:
+            CardError: the number is invalid.
+        """
+        return 0
 
     @abstractmethod
     def state(self) -> TaskState:

@@ -11,6 +11,7 @@
 //   7 wait until the write port of region A is free
 //   8 wait until counter B reaches the present value of counter A
 // +pauses=1: the receiver pauses at random. +quiet=N: the bench ends N clocks after the last beat.
+// With MEMORY, the card has an on-board memory that answers after random times.
 // +out=FILE: lines
 //   i CLOCK NUMBER                  the last beat of a packet was sent
 //   o CLOCK LAST KEEP USER DATA     a beat left
@@ -18,6 +19,9 @@
 module n3ic_card_tb #(
     parameter WR_AW   = 8,
     parameter REGIONS = 1
+`ifdef MEMORY
+    , parameter FRAME_W = 1, parameter PAGE_W = 4
+`endif
 `ifdef VERILATOR
 ) (
     input wire clk
@@ -44,7 +48,47 @@ module n3ic_card_tb #(
     reg [WR_AW-1:0]    wr_addr;
     wire [REGIONS-1:0] wr_busy;
 
-    n3ic_card card (
+`ifdef MEMORY
+    // The memory begins with ones, which no task may see.
+    localparam MEM_W = FRAME_W + PAGE_W;
+    wire             mem_valid, mem_write;
+    wire [MEM_W-1:0] mem_addr;
+    wire [255:0]     mem_data;
+    reg              mem_ready, back_valid;
+    reg  [255:0]     back_data;
+    reg  [255:0]     memory [0:(1 << MEM_W)-1], queue [0:255];
+    reg  [7:0]       first, last_one;
+    reg  [31:0]      chance;
+    integer          m;
+    initial begin
+        for (m = 0; m < 1 << MEM_W; m = m + 1) memory[m] = {256 {1'b1}};
+        mem_ready = 1'b0; back_valid = 1'b0; first = 8'd0; last_one = 8'd0; chance = 32'h1234567;
+    end
+    always @(posedge clk) begin
+        chance = chance ^ (chance << 13);
+        chance = chance ^ (chance >> 17);
+        chance = chance ^ (chance << 5);
+        if (mem_valid && mem_ready && mem_write) memory[mem_addr] <= mem_data;
+        if (mem_valid && mem_ready && !mem_write) begin
+            queue[last_one] <= memory[mem_addr];
+            last_one        <= last_one + 1'b1;
+        end
+        mem_ready  <= chance[1:0] != 2'd0;
+        back_valid <= first != last_one && chance[3:2] == 2'd0;
+        back_data  <= queue[first];
+        if (first != last_one && chance[3:2] == 2'd0) first <= first + 1'b1;
+    end
+`endif
+
+    n3ic_card
+`ifdef MEMORY
+        #(.PAGE_W(PAGE_W))
+`endif
+    card (
+`ifdef MEMORY
+        .mem_valid(mem_valid), .mem_ready(mem_ready), .mem_write(mem_write), .mem_addr(mem_addr), .mem_tenant(),
+        .mem_data(mem_data), .back_valid(back_valid), .back_data(back_data),
+`endif
         .axis_aclk(clk), .axis_resetn(resetn), .cfg_wr(cfg_wr), .cfg_addr(cfg_addr),
         .cfg_wdata(cfg_wdata), .cfg_rdata(cfg_rdata), .wr_region(wr_region), .wr_model(wr_model),
         .wr_addr(wr_addr), .wr_data(wr_data), .wr_en(wr_en), .wr_swap(wr_swap), .wr_busy(wr_busy),

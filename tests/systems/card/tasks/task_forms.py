@@ -100,6 +100,8 @@ def in_verilog(
         options.append(f'-DMEM="{name}.mem"')
     if kind.counts:
         options.append("-DCOUNTS")
+    if kind.memory:
+        options += ["-DMEMORY", f"-Ptask_tb.SLOT_W={entries[0][0].bit_length() - 1}"]
     build = ["iverilog", "-g2005", "-o", "task.vvp", "-s", "task_tb", *options, *sources, str(fifo)]
     subprocess.run(build, cwd=work, check=True, timeout=60)
     run = ["vvp", "-n", "task.vvp", "+in=in.txt", "+out=out.txt", f"+pauses={int(pauses)}"]
@@ -121,6 +123,8 @@ def trial(name: str, seed: int, count: int) -> tuple[Entries, list[Step]]:
     kind, rng = kind_of(name), np.random.default_rng(seed)
     entries = {i: kind.random_entry(rng) for i in range(kind.entries)}
     now = dict(entries)
+    if kind.memory:
+        entries[0] = (8,)  # keys meet each other in so few words
     steps: list[Step] = []
     for _ in range(count):
         if now and rng.random() < 0.05:

@@ -2,10 +2,12 @@
 // Drives one packet task. +in=FILE: lines, hexadecimal: KIND A B
 //   0: word B is written to address A, once no packet is inside     1: a packet with head B, A clocks later
 //   2: the word at address A is read: a line "r VALUE"
+// With MEMORY, the task has a memory of 2^SLOT_W words that answers after random times.
 // +out=FILE: lines "o CLOCKS HEAD CLASS", or reads. +pauses=1: the receiver pauses at random.
 `timescale 1ns / 1ps
 module task_tb #(
-    parameter HEAD_W = 352
+    parameter HEAD_W = 352,
+    parameter SLOT_W = 3
 );
     reg clk = 1'b0;
     always #2.5 clk = !clk;
@@ -26,7 +28,31 @@ module task_tb #(
 `endif
     reg  begun;
     wire in_valid = begun && have && op == 1 && gap == 0 && !rst;
+`ifdef MEMORY
+    reg  [255:0] memory [0:(1 << SLOT_W)-1];
+    wire         mem_asks, mem_write;
+    reg          mem_taken, mem_answer, mem_waits;
+    wire [31:0]  mem_addr;
+    wire [255:0] mem_word;
+    reg  [255:0] mem_read;
+    integer      m;
+    initial begin
+        for (m = 0; m < 1 << SLOT_W; m = m + 1) memory[m] = 256'd0;
+        {mem_taken, mem_answer, mem_waits} = 3'd0;
+    end
+    always @(negedge clk) begin
+        mem_answer = mem_waits && $random;
+        mem_read   = mem_answer && !mem_write ? memory[mem_addr] : 256'd0;
+        if (mem_answer && mem_write) memory[mem_addr] = mem_word;
+        if (mem_answer) mem_waits = 1'b0;
+        mem_taken = mem_asks && !mem_taken && !mem_waits && $random;
+        if (mem_taken) mem_waits = 1'b1;
+    end
+`endif
     `TASK #(.HEAD_W(HEAD_W)
+`ifdef MEMORY
+        , .SLOT_W(SLOT_W)
+`endif
 `ifdef MEM
         , .MEM(`MEM)
 `endif
@@ -35,6 +61,10 @@ module task_tb #(
         .out_ready(out_ready), .out_head(out_head), .out_class(out_class),
 `ifdef MEM
         .wr_en(wr_en), .wr_addr(wr_addr), .wr_data(wr_data),
+`endif
+`ifdef MEMORY
+        .mem_asks(mem_asks), .mem_taken(mem_taken), .mem_write(mem_write), .mem_addr(mem_addr), .mem_word(mem_word),
+        .mem_answer(mem_answer), .mem_fault(1'b0), .mem_read(mem_read),
 `endif
 `ifdef COUNTS
         .rd_addr(a[15:0]), .rd_data(rd_data),

@@ -23,15 +23,15 @@ from n3ic.systems.card.tasks.kind import DENIED, kind_of, kinds
 from tests.support import small_cards as cards
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
+MEMORY = {"memory_pages": 5, "page_w": 2}
 DROP = HardwareRule((DENIED,), drop=True)
 
 
 def stage(name: str, seed: int = 3) -> PacketStage:
     """A packet task with a random table."""
     kind, rng = kind_of(name), np.random.default_rng(seed)
-    return PacketStage(
-        f"alpha/{name}", name, {i: kind.random_entry(rng) for i in range(kind.entries)}
-    )
+    entries = {i: kind.random_entry(rng) for i in range(kind.entries)}
+    return PacketStage(f"alpha/{name}", name, entries, pages=2 if kind.memory else 0)
 
 
 def beside_networks(name: str) -> NetfpgaCardImage:
@@ -50,7 +50,7 @@ def beside_networks(name: str) -> NetfpgaCardImage:
         CardGraph("alpha/fork", 0, 5005, 3, ((both,), (HardwarePass((0,), (1,)),)), rules=(DROP,)),
     )  # fmt: skip
     tenants = (CardTenant("alpha"), CardTenant("beta"))
-    return NetfpgaCardImage("tasks", tenants, graphs, regions, "udp-port")
+    return NetfpgaCardImage("tasks", tenants, graphs, regions, "udp-port", **MEMORY)
 
 
 @needs_icarus
@@ -69,7 +69,7 @@ def test_a_card_with_all_tasks_has_no_warnings(tmp_path: Path) -> None:
     more = CardRegion(tuple(stage(name) for name in kinds()))
     graph = CardGraph("alpha/all", 0, 5009, 0, ((HardwarePass((2,), tuple(range(len(kinds())))),),))
     image = NetfpgaCardImage(
-        "all", image.tenants, (*image.graphs, graph), (*image.regions, more), "udp-port"
+        "all", image.tenants, (*image.graphs, graph), (*image.regions, more), "udp-port", **MEMORY
     )
     write_card(image, tmp_path)
     sources = sorted(str(p) for p in (tmp_path / "rtl").rglob("*.v"))
