@@ -15,9 +15,11 @@ import numpy as np
 
 from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.coordinator import Coordinator, RowFlow
+from n3ic.systems.cluster.dense import GemmFlow
 from n3ic.systems.cluster.endpoint import CARD, Endpoint
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.netfpga.image import EndpointAddress, node_image
+from n3ic.systems.cluster.netfpga.matrix_image import matrix_image
 from n3ic.systems.cluster.netfpga.simulation import build
 from n3ic.systems.cluster.netfpga.tap import NodeCounters
 from n3ic.systems.cluster.node import Node
@@ -107,7 +109,11 @@ class Rig:
 
 def endpoints(placement, node):
     """Addresses of the card and its neighbours, which have port 6000 + their number."""
-    size = placement.nodes + 1
+    return neighbours_of(node, placement.nodes)
+
+
+def neighbours_of(node, nodes):
+    size = nodes + 1
     return {
         "own": EndpointAddress(CARD_MAC, CARD_IP, PORT),
         "predecessor": EndpointAddress(HOST_MAC, HOST, 6000 + (node - 1) % size),
@@ -115,29 +121,27 @@ def endpoints(placement, node):
     }
 
 
-class MixedRing:
+class CardRing:
     """Stations of this process and one card; datagrams are lost, repeated and damaged at will."""
 
-    def __init__(self, model, placement, card, folder, *, seed=0, loss=0.0, repeat=0.0, damage=0.0):
+    def __init__(
+        self, image, digest, nodes, card, flow, folder, *, seed=0, loss=0.0, repeat=0.0, damage=0.0
+    ):
         self.rng = np.random.default_rng(seed)
         self.loss, self.repeat, self.damage = loss, repeat, damage
-        self.card, self.placement = card, placement
-        self.rig = Rig(node_image(model, placement, card, **endpoints(placement, card)), folder)
-        self.flow = RowFlow(placement)
-        self.home = Coordinator(placement.nodes, model.digest, self.flow.accept_data)
+        self.card, self.flow = card, flow
+        self.rig = Rig(image, folder)
+        self.home = Coordinator(nodes, digest, flow.accept_data)
         timing = LinkTiming(limit=30)
-        handlers = [self.home] + [
-            Node(n, parts_of(model, placement, n), model.digest)
-            for n in range(1, placement.nodes + 1)
-            if n != card
-        ]
+        others = [n for n in range(1, nodes + 1) if n != card]
+        handlers = [self.home, *(Node(n, self.parts_of(n), digest) for n in others)]
         self.stations = {}
         for handler in handlers:
-            before = handler.number == (card - 1) % (placement.nodes + 1)
+            before = handler.number == (card - 1) % (nodes + 1)
             session = 7 if handler.number == 0 else None
             self.stations[handler.number] = Endpoint(
                 handler,
-                placement.nodes,
+                nodes,
                 timing=timing,
                 successor=CARD if before else None,
                 session=session,
@@ -180,7 +184,7 @@ class MixedRing:
     def start(self):
         self.stations[0].send([self.home.start()])
         self.until(lambda: self.home.started)
-        self.home.check(self.placement)
+        self.check()
         self.flow.slots = self.home.slots
 
     def run(self, words):
@@ -189,3 +193,38 @@ class MixedRing:
         self.stations[0].send(self.flow.admit())
         self.until(lambda: self.flow.idle)
         return np.array([scores[i] for i in range(len(words))])
+
+
+class MixedRing(CardRing):
+    """A binary model over processes and a card."""
+
+    def __init__(self, model, placement, card, folder, **faults):
+        self.model, self.placement = model, placement
+        image = node_image(model, placement, card, **endpoints(placement, card))
+        flow = RowFlow(placement)
+        super().__init__(image, model.digest, placement.nodes, card, flow, folder, **faults)
+
+    def parts_of(self, node):
+        return parts_of(self.model, self.placement, node)
+
+    def check(self):
+        self.home.check(self.placement)
+
+
+class MatrixRing(CardRing):
+    """A kernel with a matrix over processes and a card."""
+
+    def __init__(self, kernel, nodes, card, folder, columns=4, **faults):
+        self.kernel, self.nodes = kernel, nodes
+        image = matrix_image(kernel, nodes, card, columns=columns, **neighbours_of(card, nodes))
+        flow = GemmFlow(kernel.array, kernel.held.matrix.shape[1], kernel.held.windows)
+        super().__init__(image, kernel.digest, nodes, card, flow, folder, **faults)
+
+    def parts_of(self, node):
+        return self.kernel.arrays_of(node, self.nodes)
+
+    def check(self):
+        self.home.check_shares(self.kernel.expected_shares(self.nodes), "array")
+
+    def result(self, operand):
+        return self.kernel.result(self.run(self.kernel.rows(operand)))
