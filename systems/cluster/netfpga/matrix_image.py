@@ -45,6 +45,8 @@ MAX_NUMBERS = 1 << 12
 """Maximum numbers of a row: a slice's number has 8 bits."""
 MAX_WEIGHTS = 1 << 22
 """Bytes of weights that fit the card beside its other functions."""
+MAX_COLUMN_BITS = 512
+"""Maximum of columns at once times bits of a weight: a row has at most 256 words."""
 _WEIGHT_BITS = (8, 16, 32)
 _SETTINGS = 48
 _DENSE = 0.5
@@ -116,7 +118,7 @@ def matrix_image(
         predecessor: address of the endpoint that sends tasks to the card.
         successor: address of the endpoint that the card sends to.
         resend_ms: milliseconds until an unacknowledged packet is resent.
-        columns: columns that are multiplied at once: 1, 2, 4, 8 or 16.
+        columns: columns that are multiplied at once, a power of two.
 
     Raises:
         ClusterError: The card cannot hold what the kernel gives it; the error says what.
@@ -125,11 +127,12 @@ def matrix_image(
     share, held = kernel.share(node, nodes), kernel.held
     if share.start == share.end:
         return relay_image(links, kernel.digest, node)
-    if columns not in (1, 2, 4, 8, 16):
-        raise ClusterError(f"columns at once: expected 1, 2, 4, 8 or 16, got {columns}")
     part = held.columns(share.start, share.end)
-    rows, sparse = _placed(part, columns, node)
     weight_w = _weight_bits(part, node)
+    at_once = [1 << i for i in range(7) if (1 << i) * weight_w <= MAX_COLUMN_BITS]
+    if columns not in at_once:
+        raise ClusterError(f"columns at once: expected one of {at_once}, got {columns}")
+    rows, sparse = _placed(part, columns, node)
     size = MatrixSize(
         row_w=max(MatrixSize.row_w, address_bits(len(rows.ends))),
         words_w=max(MatrixSize.words_w, address_bits(-(-held.numbers // LANES) * LANES)),
