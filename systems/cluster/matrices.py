@@ -16,11 +16,31 @@ from numpy.typing import ArrayLike, NDArray
 from n3ic.errors import ClusterError
 from n3ic.systems.cluster.convolution import Filters
 from n3ic.systems.cluster.dense import WindowedMatrix
-from n3ic.systems.cluster.kernels import GemmKernel, integers
+from n3ic.systems.cluster.kernels import ConvolutionKernel, GemmKernel, Kernel, integers
 from n3ic.systems.cluster.sparse import Combine, Elements
 
 LANES = 16
 """Numbers of a slice: a card reads one number of each of so many memories in a clock."""
+
+
+CARD_KERNELS = (
+    "a card takes one share of a binary layer, GemmKernel, ConvolutionKernel, or GraphKernel (an "
+    "aggregation whose graph it holds: n3ic.systems.cluster.matrices)"
+)
+"""What a card computes, as text for errors."""
+
+
+def on_cards(kernel: Kernel | GemmKernel) -> GemmKernel:
+    """Return the kernel with the same results whose weights the nodes hold, for a ring with cards.
+
+    Raises:
+        ClusterError: No card computes it; the error names it.
+    """
+    if isinstance(kernel, GemmKernel):
+        return kernel
+    if isinstance(kernel, ConvolutionKernel):
+        return FilterKernel(kernel.filters)
+    raise ClusterError(f"a card computes no {type(kernel).__name__}; {CARD_KERNELS}")
 
 
 class FilterKernel(GemmKernel):

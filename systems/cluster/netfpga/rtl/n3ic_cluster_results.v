@@ -82,7 +82,7 @@ module n3ic_cluster_results (
             words   <= 4'd0;
             results <= 5'd0;
             at      <= window_ends ? 32'd0 : at + ((mode == BITS) ? {28'd0, words} : some);
-            window  <= last ? 32'd0 : window_ends ? window + out_end : window;
+            window  <= (last || !wide) ? 32'd0 : window_ends ? window + out_end : window;
         end
         if (rst) begin
             unit    <= 32'd0;

@@ -16,6 +16,7 @@ from n3ic.exporters.netfpga.tools import tap
 from n3ic.model.random_models import random_model
 
 KILLED = Path(__file__).with_name("killed_card.py")
+KERNELS = Path(__file__).with_name("matrix_card.py")
 MODEL = random_model((1024, 700, 90, 5), np.random.default_rng(1))
 
 NODES = """
@@ -126,3 +127,13 @@ def test_a_card_that_dies_is_named(namespace, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "node 2 is dead or cut off" in done.stdout
     assert "rows have no scores" in done.stdout
+
+
+@pytest.mark.slow
+def test_kernels_of_integers_on_a_ring_with_a_card_that_loses_datagrams(namespace, tmp_path):
+    pytest.importorskip("distributed")
+    done = inside(namespace, KERNELS, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("a card computes no SparseKernel") == 2
+    for name in ("gemm", "convolution", "mean"):
+        assert f"{name} True" in done.stdout
