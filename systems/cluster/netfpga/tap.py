@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ class VerilatedCards(CardSimulator):
         before = host_endpoint(node, CARD_PORT + 1)
         # On a ring of one node, predecessor and successor are the coordinator, with one socket.
         behind = host_endpoint(node, CARD_PORT + (1 if work.nodes == 1 else 2))
-        image = _image(work, node, own=own, predecessor=before, successor=behind)
+        image = _image(work, node, own, before, behind)
         simulated = SimulatedCard(
             (own.ip, own.port), (before.ip, before.port), (behind.ip, behind.port)
         )
@@ -158,13 +159,21 @@ class VerilatedCards(CardSimulator):
             simulated.counters.update(card.counters.summary)
 
 
-def _image(work: RingWork[Any], node: int, **endpoints: EndpointAddress) -> NodeImage:
+def _image(
+    work: RingWork[Any],
+    node: int,
+    own: EndpointAddress,
+    predecessor: EndpointAddress,
+    successor: EndpointAddress,
+) -> NodeImage:
     if isinstance(work, ModelWork):
-        return node_image(work.model, work.placement, node, **endpoints)
-    if isinstance(work, KernelWork) and isinstance(work.kernel, GemmKernel):
-        return matrix_image(work.kernel, work.nodes, node, **endpoints)
-    what = type(work.kernel if isinstance(work, KernelWork) else work).__name__
-    raise ClusterError(f"node {node}: a card computes no {what}; {CARD_KERNELS}")
+        make = partial(node_image, work.model, work.placement)
+    elif isinstance(work, KernelWork) and isinstance(work.kernel, GemmKernel):
+        make = partial(matrix_image, work.kernel, work.nodes)
+    else:
+        what = type(work.kernel if isinstance(work, KernelWork) else work).__name__
+        raise ClusterError(f"node {node}: a card computes no {what}; {CARD_KERNELS}")
+    return make(node, own=own, predecessor=predecessor, successor=successor)
 
 
 CARDS = VerilatedCards()
