@@ -24,8 +24,8 @@ LANES = 16
 
 
 CARD_KERNELS = (
-    "a card takes one share of a binary layer, GemmKernel, ConvolutionKernel, or GraphKernel (an "
-    "aggregation whose graph it holds: n3ic.systems.cluster.matrices)"
+    "a card takes one share of a binary layer, GemmKernel, ConvolutionKernel, or AggregationKernel "
+    "(n3ic.systems.cluster.matrices), which holds its graph on the nodes"
 )
 """What a card computes, as text for errors."""
 
@@ -108,7 +108,7 @@ class FilterKernel(GemmKernel):
         return results.reshape(len(results), self.filters.out_columns, -1)
 
 
-class GraphKernel(GemmKernel):
+class AggregationKernel(GemmKernel):
     """Aggregation over a graph: its rows are distributed, tasks carry columns of the features.
 
     Args:

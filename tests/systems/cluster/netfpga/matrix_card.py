@@ -11,7 +11,7 @@ from n3ic.systems.cluster.fcsn_api import initialise
 from n3ic.systems.cluster.kernels import ConvolutionKernel, GemmKernel, SparseKernel
 from n3ic.systems.cluster.launch import RingOptions
 from n3ic.systems.cluster.link import LinkTiming
-from n3ic.systems.cluster.matrices import GraphKernel
+from n3ic.systems.cluster.matrices import AggregationKernel
 from n3ic.systems.cluster.sparse import Combine
 from n3ic.systems.cluster.udp import FaultInjection
 
@@ -42,7 +42,7 @@ def main() -> None:
         both = [cluster.synchronise(cluster.start(name, image)) for name in ("image", "strips")]
         print("convolution", np.array_equal(*both))
     with initialise(3, options) as cluster:
-        cluster.load("mean", GraphKernel(graph, Combine.MEAN), simulated=CARD)
+        cluster.load("mean", AggregationKernel(graph, Combine.MEAN), simulated=CARD)
         means = cluster.synchronise(cluster.start("mean", features))
         right = np.concatenate([graph @ features, graph.sum(1, keepdims=True)], axis=1)
         print("mean", np.array_equal(means, right))

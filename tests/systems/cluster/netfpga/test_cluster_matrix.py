@@ -11,7 +11,7 @@ from n3ic.errors import ClusterError
 from n3ic.systems.cluster.convolution import Filters
 from n3ic.systems.cluster.dense import WindowedMatrix
 from n3ic.systems.cluster.kernels import GemmKernel
-from n3ic.systems.cluster.matrices import FilterKernel, GraphKernel
+from n3ic.systems.cluster.matrices import AggregationKernel, FilterKernel
 from n3ic.systems.cluster.netfpga.matrix_image import MatrixSize, matrix_image
 from n3ic.systems.cluster.netfpga.sources import TOP, node_sources
 from n3ic.systems.cluster.protocol import BY_RANGE, PacketType, TaskId, TaskPacket, body_of
@@ -157,7 +157,7 @@ def aggregated(graph, features, combine):
 @pytest.mark.parametrize("combine", list(Combine))
 def test_columns_of_features_give_the_aggregation(combine):
     graph, features = graph_and_features(np.random.default_rng(7), 40, 3)
-    got = by_node(GraphKernel(graph, combine), features)
+    got = by_node(AggregationKernel(graph, combine), features)
     assert np.array_equal(got, aggregated(graph, features, combine))
 
 
@@ -167,7 +167,7 @@ def test_columns_of_features_give_the_aggregation(combine):
 def test_a_card_aggregates_over_a_graph(tmp_path, combine):
     """The card skips what is not an edge: each bank of inputs has its own slice."""
     graph, features = graph_and_features(np.random.default_rng(7), 230, 20)
-    kernel = GraphKernel(graph, combine)
+    kernel = AggregationKernel(graph, combine)
     image = matrix_image(kernel, 3, CARD, **neighbours_of(CARD, 3))
     assert image.size.sparse == 1
     assert image.slices < 76 // 4 * 15  # rows of all columns in full

@@ -19,7 +19,7 @@ from n3ic.systems.cluster.convolution import Filters
 from n3ic.systems.cluster.costs import estimate_cost
 from n3ic.systems.cluster.dense import GemmFlow
 from n3ic.systems.cluster.kernels import GemmKernel
-from n3ic.systems.cluster.matrices import FilterKernel, GraphKernel
+from n3ic.systems.cluster.matrices import AggregationKernel, FilterKernel
 from n3ic.systems.cluster.netfpga.matrix_image import matrix_image
 from n3ic.systems.cluster.nodes import like_coordinator
 from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement, Share
@@ -237,7 +237,7 @@ def strips():
 
 def graph():
     edges = np.random.default_rng(0).random((120, 200)) < 0.05
-    return GraphKernel(edges.astype(np.int64))
+    return AggregationKernel(edges.astype(np.int64))
 
 
 @pytest.mark.slow
