@@ -10,6 +10,7 @@ import struct
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -134,7 +135,8 @@ class CardRing:
         self.home = Coordinator(nodes, digest, flow.accept_data)
         timing = LinkTiming(limit=30)
         others = [n for n in range(1, nodes + 1) if n != card]
-        handlers = [self.home, *(Node(n, self.parts_of(n), digest) for n in others)]
+        handlers: list[Any] = [self.home]
+        handlers += [Node(n, self.parts_of(n), digest) for n in others]
         self.stations = {}
         for handler in handlers:
             before = handler.number == (card - 1) % (nodes + 1)
@@ -146,6 +148,14 @@ class CardRing:
                 successor=CARD if before else None,
                 session=session,
             )
+
+    def parts_of(self, node):
+        """What a process holds."""
+        raise NotImplementedError
+
+    def check(self):
+        """Check what the nodes report."""
+        raise NotImplementedError
 
     def _arrives(self, data):
         """The bytes that a receiver gets of a datagram, none, one or two times."""

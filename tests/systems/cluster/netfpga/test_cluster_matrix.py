@@ -169,7 +169,7 @@ def test_a_card_aggregates_over_a_graph(tmp_path, combine):
     graph, features = graph_and_features(np.random.default_rng(7), 230, 20)
     kernel = AggregationKernel(graph, combine)
     image = matrix_image(kernel, 3, CARD, **neighbours_of(CARD, 3))
-    assert image.size.sparse == 1
+    assert image.size.parameters["SPARSE"] == 1
     assert image.slices < 76 // 4 * 15  # rows of all columns in full
     check(kernel, features, aggregated(graph, features, combine), tmp_path, seed=3, loss=0.02)
 
