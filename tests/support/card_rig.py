@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,17 +124,30 @@ def neighbours_of(node, nodes):
 
 
 class CardRing:
-    """Stations of this process and one card; datagrams are lost, repeated and damaged at will."""
+    """Stations of this process and one card; datagrams are lost, repeated, damaged and late."""
 
     def __init__(
-        self, image, digest, nodes, card, flow, folder, *, seed=0, loss=0.0, repeat=0.0, damage=0.0
+        self,
+        image,
+        digest,
+        nodes,
+        card,
+        flow,
+        folder,
+        *,
+        seed=0,
+        loss=0.0,
+        repeat=0.0,
+        damage=0.0,
+        late=0.0,
     ):
         self.rng = np.random.default_rng(seed)
-        self.loss, self.repeat, self.damage = loss, repeat, damage
+        self.loss, self.repeat, self.damage, self.late = loss, repeat, damage, late
+        self.waiting = []  # when to deliver what
         self.card, self.flow = card, flow
         self.rig = Rig(image, folder)
         self.home = Coordinator(nodes, digest, flow.accept_data)
-        timing = LinkTiming(limit=30)
+        timing = LinkTiming(limit=120)  # a busy machine simulates slowly
         others = [n for n in range(1, nodes + 1) if n != card]
         handlers: list[Any] = [self.home]
         handlers += [Node(n, self.parts_of(n), digest) for n in others]
@@ -167,21 +181,35 @@ class CardRing:
                 raw[self.rng.integers(len(raw))] ^= 1 << self.rng.integers(8)
             yield bytes(raw)
 
+    def _pass(self, now, deliver, *what):
+        """Deliver a datagram, now or later than those behind it."""
+        if self.late and self.rng.random() < self.late:
+            self.waiting.append((now + 0.05 * self.rng.random(), partial(deliver, *what)))
+        else:
+            deliver(*what)
+
+    def _receive(self, number, data):
+        self.stations[number].receive(data, time.monotonic())
+
     def step(self):
         now = time.monotonic()
+        due = [deliver for at, deliver in self.waiting if at <= now]
+        self.waiting = [(at, deliver) for at, deliver in self.waiting if at > now]
+        for deliver in due:
+            deliver()
         for number, station in self.stations.items():
             while has_work(station):
                 station.work()
             for node, data in station.outgoing(now):
                 for raw in self._arrives(data):
                     if node == self.card:
-                        self.rig.send(frame(raw, (HOST, 6000 + number)))
+                        self._pass(now, self.rig.send, frame(raw, (HOST, 6000 + number)))
                     else:
-                        self.stations[node].receive(raw, now)
+                        self._pass(now, self._receive, node, raw)
         while (data := self.rig.receive(0.002)) is not None:
             port, payload = opened(data)
             for raw in self._arrives(payload):
-                self.stations[port - 6000].receive(raw, time.monotonic())
+                self._pass(now, self._receive, port - 6000, raw)
 
     def until(self, condition, seconds=600):
         end = time.monotonic() + seconds

@@ -91,10 +91,10 @@ def test_gemm_is_exact_at_the_ends_of_32_bits(tmp_path, inner, columns, bits, at
 @pytest.mark.slow
 @needs_verilator
 def test_faults_change_no_sum(tmp_path):
-    """One datagram in twenty is lost, as many come twice or are damaged."""
+    """One datagram in twenty is lost, as many come twice or are damaged, one in ten is late."""
     rng = np.random.default_rng(4)
     matrix, rows = matrix_of(rng, 37, 29, 8), rows_of(rng, 40, 37)
-    faults = {"seed": 5, "loss": 0.05, "repeat": 0.05, "damage": 0.05}
+    faults = {"seed": 5, "loss": 0.05, "repeat": 0.05, "damage": 0.05, "late": 0.1}
     seen = check(GemmKernel(matrix), rows, rows @ matrix, tmp_path, **faults)
     assert seen.bad_datagrams > 0
     assert seen.again > 0
