@@ -93,7 +93,8 @@ class Filters:
         padded = np.zeros((height, self.shape[1] + 2 * self.padding, self.shape[2]), dtype=np.int64)
         inside = np.zeros_like(padded)
         middle = np.s_[above : above + len(rows), self.padding : self.padding + self.shape[1]]
-        padded[middle], inside[middle] = np.stack(image), 1
+        if image:  # a row may read nothing but padding
+            padded[middle], inside[middle] = np.stack(image), 1
         if not self.binary:
             return self._correlated(padded, self.weights, width)
         # XNOR(w, x) = 1 - w - x + 2wx = (2w - 1)x + (1 - w), summed over positions inside the

@@ -129,13 +129,20 @@ class Coordinator:
         Raises:
             ClusterError: A node holds something else; the error names it.
         """
-        expected = expected_shares(placement)
+        self.check_shares(expected_shares(placement), "layer")
+
+    def check_shares(self, expected: set[NodeShare], what_of: str) -> None:
+        """Check that the nodes hold certain shares, of layers or arrays.
+
+        Raises:
+            ClusterError: A node holds something else; the error names it.
+        """
         # The symmetric difference: shares that are missing, and shares that should not be there.
         for share in sorted(expected ^ self.holdings, key=lambda h: (h.node, h.array)):
             what = "does not hold" if share in expected else "holds"
             raise ClusterError(
-                f"node {share.node} {what} [{share.start}, {share.end}) of layer {share.array}, "
-                "unlike the plan"
+                f"node {share.node} {what} [{share.start}, {share.end}) of {what_of} "
+                f"{share.array}, unlike the plan"
             )
 
     def handle(self, packet: TaskPacket) -> list[TaskPacket]:

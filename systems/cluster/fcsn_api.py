@@ -16,9 +16,10 @@ FCsN                          here
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from numpy.typing import NDArray
@@ -36,8 +37,10 @@ from n3ic.systems.cluster.launch import (
     workers,
 )
 from n3ic.systems.cluster.layered import layered
+from n3ic.systems.cluster.matrices import on_cards
 from n3ic.systems.cluster.placement import ModelPlacement, even_placement
 from n3ic.systems.cluster.session import CoordinatorSession, GemmSession, JobSession, Session
+from n3ic.systems.cluster.simulated_cards import simulated_cards
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,7 @@ class RingCluster:
         task_id: str,
         kernel: Classifier | Kernel | GemmKernel,
         placement: ModelPlacement | None = None,
+        simulated: Mapping[int, str] | None = None,
     ) -> None:
         """Load a kernel and its weights on the nodes.
 
@@ -75,22 +79,37 @@ class RingCluster:
             task_id: name by which the kernel is started.
             kernel: a model of binary layers of any size, or an integer kernel.
             placement: placement of a model; even parts of every layer if None.
+            simulated: targets of the nodes that are simulated cards, by node.
 
         Raises:
             ClusterError: The task id is taken, the nodes cannot compute the kernel, or a node
                     does not take its part.
+            MissingDependencyError: A simulated card's tool is missing.
         """
         check_computable(kernel)
         if task_id in self._rings:
             raise ClusterError(f"task id {task_id!r} is already loaded")
+        options = self._options
+        cards = {*options.cards, *(simulated or {})}
         # Each kernel gets a ring of its own, so kernels do not wait for each other's rows.
         work: RingWork[Any]
         if isinstance(kernel, Classifier):
             network = layered(kernel)
-            work = ModelWork(network, placement or even_placement(network, self._nodes))
+            placed = placement or even_placement(network, self._nodes, single=cards)
+            work = ModelWork(network, placed)
         else:
-            work = KernelWork(kernel, self._nodes)
-        ring: AbstractContextManager[Ring[Any]] = ring_on(self._client, work, self._options)
+            work = KernelWork(on_cards(kernel) if cards else kernel, self._nodes)
+        if simulated:
+            faults = options.faults
+            simulators = self._stack.enter_context(
+                simulated_cards(work, simulated, loss=faults.loss, seed=faults.seed)
+            )
+            options = replace(
+                options,
+                cards=dict(options.cards) | simulators.addresses,
+                addresses=dict(options.addresses) | simulators.neighbours,
+            )
+        ring: AbstractContextManager[Ring[Any]] = ring_on(self._client, work, options)
         # The stack stops rings in reverse order, and the worker processes last.
         self._rings[task_id] = self._stack.enter_context(ring)
 

@@ -41,6 +41,21 @@ class TileFigures:
 
 
 @dataclass(frozen=True)
+class ArrayFigures:
+    """Clocks of a card with columns of a matrix, besides its multiplications.
+
+    Attributes:
+        row: clocks of each row.
+        totals: clocks of a packet of sums.
+        delay: clocks from a row's last sum to the packet that carries it, besides ``row``.
+    """
+
+    row: float
+    totals: float
+    delay: float
+
+
+@dataclass(frozen=True)
 class NodeFigures:
     """Clocks of a node, and whether they are measured, simulated or estimated.
 
@@ -66,6 +81,7 @@ class NodeFigures:
         kind: whether the clocks are measured, simulated or estimated.
         source: where the clocks come from.
         tiles: clocks in a ring of processes; None for a card, which takes packets of 512 bits.
+        array: clocks with columns of a matrix; None for those of binary neurons.
     """
 
     clock_hz: float
@@ -88,6 +104,7 @@ class NodeFigures:
     kind: FigureKind
     source: str
     tiles: TileFigures | None = None
+    array: ArrayFigures | None = None
 
     def seconds(self, clocks: float) -> float:
         """Convert clocks to seconds."""
@@ -177,6 +194,7 @@ def _from_toml(data: dict[str, Any], memory: Memory, room: int, path: Path) -> N
         kind=kind,
         source=data["source"],
         tiles=TileFigures(**data["tiles"]) if "tiles" in data else None,
+        array=ArrayFigures(**arithmetic["matrix"]) if "matrix" in arithmetic else None,
     )
 
 

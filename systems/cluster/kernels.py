@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -19,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ClusterError
 from n3ic.systems.cluster.convolution import ConvolvedRows, Filters, convolve_packet
-from n3ic.systems.cluster.coordinator import RingFlow
-from n3ic.systems.cluster.dense import MatrixColumns
+from n3ic.systems.cluster.coordinator import NodeShare, RingFlow
+from n3ic.systems.cluster.dense import MATRIX_SHARE, MatrixColumns, WindowedMatrix
 from n3ic.systems.cluster.distributed_rows import (
     INT64_BOUND,
     MAX_PAYLOAD,
@@ -32,6 +33,7 @@ from n3ic.systems.cluster.distributed_rows import (
     row_shares,
 )
 from n3ic.systems.cluster.node import ArrayPart
+from n3ic.systems.cluster.placement import Share
 from n3ic.systems.cluster.protocol import HOME, ProtocolError, TaskPacket
 from n3ic.systems.cluster.sparse import (
     Combine,
@@ -238,6 +240,8 @@ class ConvolutionKernel(Kernel):
 class GemmKernel:
     """Integer dense GEMM: columns of the matrix are distributed, tasks carry rows of the other.
 
+    A card takes it, and the kernels that are made of it (``matrices.py``).
+
     Attributes:
         matrix: integers of shape ``(inner, columns)``; the absolute values of each column add up to
             less than 2^32.
@@ -246,18 +250,58 @@ class GemmKernel:
     matrix: NDArray[Any]
     array: ClassVar[int] = OPERAND
 
+    @cached_property
+    def held(self) -> WindowedMatrix:
+        """What the nodes hold together.
+
+        Raises:
+            ClusterError: The matrix does not hold integers, or a sum may overflow 64 bits.
+        """
+        return WindowedMatrix(self.matrix)
+
+    def share(self, node: int, nodes: int) -> Share:
+        """Return the columns that a node holds."""
+        return row_shares(self.held.matrix.shape[1], nodes)[node - 1]
+
     def arrays_of(self, node: int, nodes: int) -> list[ArrayPart]:
         """Make what a node holds."""
-        share = row_shares(self.matrix.shape[1], nodes)[node - 1]
+        share, width = self.share(node, nodes), self.held.matrix.shape[1]
         if share.start == share.end:
             return []
-        return [MatrixColumns(OPERAND, share.start, self.matrix[:, share.start : share.end])]
+        columns = self.held.columns(share.start, share.end)
+        return [MatrixColumns(OPERAND, share.start, columns, width)]
+
+    def expected_shares(self, nodes: int) -> set[NodeShare]:
+        """Return what the nodes must report."""
+        shares = (self.share(node, nodes) for node in range(1, nodes + 1))
+        return {
+            NodeShare(s.node, MATRIX_SHARE, OPERAND, s.start, s.end, 0, self.held.packets)
+            for s in shares
+            if s.start < s.end
+        }
+
+    def rows(self, operand: ArrayLike) -> NDArray[np.int64]:
+        """Make the rows that travel: int64 array of shape ``(rows, numbers)``.
+
+        Args:
+            operand: integers of shape ``(rows, inner)``.
+
+        Raises:
+            ClusterError: The operand does not fit the kernel.
+        """
+        rows = np.asarray(operand)
+        return integers(rows, "the first matrix", (*rows.shape[:1], self.held.numbers))
+
+    def result(self, results: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Make the result of what the rows give, of shape ``(rows, windows * columns)``."""
+        return results
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the matrix."""
-        text = f"{self.matrix.shape} {self.matrix.dtype}".encode()
-        return hashlib.sha256(text + self.matrix.tobytes()).hexdigest()
+        """SHA-256 of what the nodes hold."""
+        held = self.held
+        text = f"{held.matrix.shape} {held.windows} {held.step} {held.combine}".encode()
+        return hashlib.sha256(text + held.matrix.tobytes()).hexdigest()
 
 
 class JobFlow(RingFlow):

@@ -126,12 +126,16 @@ class ModelWork(RingWork[Session]):
     Args:
         model: the model.
         placement: placement of the model.
+
+    Attributes:
+        model: the model.
+        placement: its placement.
     """
 
     def __init__(self, model: BinaryModel, placement: ModelPlacement) -> None:
         placement.check_model(model)
         self.nodes = placement.nodes
-        self._model, self._placement = model, placement
+        self.model, self.placement = model, placement
         self._part = NodeAssignment(
             model.digest, model=model.to_bytes(), placement=placement.to_dict()
         )
@@ -139,7 +143,7 @@ class ModelWork(RingWork[Session]):
     @property
     def shared_placement(self) -> ModelPlacement:
         """The placement."""
-        return self._placement
+        return self.placement
 
     def part(self, number: int) -> NodeAssignment:
         """Return the model and its placement, from which a node takes its share."""
@@ -147,7 +151,7 @@ class ModelWork(RingWork[Session]):
 
     def session(self, link: RingLink, sock: socket.socket) -> Session:
         """Make the coordinator's session."""
-        return Session(self._model, self._placement, link, sock)
+        return Session(self.model, self.placement, link, sock)
 
 
 class KernelWork(RingWork[GemmSession | JobSession]):
@@ -156,21 +160,24 @@ class KernelWork(RingWork[GemmSession | JobSession]):
     Args:
         kernel: the kernel.
         nodes: number of nodes of the ring.
+
+    Attributes:
+        kernel: the kernel.
     """
 
     def __init__(self, kernel: Kernel | GemmKernel, nodes: int) -> None:
         self.nodes = nodes
-        self._kernel = kernel
+        self.kernel = kernel
 
     def part(self, number: int) -> NodeAssignment:
         """Return a node's rows, or its columns of a matrix."""
-        return NodeAssignment(self._kernel.digest, self._kernel.arrays_of(number, self.nodes))
+        return NodeAssignment(self.kernel.digest, self.kernel.arrays_of(number, self.nodes))
 
     def session(self, link: RingLink, sock: socket.socket) -> GemmSession | JobSession:
         """Make the coordinator's session."""
-        if isinstance(self._kernel, GemmKernel):
-            return GemmSession(self._kernel, self.nodes, link, sock)
-        return JobSession(self._kernel, self.nodes, link, sock)
+        if isinstance(self.kernel, GemmKernel):
+            return GemmSession(self.kernel, self.nodes, link, sock)
+        return JobSession(self.kernel, self.nodes, link, sock)
 
 
 class NodeProcess:

@@ -208,8 +208,10 @@ def _read_node(data: Any, where: str) -> ClusterNode:
         node = from_plain(ClusterNode, data)
     except ValueError as error:
         raise ClusterError(f"{where}: {error}") from error
-    tiles = {} if node.figures.tiles is None else vars(node.figures.tiles)
-    for name, value in (*vars(node).items(), *vars(node.figures).items(), *tiles.items()):
+    figures = node.figures
+    inner = [vars(part) for part in (figures.tiles, figures.array) if part is not None]
+    numbers = [pair for part in (vars(node), vars(figures), *inner) for pair in part.items()]
+    for name, value in numbers:
         least = 1e-6 if name in _ABOVE_0 else 0
         most = 1 if name == "load" else 1e18
         # Rates divide, so they must be above 0; NaN fails both comparisons and is refused.

@@ -15,7 +15,7 @@ from n3ic.model.bits import Words
 from n3ic.model.load import load_model
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import models_of
-from n3ic.systems.cluster.launch import RingOptions
+from n3ic.systems.cluster.launch import ModelWork, RingOptions
 from n3ic.systems.cluster.layered import layered
 from n3ic.systems.cluster.measurement import RingMeasurement, compare, rows_to_compare
 from n3ic.systems.cluster.merged_model import merge_models
@@ -135,9 +135,8 @@ def _run(
     report_progress: Callable[[str], object],
 ) -> ClusterRun:
     faults = options.faults
-    with simulated_cards(
-        model, placement, simulated, loss=faults.loss, seed=faults.seed
-    ) as simulators:
+    work = ModelWork(model, placement)
+    with simulated_cards(work, simulated, loss=faults.loss, seed=faults.seed) as simulators:
         started = replace(
             options,
             cards=dict(options.cards) | simulators.addresses,

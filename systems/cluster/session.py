@@ -24,7 +24,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.coordinator import Coordinator, RingFlow, RowFlow, TaggedRows
 from n3ic.systems.cluster.dense import GemmFlow
 from n3ic.systems.cluster.endpoint import CARD, Endpoint, Neighbour
-from n3ic.systems.cluster.kernels import OPERAND, GemmKernel, JobFlow, Kernel, integers
+from n3ic.systems.cluster.kernels import OPERAND, GemmKernel, JobFlow, Kernel
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.memory import TileMemory
 from n3ic.systems.cluster.placement import ModelPlacement
@@ -447,28 +447,43 @@ class GemmSession(RowSession[np.int64]):
     """
 
     def __init__(self, kernel: GemmKernel, nodes: int, ring: RingLink, sock: socket.socket) -> None:
-        self._matrix = kernel.matrix.astype(np.int64)
-        width = self._matrix.shape[1]
-        flow = GemmFlow(OPERAND, width)
-        super().__init__(nodes, kernel.digest, flow, width, np.int64, ring, sock)
+        self._kernel, self._nodes = kernel, nodes
+        columns, windows = kernel.held.matrix.shape[1], kernel.held.windows
+        flow = GemmFlow(OPERAND, columns, windows)
+        super().__init__(nodes, kernel.digest, flow, windows * columns, np.int64, ring, sock)
 
-    def submit(self, matrix: ArrayLike) -> Future[NDArray[np.int64]]:
-        """Multiply rows of 32-bit integers by the matrix.
+    def check(self) -> None:
+        """Check that the nodes hold the kernel's columns."""
+        self.home.check_shares(self._kernel.expected_shares(self._nodes), "array")
+
+    def submit(self, operand: ArrayLike) -> Future[NDArray[np.int64]]:
+        """Combine an operand with the matrix.
 
         Args:
-            matrix: integers of shape ``(rows, inner)``.
+            operand: what :meth:`GemmKernel.rows` takes: rows of 32-bit integers for GEMM.
+
+        Returns:
+            A future of the kernel's result.
 
         Raises:
-            ClusterError: The matrix is invalid, or the session has already failed.
+            ClusterError: The operand is invalid, or the session has already failed.
         """
-        rows = np.asarray(matrix)
-        shape = (*rows.shape[:1], len(self._matrix))
-        return self.submit_rows(integers(rows, "the first matrix", shape))
+        made: Future[NDArray[np.int64]] = Future()
+        made.set_running_or_notify_cancel()
+
+        def done(rows: Future[NDArray[np.int64]]) -> None:
+            error = rows.exception()
+            if error is None:
+                made.set_result(self._kernel.result(rows.result()))
+            else:
+                made.set_exception(error)
+
+        self.submit_rows(self._kernel.rows(operand)).add_done_callback(done)
+        return made
 
     def compute(self, rows: NDArray[Any]) -> NDArray[np.int64]:
-        """Multiply rows by the matrix in this process; the kernel bounds the sums."""
-        product: NDArray[np.int64] = rows.astype(np.int64) @ self._matrix
-        return product
+        """Combine rows with the matrix in this process; the kernel bounds the sums."""
+        return self._kernel.held.results(rows).reshape(len(rows), -1)
 
 
 class JobSession(CoordinatorSession):

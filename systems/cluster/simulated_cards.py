@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from n3ic.errors import ClusterError
-from n3ic.model.network import BinaryModel
 from n3ic.plugins import Plugin, find
-from n3ic.systems.cluster.placement import ModelPlacement
+from n3ic.systems.cluster.launch import RingWork
 from n3ic.systems.cluster.udp import Address
 
 
@@ -41,19 +41,18 @@ class CardSimulator(Plugin, ABC):
 
     @abstractmethod
     def run(
-        self, model: BinaryModel, placement: ModelPlacement, node: int, *, loss: float, seed: int
+        self, work: RingWork[Any], node: int, *, loss: float, seed: int
     ) -> AbstractContextManager[SimulatedCard]:
         """Run a node's card while the context is entered.
 
         Args:
-            model: the placed model.
-            placement: placement of the model.
+            work: work of the ring.
             node: number of the card's node.
             loss: fraction of its datagrams to discard on purpose.
             seed: seed of that choice.
 
         Raises:
-            ClusterError: The card cannot hold what the placement gives it.
+            ClusterError: The card cannot hold what the work gives it.
             MissingDependencyError: A tool that the card needs is missing.
         """
 
@@ -100,8 +99,7 @@ class SimulatedCards:
 
 @contextmanager
 def simulated_cards(
-    model: BinaryModel,
-    placement: ModelPlacement,
+    work: RingWork[Any],
     targets: Mapping[int, str],
     *,
     loss: float = 0.0,
@@ -110,8 +108,7 @@ def simulated_cards(
     """Run some nodes of a ring as simulated cards.
 
     Args:
-        model: the placed model.
-        placement: placement of the model.
+        work: work of the ring.
         targets: target of each node that is a card.
         loss: fraction of its datagrams that each card discards on purpose.
         seed: seed of that choice.
@@ -124,8 +121,8 @@ def simulated_cards(
     cards = SimulatedCards()
     with ExitStack() as stack:
         for node, target in sorted(targets.items()):
-            if not 1 <= node <= placement.nodes:
-                raise ClusterError(f"node {node}: the ring has nodes 1 to {placement.nodes}")
+            if not 1 <= node <= work.nodes:
+                raise ClusterError(f"node {node}: the ring has nodes 1 to {work.nodes}")
             if node + 1 in targets:
                 raise ClusterError(
                     f"nodes {node} and {node + 1} are simulated cards, and no network connects "
@@ -133,6 +130,6 @@ def simulated_cards(
                 )
             simulator: CardSimulator = find("n3ic.simulated_cards", target, CardSimulator)
             # Each card gets a seed of its own, or all would lose the same datagrams.
-            running = simulator.run(model, placement, node, loss=loss, seed=seed + node)
-            cards.add(node, stack.enter_context(running), placement.nodes)
+            running = simulator.run(work, node, loss=loss, seed=seed + node)
+            cards.add(node, stack.enter_context(running), work.nodes)
         yield cards

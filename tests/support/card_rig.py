@@ -9,15 +9,19 @@ import socket
 import struct
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.coordinator import Coordinator, RowFlow
+from n3ic.systems.cluster.dense import GemmFlow
 from n3ic.systems.cluster.endpoint import CARD, Endpoint
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.netfpga.image import EndpointAddress, node_image
+from n3ic.systems.cluster.netfpga.matrix_image import matrix_image
 from n3ic.systems.cluster.netfpga.simulation import build
 from n3ic.systems.cluster.netfpga.tap import NodeCounters
 from n3ic.systems.cluster.node import Node
@@ -107,7 +111,11 @@ class Rig:
 
 def endpoints(placement, node):
     """Addresses of the card and its neighbours, which have port 6000 + their number."""
-    size = placement.nodes + 1
+    return neighbours_of(node, placement.nodes)
+
+
+def neighbours_of(node, nodes):
+    size = nodes + 1
     return {
         "own": EndpointAddress(CARD_MAC, CARD_IP, PORT),
         "predecessor": EndpointAddress(HOST_MAC, HOST, 6000 + (node - 1) % size),
@@ -115,33 +123,53 @@ def endpoints(placement, node):
     }
 
 
-class MixedRing:
-    """Stations of this process and one card; datagrams are lost, repeated and damaged at will."""
+class CardRing:
+    """Stations of this process and one card; datagrams are lost, repeated, damaged and late."""
 
-    def __init__(self, model, placement, card, folder, *, seed=0, loss=0.0, repeat=0.0, damage=0.0):
+    def __init__(
+        self,
+        image,
+        digest,
+        nodes,
+        card,
+        flow,
+        folder,
+        *,
+        seed=0,
+        loss=0.0,
+        repeat=0.0,
+        damage=0.0,
+        late=0.0,
+    ):
         self.rng = np.random.default_rng(seed)
-        self.loss, self.repeat, self.damage = loss, repeat, damage
-        self.card, self.placement = card, placement
-        self.rig = Rig(node_image(model, placement, card, **endpoints(placement, card)), folder)
-        self.flow = RowFlow(placement)
-        self.home = Coordinator(placement.nodes, model.digest, self.flow.accept_data)
-        timing = LinkTiming(limit=30)
-        handlers = [self.home] + [
-            Node(n, parts_of(model, placement, n), model.digest)
-            for n in range(1, placement.nodes + 1)
-            if n != card
-        ]
+        self.loss, self.repeat, self.damage, self.late = loss, repeat, damage, late
+        self.waiting = []  # when to deliver what
+        self.card, self.flow = card, flow
+        self.rig = Rig(image, folder)
+        self.home = Coordinator(nodes, digest, flow.accept_data)
+        timing = LinkTiming(limit=120)  # a busy machine simulates slowly
+        others = [n for n in range(1, nodes + 1) if n != card]
+        handlers: list[Any] = [self.home]
+        handlers += [Node(n, self.parts_of(n), digest) for n in others]
         self.stations = {}
         for handler in handlers:
-            before = handler.number == (card - 1) % (placement.nodes + 1)
+            before = handler.number == (card - 1) % (nodes + 1)
             session = 7 if handler.number == 0 else None
             self.stations[handler.number] = Endpoint(
                 handler,
-                placement.nodes,
+                nodes,
                 timing=timing,
                 successor=CARD if before else None,
                 session=session,
             )
+
+    def parts_of(self, node):
+        """What a process holds."""
+        raise NotImplementedError
+
+    def check(self):
+        """Check what the nodes report."""
+        raise NotImplementedError
 
     def _arrives(self, data):
         """The bytes that a receiver gets of a datagram, none, one or two times."""
@@ -153,21 +181,35 @@ class MixedRing:
                 raw[self.rng.integers(len(raw))] ^= 1 << self.rng.integers(8)
             yield bytes(raw)
 
+    def _pass(self, now, deliver, *what):
+        """Deliver a datagram, now or later than those behind it."""
+        if self.late and self.rng.random() < self.late:
+            self.waiting.append((now + 0.05 * self.rng.random(), partial(deliver, *what)))
+        else:
+            deliver(*what)
+
+    def _receive(self, number, data):
+        self.stations[number].receive(data, time.monotonic())
+
     def step(self):
         now = time.monotonic()
+        due = [deliver for at, deliver in self.waiting if at <= now]
+        self.waiting = [(at, deliver) for at, deliver in self.waiting if at > now]
+        for deliver in due:
+            deliver()
         for number, station in self.stations.items():
             while has_work(station):
                 station.work()
             for node, data in station.outgoing(now):
                 for raw in self._arrives(data):
                     if node == self.card:
-                        self.rig.send(frame(raw, (HOST, 6000 + number)))
+                        self._pass(now, self.rig.send, frame(raw, (HOST, 6000 + number)))
                     else:
-                        self.stations[node].receive(raw, now)
+                        self._pass(now, self._receive, node, raw)
         while (data := self.rig.receive(0.002)) is not None:
             port, payload = opened(data)
             for raw in self._arrives(payload):
-                self.stations[port - 6000].receive(raw, time.monotonic())
+                self._pass(now, self._receive, port - 6000, raw)
 
     def until(self, condition, seconds=600):
         end = time.monotonic() + seconds
@@ -180,7 +222,7 @@ class MixedRing:
     def start(self):
         self.stations[0].send([self.home.start()])
         self.until(lambda: self.home.started)
-        self.home.check(self.placement)
+        self.check()
         self.flow.slots = self.home.slots
 
     def run(self, words):
@@ -189,3 +231,38 @@ class MixedRing:
         self.stations[0].send(self.flow.admit())
         self.until(lambda: self.flow.idle)
         return np.array([scores[i] for i in range(len(words))])
+
+
+class MixedRing(CardRing):
+    """A binary model over processes and a card."""
+
+    def __init__(self, model, placement, card, folder, **faults):
+        self.model, self.placement = model, placement
+        image = node_image(model, placement, card, **endpoints(placement, card))
+        flow = RowFlow(placement)
+        super().__init__(image, model.digest, placement.nodes, card, flow, folder, **faults)
+
+    def parts_of(self, node):
+        return parts_of(self.model, self.placement, node)
+
+    def check(self):
+        self.home.check(self.placement)
+
+
+class MatrixRing(CardRing):
+    """A kernel with a matrix over processes and a card."""
+
+    def __init__(self, kernel, nodes, card, folder, columns=4, **faults):
+        self.kernel, self.nodes = kernel, nodes
+        image = matrix_image(kernel, nodes, card, columns=columns, **neighbours_of(card, nodes))
+        flow = GemmFlow(kernel.array, kernel.held.matrix.shape[1], kernel.held.windows)
+        super().__init__(image, kernel.digest, nodes, card, flow, folder, **faults)
+
+    def parts_of(self, node):
+        return self.kernel.arrays_of(node, self.nodes)
+
+    def check(self):
+        self.home.check_shares(self.kernel.expected_shares(self.nodes), "array")
+
+    def result(self, operand):
+        return self.kernel.result(self.run(self.kernel.rows(operand)))

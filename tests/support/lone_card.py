@@ -76,12 +76,21 @@ STATUS = {"neurons": (0, 64, 544, 0, 1, 16, 32, 1), "inputs": (1, 96, 512, 3, 2,
 
 
 class Alone:
-    """The card of a placement, between a predecessor and a successor."""
+    """The card of a placement, or of an image, between a predecessor and a successor."""
 
-    def __init__(self, folder, name="neurons", model=MODEL, placed=None, status=None):
+    def __init__(
+        self,
+        folder,
+        name="neurons",
+        model=MODEL,
+        placed=None,
+        status=None,
+        image=None,
+        digest=None,
+    ):
         placed = placed or placement(*PLACED[name])
-        self.model, self.status = model, status or STATUS[name]
-        self.rig = Rig(node_image(model, placed, CARD, **endpoints(placed, CARD)), folder)
+        self.digest, self.status = digest or model.digest, status or STATUS[name]
+        self.rig = Rig(image or node_image(model, placed, CARD, **endpoints(placed, CARD)), folder)
         self.inbox = {1: deque(), 3: deque()}
         self.session = 9
         self.sequence = self.expected = 0
@@ -134,7 +143,7 @@ class Alone:
         assert (status.identifier, status.row) == (ControlId.STATUS, CARD)
         numbers = [int.from_bytes(status.body[at : at + 4], "big") for at in (32, 36, 40, 44)]
         assert (status.array, status.start, status.end, status.offset, *numbers) == self.status
-        assert status.body[:32] == bytes.fromhex(self.model.digest)
+        assert status.body[:32] == bytes.fromhex(self.digest)
 
     def quiet(self):
         """Nothing leaves the card for a while."""

@@ -153,19 +153,10 @@ def node_image(
         ClusterError: The card subset of the protocol cannot hold what the placement gives it.
     """
     placement.check_model(model)
-    previous, following = (node - 1) % (placement.nodes + 1), (node + 1) % (placement.nodes + 1)
-    links = [
-        *own.words,
-        *predecessor.words,
-        *successor.words,
-        node << 24 | previous << 16 | following << 8,
-        resend_ms,
-    ]
+    links = link_settings(node, placement.nodes, own, predecessor, successor, resend_ms)
     place = _only_share(placement, node)
-    # A node without a share is a relay: it passes on all packets, and its STATUS is empty.
     if place is None:
-        relay = _status(model, node, (0, 0, 0, 0), (0, 1 << NodeSize.slot_w, 0, 1))
-        return NodeImage(NodeSize(), 0, 0, _settings([*links, 0, 0, 0, 0, 0], relay, ()))
+        return relay_image(links, model.digest, node)
     array, share = place
     placed = placement.layers[array]
     layer = model.layers[array]
@@ -182,9 +173,9 @@ def node_image(
     slices = -(-part.n_words // SLICE_WORDS)
     size = NodeSize(
         # At least the defaults: cards that differ only in content then share one compiled program.
-        row_w=max(NodeSize.row_w, _bits(part.n_outputs * slices)),
-        neuron_w=max(NodeSize.neuron_w, _bits(part.n_outputs)),
-        words_w=max(NodeSize.words_w, _bits(slices * SLICE_WORDS)),
+        row_w=max(NodeSize.row_w, address_bits(part.n_outputs * slices)),
+        neuron_w=max(NodeSize.neuron_w, address_bits(part.n_outputs)),
+        words_w=max(NodeSize.words_w, address_bits(slices * SLICE_WORDS)),
         masked=int(mask is not None),
     )
     leaving, out_end, replicas = _leaving(placement, array, node)
@@ -195,25 +186,51 @@ def node_image(
     end = share.start + WORD_BITS * part.n_words if by_inputs else share.end
     offset = share.start // WORD_BITS if by_inputs else 0
     kind = (2 if by_inputs else 1, 1 << size.slot_w, part.n_words, 1)
-    status = _status(model, node, (array, share.start, end, offset), kind)
+    status = card_status(model.digest, node, (array, share.start, end, offset), kind)
     rows = np.arange(part.n_outputs * slices * SLICE_WORDS)
     writes = [
-        _settings(settings, status, replicas),
-        _writes(1, rows, _rows(part.weights, slices)),
-        _writes(2, np.arange(part.n_outputs) << 4, limits.astype(np.uint32)),
+        setting_writes(settings, status, replicas),
+        writes_of(1, rows, _rows(part.weights, slices)),
+        writes_of(2, np.arange(part.n_outputs) << 4, limits.astype(np.uint32)),
     ]
     if mask is not None:
-        writes.append(_writes(3, rows, _rows(mask, slices)))
+        writes.append(writes_of(3, rows, _rows(mask, slices)))
     return NodeImage(size, part.n_outputs, slices, np.concatenate(writes))
 
 
-def _settings(
+def link_settings(
+    node: int,
+    nodes: int,
+    own: EndpointAddress,
+    predecessor: EndpointAddress,
+    successor: EndpointAddress,
+    resend_ms: int,
+) -> list[int]:
+    """Return settings 0 to 10 of a card in a ring of ``nodes`` nodes."""
+    previous, following = (node - 1) % (nodes + 1), (node + 1) % (nodes + 1)
+    return [
+        *own.words,
+        *predecessor.words,
+        *successor.words,
+        node << 24 | previous << 16 | following << 8,
+        resend_ms,
+    ]
+
+
+def relay_image(links: Sequence[int], digest: str, node: int) -> NodeImage:
+    """Make the image of a node without a share: it passes on all packets, its STATUS is empty."""
+    relay = card_status(digest, node, (0, 0, 0, 0), (0, 1 << NodeSize.slot_w, 0, 1))
+    return NodeImage(NodeSize(), 0, 0, setting_writes([*links, 0, 0, 0, 0, 0], relay, ()))
+
+
+def setting_writes(
     settings: Sequence[int], status: TaskPacket, replicas: Sequence[int]
 ) -> NDArray[np.uint32]:
+    """Return the writes of settings, STATUS packet and replicas."""
     words = np.frombuffer(status.encode(), dtype=">u4")
     everything = np.array([*settings, *words, *replicas], dtype=np.uint32)
     # Settings, STATUS packet and replicas have fixed addresses, one after the other.
-    return _writes(0, np.arange(len(everything)), everything)
+    return writes_of(0, np.arange(len(everything)), everything)
 
 
 def _only_share(placement: ModelPlacement, node: int) -> tuple[int, Share] | None:
@@ -259,8 +276,8 @@ def _rows(bits: Bits, slices: int) -> Words:
     return pack(padded).ravel()
 
 
-def _status(
-    model: BinaryModel,
+def card_status(
+    digest: str,
     node: int,
     place: tuple[int, int, int, int],
     numbers: tuple[int, int, int, int],
@@ -276,16 +293,17 @@ def _status(
         end,
         row=node,
         offset=offset,
-        body=bytes.fromhex(model.digest) + b"".join(n.to_bytes(4, "big") for n in numbers),
+        body=bytes.fromhex(digest) + b"".join(n.to_bytes(4, "big") for n in numbers),
     )
 
 
-def _writes(
+def writes_of(
     kind: int, addresses: NDArray[np.int64], words: NDArray[np.uint32]
 ) -> NDArray[np.uint32]:
+    """Return the writes of words of one kind."""
     return np.stack([addresses.astype(np.uint32) | np.uint32(kind << 28), words], axis=1)
 
 
-def _bits(count: int) -> int:
+def address_bits(count: int) -> int:
     """Return the address bits of a memory with ``count`` entries."""
     return (count - 1).bit_length()

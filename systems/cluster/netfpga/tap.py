@@ -10,14 +10,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from n3ic.errors import ClusterError
 from n3ic.exporters.netfpga.tools import tap as wire
 from n3ic.exporters.netfpga.tools.simulator_process import SimulatedCardProcess, SimulatorProgram
-from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.kernels import GemmKernel
+from n3ic.systems.cluster.launch import KernelWork, ModelWork, RingWork
+from n3ic.systems.cluster.matrices import CARD_KERNELS
 from n3ic.systems.cluster.netfpga.image import EndpointAddress, NodeImage, node_image
+from n3ic.systems.cluster.netfpga.matrix_image import matrix_image
 from n3ic.systems.cluster.netfpga.simulation import build
-from n3ic.systems.cluster.placement import ModelPlacement
 from n3ic.systems.cluster.simulated_cards import CardSimulator, SimulatedCard
 
 CARD_PORT = 0x4E33
@@ -136,14 +141,14 @@ class VerilatedCards(CardSimulator):
 
     @contextmanager
     def run(
-        self, model: BinaryModel, placement: ModelPlacement, node: int, *, loss: float, seed: int
+        self, work: RingWork[Any], node: int, *, loss: float, seed: int
     ) -> Iterator[SimulatedCard]:
         """Run a node's card, plugged in while the context is entered."""
         own = card_endpoint(node)
         before = host_endpoint(node, CARD_PORT + 1)
         # On a ring of one node, predecessor and successor are the coordinator, with one socket.
-        behind = host_endpoint(node, CARD_PORT + (1 if placement.nodes == 1 else 2))
-        image = node_image(model, placement, node, own=own, predecessor=before, successor=behind)
+        behind = host_endpoint(node, CARD_PORT + (1 if work.nodes == 1 else 2))
+        image = _image(work, node, own, before, behind)
         simulated = SimulatedCard(
             (own.ip, own.port), (before.ip, before.port), (behind.ip, behind.port)
         )
@@ -152,6 +157,23 @@ class VerilatedCards(CardSimulator):
         # The counters are printed when the program ends, so they exist only after the block.
         if card.counters is not None:
             simulated.counters.update(card.counters.summary)
+
+
+def _image(
+    work: RingWork[Any],
+    node: int,
+    own: EndpointAddress,
+    predecessor: EndpointAddress,
+    successor: EndpointAddress,
+) -> NodeImage:
+    if isinstance(work, ModelWork):
+        make = partial(node_image, work.model, work.placement)
+    elif isinstance(work, KernelWork) and isinstance(work.kernel, GemmKernel):
+        make = partial(matrix_image, work.kernel, work.nodes)
+    else:
+        what = type(work.kernel if isinstance(work, KernelWork) else work).__name__
+        raise ClusterError(f"node {node}: a card computes no {what}; {CARD_KERNELS}")
+    return make(node, own=own, predecessor=predecessor, successor=successor)
 
 
 CARDS = VerilatedCards()

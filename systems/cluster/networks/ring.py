@@ -142,7 +142,7 @@ def lasting_network_ring(
         def start() -> AbstractContextManager[Ring[NetworkSession]]:
             there = len(client.scheduler_info(n_workers=-1)["workers"])
             parts = plan_pipeline(network, max(1, min(nodes, there)), seconds)
-            return ring_on(client, NetworkWork(network, parts), _without_cards(options))
+            return ring_on(client, NetworkWork(network, parts), without_cards(options))
 
         with LastingRing(start, options.replacements) as ring:
             yield ring
@@ -171,7 +171,7 @@ def network_ring(
             node does not start or does not answer.
         MissingDependencyError: distributed is not installed.
     """
-    ring_options = _without_cards(options or RingOptions())
+    ring_options = without_cards(options or RingOptions())
     parts = pipeline or plan_pipeline(network, nodes)
     with (
         workers(parts.nodes, ring_options.dask) as client,
@@ -180,7 +180,15 @@ def network_ring(
         yield ring
 
 
-def _without_cards(options: RingOptions) -> RingOptions:
+def without_cards(options: RingOptions) -> RingOptions:
+    """Return the options of a ring of processes.
+
+    Raises:
+        ClusterError: A card is among the nodes.
+    """
     if options.cards:
-        raise ClusterError("a card computes no network of integers: expected processes alone")
+        raise ClusterError(
+            "a card computes no network of integers: expected processes alone; "
+            "network_with_card gives a card one step"
+        )
     return options

@@ -39,6 +39,7 @@ class SimNode:
         serial: whether packets and operations take turns on one thread.
         slice_bits: weights of one neuron that are counted together.
         core: processor whose cores run the node; -1 if it has its own circuits.
+        sums: time from the last multiplication of a task to its result; None for ``pipeline``.
     """
 
     name: str
@@ -56,10 +57,15 @@ class SimNode:
     serial: bool = False
     slice_bits: int = SLICE_BITS
     core: int = -1
+    sums: float | None = None
 
     def slices(self, inputs: int) -> int:
         """Return the number of operations of a neuron with ``inputs`` inputs."""
         return -(-inputs // self.slice_bits)
+
+    def delay(self, kind: str) -> float:
+        """Return the time from the last operation of a kind to its result."""
+        return self.pipeline if kind != MAC or self.sums is None else self.sums
 
     def slowed(self, factor: float) -> SimNode:
         """Return a straggler: the same node, slower in everything but its link."""
@@ -71,6 +77,7 @@ class SimNode:
             forward=self.forward * factor,
             stream=self.stream * factor,
             pipeline=self.pipeline * factor,
+            sums=None if self.sums is None else self.sums * factor,
             rates={name: rate / factor for name, rate in self.rates.items()},
         )
 
@@ -94,6 +101,7 @@ def sim_node(node: ClusterNode) -> SimNode:
         together=f.together,
         serial=f.serial,
         slice_bits=f.slice_bits,
+        sums=None if f.array is None else seconds(f.array.delay),
     )
 
 

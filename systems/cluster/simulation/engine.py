@@ -308,7 +308,7 @@ class _Simulation:
         """Run operations on the elements of ``streamed`` packets."""
         at = self.nodes[node]
         busy = max(operations / at.rates[kind], streamed * at.stream) if operations else 0.0
-        after = at.pipeline if operations else 0.0
+        after = at.delay(kind) if operations else 0.0
         if at.serial:
             busy, after = busy + after, 0.0
         end = self.kernels[node].enter(self.env.now, busy)

@@ -2,6 +2,7 @@
 """Kernels of integers on a ring, against numpy and scipy; operands that nothing proves."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +11,19 @@ from hypothesis import strategies as st
 
 from n3ic.errors import ClusterError
 from n3ic.systems.cluster.convolution import Filters
+from n3ic.systems.cluster.coordinator import Coordinator
 from n3ic.systems.cluster.distributed_rows import DistributedRows, answer, request
 from n3ic.systems.cluster.kernels import ConvolutionKernel, GemmKernel, SparseKernel
 from n3ic.systems.cluster.placement import Share
-from n3ic.systems.cluster.protocol import PacketType, ProtocolError, TaskId, TaskPacket, body_of
+from n3ic.systems.cluster.protocol import (
+    BY_RANGE,
+    PacketType,
+    ProtocolError,
+    TaskId,
+    TaskPacket,
+    body_of,
+)
+from n3ic.systems.cluster.scrubbing import SCRUBBED
 from n3ic.systems.cluster.sparse import LANES, TILE, Combine, Elements, nonzero_packets, spawn_order
 from tests.support.rings import KernelRing
 
@@ -100,7 +110,7 @@ def test_gemm_is_numpys_at_the_ends_of_32_bits(nodes, shape):
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 5])
-@pytest.mark.parametrize(("stride", "padding"), [(1, 0), (1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize(("stride", "padding"), [(1, 0), (1, 1), (2, 1), (3, 2), (2, 4)])
 def test_convolution_is_scipys(nodes, stride, padding):
     image = RNG.integers(-99, 99, (11, 9, 2))
     weights = RNG.integers(-9, 9, (4, 2, 3, 3))
@@ -239,3 +249,24 @@ def test_two_elements_of_one_row_in_a_task_are_refused():
     list(source.arrived(next(answer(0, 0, np.array([1]), 1))))
     with pytest.raises(ProtocolError, match="in the same row"):
         list(result.perform_task(task_of(1, 0, 5, 1, 0, 6)))
+
+
+def test_a_bit_that_changes_in_a_matrix_is_found():
+    held: Any = GemmKernel(np.arange(24).reshape(8, 3)).arrays_of(1, 1)[0]
+
+    def multiply_rows():
+        for row in range(SCRUBBED):
+            task = (PacketType.TASK, TaskId.VALUES, BY_RANGE, 0, 0, 3)
+            list(held.perform_task(TaskPacket(*task, row=row, count=8)))
+
+    multiply_rows()
+    held._columns.matrix[7, 2] ^= 1
+    with pytest.raises(ClusterError, match="array 0: weights changed in memory"):
+        multiply_rows()
+
+
+def test_a_node_without_its_columns_is_named():
+    kernel = GemmKernel(np.ones((8, 3), dtype=int))
+    home = Coordinator(1, kernel.digest, lambda _: [])
+    with pytest.raises(ClusterError, match=r"node 1 does not hold \[0, 3\) of array 0"):
+        home.check_shares(kernel.expected_shares(1), "array")

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster node. It receives task packets from its predecessor, computes the neurons whose weights
-// it holds, and sends other packets and its results to its successor. The ports are AXI4-Streams of
-// 256 bits, as in the NetFPGA-SUME reference NIC. The driver writes settings and weights through
-// wr_*; bits 31:28 of the address select the kind (docs/reference/cluster-node.md).
+// A cluster node. It receives task packets from its predecessor, computes the neurons, or the columns
+// of a matrix, whose weights it holds, and sends other packets and its results to its successor. The
+// ports are AXI4-Streams of 256 bits, as in the NetFPGA-SUME reference NIC. The driver writes settings
+// and weights through wr_*; bits 31:28 of the address select the kind
+// (docs/reference/cluster-node.md).
 module n3ic_cluster_node #(
     parameter ROW_W    = 12,  // 2^ROW_W rows of 512 weights
     parameter NEURON_W = 10,  // 2^NEURON_W thresholds
     parameter SLOT_W   = 4,   // 2^SLOT_W rows in flight
     parameter WORDS_W  = 7,   // 2^WORDS_W input words
     parameter QUEUE_W  = 8,   // 2^QUEUE_W packets wait for the successor
-    parameter MASKED   = 0    // 1: a memory of masks, as large as that of the weights
+    parameter MASKED   = 0,   // 1: a memory of masks, as large as that of the weights
+    // An array of multipliers instead of the binary layer
+    parameter GEMM     = 0,   // 1: 2^ROW_W rows of 16 weights of COLUMNS columns each
+    parameter COLUMNS  = 4,
+    parameter WEIGHT_W = 8,
+    parameter SPARSE   = 0,
+    parameter MAXIMUM  = 0
 ) (
     input  wire         axis_aclk,
     input  wire         axis_resetn,
@@ -40,15 +47,19 @@ module n3ic_cluster_node #(
 
     // --- what the driver writes -----------------------------------------------------------------
     // 16 words of settings, then the STATUS packet, which describes the share, then the nodes that
-    // take the rows of the next layer in turn.
+    // take the rows of the next layer in turn, then the sizes of a matrix.
     reg [31:0] settings [0:15];
     reg [31:0] share [0:15];
     reg [7:0]  replicas [0:15];
+    /* verilator lint_off UNUSEDSIGNAL */
+    reg [31:0] matrix [0:3];  // rows of weights, windows of an input, slices between them
+    /* verilator lint_on UNUSEDSIGNAL */
     wire wr_setting = wr_en && wr_addr[31:28] == 4'd0;
     always @(posedge clk) begin
         if (wr_setting && wr_addr[5:4] == 2'd0) settings[wr_addr[3:0]] <= wr_data;
         if (wr_setting && wr_addr[5:4] == 2'd1) share[wr_addr[3:0]] <= wr_data;
         if (wr_setting && wr_addr[5:4] == 2'd2) replicas[wr_addr[3:0]] <= wr_data[7:0];
+        if (wr_setting && wr_addr[5:4] == 2'd3) matrix[wr_addr[1:0]] <= wr_data;
     end
     // Addresses are {MAC, IPv4, UDP port}.
     wire [95:0] own_at         = {settings[0], settings[1], settings[2]};
@@ -122,7 +133,7 @@ module n3ic_cluster_node #(
     wire [15:0]        in_en, in_next, complete_row, row;
     wire [INPUT_W-1:0] in_row, in_next_row;
     wire [511:0]       in_bits;
-    n3ic_cluster_tasks #(.SLOT_W(SLOT_W), .WORDS_W(WORDS_W)) tasks (
+    n3ic_cluster_tasks #(.SLOT_W(SLOT_W), .WORDS_W(WORDS_W), .VALUES(GEMM)) tasks (
         .clk(clk), .rst(restart), .node(node), .array(array), .start(share[1]), .end_(share[2]),
         .by_inputs(by_inputs), .first_word(place[11:0]), .words(words[11:0]), .pad(settings[14]),
         .in_valid(task_valid), .packet(packet), .done(task_done), .refused(task_refused),
@@ -145,32 +156,60 @@ module n3ic_cluster_node #(
         if (ask && ask_ready) computing <= 1'b1;
         if (row_done || restart) computing <= 1'b0;
     end
-    wire        result, result_last, result_fires, found_last, found_fires, result_taken;
-    wire [31:0] result_sum, result_score, found;
-    wire [5:0]  results_wait;
-    /* verilator lint_off UNUSEDSIGNAL */
-    wire [7:0]  rounded = words[7:0] + 8'd15;
-    /* verilator lint_on UNUSEDSIGNAL */
-    n3ic_cluster_layer #(
-        .SLICE(512), .ROW_W(ROW_W), .NEURON_W(NEURON_W), .INPUT_W(INPUT_W), .SLICE_W(4),
-        .MASKED(MASKED)
-    ) layer (
-        .clk(clk), .rst(restart), .in_en(in_en), .in_next(in_next), .in_row(in_row),
-        .in_next_row(in_next_row), .in_bits(in_bits), .ask_valid(ask), .ask_ready(ask_ready),
-        .ask_row({ROW_W {1'b0}}), .ask_neuron({NEURON_W {1'b0}}),
-        .ask_count(neurons[NEURON_W:0]), .ask_input({row[SLOT_W-1:0], {(WORDS_W - 4) {1'b0}}}),
-        .ask_slices(rounded[7:4]), .room(results_wait[5:4] == 2'd0), .out_valid(result),
-        .out_last(result_last), .out_fires(result_fires), .out_sum(result_sum),
-        .out_score(result_score), .wr_weight(wr_en && wr_addr[31:28] == 4'd1),
-        .wr_bound(wr_en && wr_addr[31:28] == 4'd2), .wr_mask(wr_en && wr_addr[31:28] == 4'd3),
-        .wr_row(wr_addr[4 +: ROW_W]),
-        .wr_word({4'd0, wr_addr[3:0]}), .wr_data(wr_data)
-    );
-    n3ic_fifo #(.WIDTH(34), .DEPTH_W(5)) results (
-        .clk(clk), .rst(restart), .push(result),
-        .in_data({result_last, result_fires, leaving[1] ? result_sum : result_score}),
-        .pop(result_taken), .out_data({found_last, found_fires, found}), .level(results_wait)
-    );
+    wire        found_valid, found_ends, found_last, found_fires;
+    wire [31:0] found;
+    generate
+        if (GEMM != 0) begin : g_gemm
+            assign found_fires = 1'b0;
+            n3ic_cluster_gemm #(
+                .COLUMNS(COLUMNS), .WEIGHT_W(WEIGHT_W), .ROW_W(ROW_W), .INPUT_W(INPUT_W),
+                .SPARSE(SPARSE), .MAXIMUM(MAXIMUM)
+            ) gemm (
+                .clk(clk), .rst(restart), .in_en(in_en), .in_next(in_next), .in_row(in_row),
+                .in_next_row(in_next_row), .in_bits(in_bits), .ask_valid(ask),
+                .ask_ready(ask_ready), .ask_rows(matrix[0][ROW_W:0]),
+                .ask_columns(neurons[15:0]),
+                .ask_input({row[SLOT_W-1:0], {(WORDS_W - 4) {1'b0}}}),
+                .ask_windows(matrix[1][15:0]), .ask_step(matrix[2][INPUT_W-1:0]),
+                .out_valid(found_valid), .out_ready(found_ready), .out_ends(found_ends),
+                .out_last(found_last), .out_word(found),
+                .wr_weight(wr_en && wr_addr[31:28] == 4'd1),
+                .wr_slice(wr_en && wr_addr[31:28] == 4'd2), .wr_row(wr_addr[8 +: ROW_W]),
+                .wr_word(wr_addr[7:0]), .wr_data(wr_data)
+            );
+        end else begin : g_layer
+            wire        result, result_last, result_fires;
+            wire [31:0] result_sum, result_score;
+            wire [5:0]  results_wait;
+            /* verilator lint_off UNUSEDSIGNAL */
+            wire [7:0]  rounded = words[7:0] + 8'd15;
+            /* verilator lint_on UNUSEDSIGNAL */
+            assign found_valid = results_wait != 6'd0;
+            assign found_ends  = found_last;
+            n3ic_cluster_layer #(
+                .SLICE(512), .ROW_W(ROW_W), .NEURON_W(NEURON_W), .INPUT_W(INPUT_W), .SLICE_W(4),
+                .MASKED(MASKED)
+            ) layer (
+                .clk(clk), .rst(restart), .in_en(in_en), .in_next(in_next), .in_row(in_row),
+                .in_next_row(in_next_row), .in_bits(in_bits), .ask_valid(ask),
+                .ask_ready(ask_ready), .ask_row({ROW_W {1'b0}}), .ask_neuron({NEURON_W {1'b0}}),
+                .ask_count(neurons[NEURON_W:0]),
+                .ask_input({row[SLOT_W-1:0], {(WORDS_W - 4) {1'b0}}}),
+                .ask_slices(rounded[7:4]), .room(results_wait[5:4] == 2'd0), .out_valid(result),
+                .out_last(result_last), .out_fires(result_fires), .out_sum(result_sum),
+                .out_score(result_score), .wr_weight(wr_en && wr_addr[31:28] == 4'd1),
+                .wr_bound(wr_en && wr_addr[31:28] == 4'd2),
+                .wr_mask(wr_en && wr_addr[31:28] == 4'd3), .wr_row(wr_addr[4 +: ROW_W]),
+                .wr_word({4'd0, wr_addr[3:0]}), .wr_data(wr_data)
+            );
+            n3ic_fifo #(.WIDTH(34), .DEPTH_W(5)) results (
+                .clk(clk), .rst(restart), .push(result),
+                .in_data({result_last, result_fires, leaving[1] ? result_sum : result_score}),
+                .pop(found_ready && found_valid), .out_data({found_last, found_fires, found}),
+                .level(results_wait)
+            );
+        end
+    endgenerate
     wire         found_ready, packed_valid, packed_last;
     wire [511:0] packed_;
     wire         turn_ready;
@@ -179,16 +218,16 @@ module n3ic_cluster_node #(
         .clk(clk), .rst(restart), .start(ask && ask_ready), .row(row), .count(turns[4:0]),
         .ready(turn_ready), .turn(turn)
     );
-    wire [7:0]   out_destination = (turns == 32'd0) ? leaving[23:16] : replicas[turn];
+    wire [7:0]   out_destination = (GEMM != 0 || turns == 32'd0) ? leaving[23:16] : replicas[turn];
     // Results wait for the task handler, which may push up to three packets for one that it takes.
     wire         packed_ready = room && turn_ready && !task_valid && !status && !restart;
-    assign result_taken = found_ready && results_wait != 6'd0;
     assign row_done     = packed_valid && packed_ready && packed_last;
     n3ic_cluster_results packager (
-        .clk(clk), .rst(restart), .mode(leaving[1:0]), .array(array), .start(share[1]),
+        .clk(clk), .rst(restart), .mode(leaving[1:0]), .wide(GEMM != 0), .array(array), .start(share[1]),
         .first_word(place[11:0]), .out_identifier(leaving[31:24]),
         .out_destination(out_destination), .out_array(leaving[15:8]), .out_end(out_end),
-        .row(row), .in_valid(results_wait != 6'd0), .in_ready(found_ready), .in_last(found_last),
+        .row(row), .in_valid(found_valid), .in_ready(found_ready), .in_ends(found_ends),
+        .in_last(found_last),
         .in_fires(found_fires), .in_value(found), .out_valid(packed_valid),
         .out_ready(packed_ready), .out_last(packed_last), .out_packet(packed_)
     );

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packager: turns the layer's results of a row into packets. A packet holds 384 bits for the
 // next layer, or 12 scores of 32 bits for the home, or 16 partial popcounts of 16 bits for the
-// reducers, starting at a multiple of 16.
+// reducers, starting at a multiple of 16; or 6 sums of 64 bits for the home, which come as two words
+// each, like scores.
 module n3ic_cluster_results (
     input  wire         clk,
     input  wire         rst,          // of a session
     // Kind of the packets: 0 bits, 1 scores, 2 partial popcounts
     input  wire [1:0]   mode,
+    input  wire         wide,         // scores are halves of sums
     input  wire [7:0]   array,        // of this share
     input  wire [31:0]  start,
     input  wire [11:0]  first_word,   // of its inputs
     input  wire [7:0]   out_identifier,
     input  wire [7:0]   out_destination,
     input  wire [7:0]   out_array,
-    input  wire [31:0]  out_end,      // neurons of the next layer
+    input  wire [31:0]  out_end,      // neurons of the next layer, or sums of a window of all nodes
     input  wire [15:0]  row,          // of the results, held until the last packet is pushed
     // Results
     input  wire         in_valid,
     output wire         in_ready,
-    input  wire         in_last,
+    input  wire         in_ends,      // of a window
+    input  wire         in_last,      // of the row, and of a window
     input  wire         in_fires,
     input  wire [31:0]  in_value,
     // Packets
@@ -36,18 +39,20 @@ module n3ic_cluster_results (
     reg  [3:0]   words;    // filled words of the body
     reg  [4:0]   results;  // scores or popcounts in the body
     reg  [31:0]  at;       // index of the packet's first word or first result
-    reg          last, padding, ready;
+    reg  [31:0]  window;   // index of the window's first result
+    reg          last, window_ends, padding, ready;
     reg  [3:0]   left;     // words to pad
     wire         take  = in_valid && in_ready;
     wire [31:0]  bit_  = {31'd0, in_fires} << filled;
     wire [31:0]  now   = (mode == BITS) ? unit | bit_
                        : (mode == SCORES) ? in_value : {unit[15:0], in_value[15:0]};
-    wire         whole = in_last || mode == SCORES
+    wire         whole = in_ends || mode == SCORES
                       || filled == ((mode == BITS) ? 5'd31 : 5'd1);
     // A single half goes into the upper half, which is first on the wire.
     wire [31:0]  word  = (mode[1] && filled == 5'd0) ? {in_value[15:0], 16'd0} : now;
     wire [3:0]   limit = mode[1] ? 4'd8 : BODY;
-    wire         ends  = whole && (in_last || words + 4'd1 == limit);
+    wire         ends  = whole && (in_ends || words + 4'd1 == limit);
+    wire [31:0]  some  = wide ? {28'd0, results[4:1]} : {27'd0, results};
     assign in_ready    = !padding && !ready;
     always @(posedge clk) begin
         if (take) begin
@@ -58,6 +63,7 @@ module n3ic_cluster_results (
                 body    <= {body[351:0], word};
                 words   <= words + 4'd1;
                 last    <= in_last;
+                window_ends <= in_ends;
                 padding <= ends;
                 left    <= BODY - 4'd1 - words;
             end
@@ -75,7 +81,8 @@ module n3ic_cluster_results (
             ready   <= 1'b0;
             words   <= 4'd0;
             results <= 5'd0;
-            at      <= last ? 32'd0 : at + ((mode == BITS) ? {28'd0, words} : {27'd0, results});
+            at      <= window_ends ? 32'd0 : at + ((mode == BITS) ? {28'd0, words} : some);
+            window  <= (last || !wide) ? 32'd0 : window_ends ? window + out_end : window;
         end
         if (rst) begin
             unit    <= 32'd0;
@@ -83,6 +90,7 @@ module n3ic_cluster_results (
             words   <= 4'd0;
             results <= 5'd0;
             at      <= 32'd0;
+            window  <= 32'd0;
             padding <= 1'b0;
             ready   <= 1'b0;
         end
@@ -90,14 +98,14 @@ module n3ic_cluster_results (
 
     // --- headers ------------------------------------------------------------------------------
     wire [26:0] word_at = start[31:5] + at[26:0];
-    wire [31:0] first   = (mode == SCORES) ? start + at : at;
-    wire [31:0] behind  = first + {27'd0, results};
+    wire [31:0] first   = (mode == SCORES) ? start + window + at : at;
+    wire [31:0] behind  = first + some;
     wire        inputs  = out_identifier == 8'd2;
     wire [31:0] low     = inputs ? {word_at, 5'd0} : 32'd0;
     wire [31:0] high    = inputs ? {word_at, 5'd0} + {23'd0, words, 5'd0} : out_end;
     wire [127:0] bits   = {8'h01, out_identifier, out_destination, out_array, low, high, row,
                            words, word_at[11:0]};
-    wire [127:0] scores = {8'h03, 8'h03, 8'h00, array, first, behind, row, 16'd0};
+    wire [127:0] scores = {8'h03, wide ? 8'h05 : 8'h03, 8'h00, array, first, behind, row, 16'd0};
     wire [127:0] sums   = {8'h01, 8'h03, out_destination, array, first, behind, row, 4'd0,
                            first_word};
     assign out_valid  = ready;

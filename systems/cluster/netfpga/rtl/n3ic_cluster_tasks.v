@@ -3,11 +3,14 @@
 // packet at a time: it stores local words, and passes on packets for other nodes and the parts of
 // a range on both sides of its own.
 //
+// With VALUES, words are integers of a row and its record counts packets, which are whole.
+//
 // The low bits of a row's number choose its slot. A packet is refused, and offered again later, if
 // the successor's queue is full or the slot holds a row that is still being computed.
 module n3ic_cluster_tasks #(
     parameter SLOT_W  = 5,   // 2^SLOT_W slots
-    parameter WORDS_W = 7    // 2^WORDS_W input words each, at least 5
+    parameter WORDS_W = 7,   // 2^WORDS_W input words each, at least 5
+    parameter VALUES  = 0    // 1: tasks with integers instead of bits; WORDS_W is at least 8
 ) (
     input  wire          clk,
     input  wire          rst,          // of a session
@@ -18,8 +21,8 @@ module n3ic_cluster_tasks #(
     input  wire [31:0]   end_,
     input  wire          by_inputs,    // 1: its range counts inputs; 0: neurons
     input  wire [11:0]   first_word,   // of its inputs
-    input  wire [11:0]   words,        // of its inputs
-    input  wire [31:0]   pad,          // pad bits of the last input word
+    input  wire [11:0]   words,        // of its inputs; packets with VALUES
+    input  wire [31:0]   pad,          // pad bits of the last input word; words of the last packet
     // Packets: done a few clocks later
     input  wire          in_valid,
     input  wire [511:0]  packet,
@@ -43,7 +46,9 @@ module n3ic_cluster_tasks #(
     input  wire          release_,
     input  wire [SLOT_W-1:0] release_slot
 );
-    localparam WORDS = 1 << WORDS_W, SLOTS = 1 << SLOT_W;
+    localparam SLOTS  = 1 << SLOT_W;
+    localparam MARK_W = (VALUES != 0) ? WORDS_W - 3 : WORDS_W;
+    localparam MARKS  = 1 << MARK_W;  // words or packets of a row
     localparam [2:0] IDLE = 3'd0, LOOK = 3'd1, CHECK = 3'd2, LEFT = 3'd3, RIGHT = 3'd4, TURN = 3'd5;
 
     // --- fields -------------------------------------------------------------------------------
@@ -66,30 +71,33 @@ module n3ic_cluster_tasks #(
     /* verilator lint_off UNUSEDSIGNAL */
     wire [31:0] lower  = (direct || from > start) ? from : start;
     wire [31:0] upper  = (direct || to < end_) ? to : end_;
-    wire [12:0] stop   = {1'b0, offset} + {9'd0, count};  // one past the last carried word
+    // One past the last carried word or packet
+    wire [12:0] stop   = {1'b0, offset} + ((VALUES != 0) ? 13'd1 : {9'd0, count});
     wire [31:0] upper_word = (upper + 32'd31) >> 5;
     /* verilator lint_on UNUSEDSIGNAL */
 
     // --- what is stored --------------------------------------------------------------------------
     reg  [SLOTS-1:0]   filling, complete;
     reg  [15:0]        tags [0:SLOTS-1];
-    reg  [WORDS-1:0]   have [0:SLOTS-1];
+    reg  [MARKS-1:0]   have [0:SLOTS-1];
     reg  [11:0]        missing [0:SLOTS-1];
     wire [SLOT_W-1:0]  slot   = row[SLOT_W-1:0];
-    reg  [WORDS-1:0]   had;
+    reg  [MARKS-1:0]   had;
     reg  [11:0]        lacks;
     reg                same_row;
     reg                outside;  // words outside the share, parts of words, or pad bits
-    reg  [WORDS-1:0]   bits;     // the words of this packet
+    reg  [MARKS-1:0]   bits;     // the words of this packet
     reg  [3:0]         number;   // how many they are
     /* verilator lint_off UNUSEDSIGNAL */
-    wire [12:0]        at     = {1'b0, offset} - {1'b0, first_word};  // position of body word 0
+    wire [15:0]        twelve = {1'b0, offset, 3'd0} + {2'd0, offset, 2'd0};
+    wire [12:0]        at     = (VALUES != 0) ? twelve[12:0]  // position of body word 0
+                                              : {1'b0, offset} - {1'b0, first_word};
     wire [12:0]        place  = low - {1'b0, first_word};             // of the first local word
     wire [12:0]        some   = high - low;
     /* verilator lint_on UNUSEDSIGNAL */
     wire [15:0]        ones   = (16'd1 << some[3:0]) - 16'd1;
-    wire [WORDS-1:0]   marks  = {{(WORDS - 16) {1'b0}}, ones} << place[WORDS_W-1:0];
-    wire               twice  = (had & bits) != {WORDS {1'b0}};
+    wire [MARKS-1:0]   marks  = {{(MARKS - 16) {1'b0}}, ones} << place[MARK_W-1:0];
+    wire               twice  = (had & bits) != {MARKS {1'b0}};
     wire               full   = lacks == {8'd0, number};
     wire               wrong  = torn || (mine && (outside || (filling[slot] && !same_row) || twice));
 
@@ -98,14 +106,15 @@ module n3ic_cluster_tasks #(
     wire [15:0]  local_;
     wire [11:0]  padded;
     wire [12:0]  last_word = {1'b0, first_word} + {1'b0, words} - 13'd1;
+    wire [3:0]   whole_packet = ({1'b0, offset} == last_word) ? pad[3:0] : 4'd12;
     genvar g;
     generate
         for (g = 0; g < 16; g = g + 1) begin : g_word
             if (g < 12) begin : g_carried
                 wire [12:0] position = {1'b0, offset} + g;
                 assign body[32*g +: 32] = packet[383-32*g -: 32];
-                assign local_[g] = position >= low && position < high;
-                assign padded[g] = position == last_word && (body[32*g +: 32] & pad) != 32'd0
+                assign local_[g] = (VALUES != 0) ? count > g : position >= low && position < high;
+                assign padded[g] = VALUES == 0 && position == last_word && (body[32*g +: 32] & pad) != 32'd0
                                 && count > g;
             end else begin : g_none
                 assign body[32*g +: 32] = 32'd0;
@@ -142,19 +151,19 @@ module n3ic_cluster_tasks #(
                 torn <= type_[6:4] != 3'd0 || type_[3:0] == 4'd0 || type_[3:0] > 4'd4
                      || (type_[3:0] != 4'd4 && from >= to) || count > 4'd12;
                 mine <= type_ == 7'd1 && array == packet[487:480]
-                     && identifier == (by_inputs ? 8'd2 : 8'd1)
+                     && identifier == ((VALUES != 0) ? 8'd4 : by_inputs ? 8'd2 : 8'd1)
                      && (direct || (destination == 8'd255 && meets));
                 left  <= !direct && from < start;
                 right <= !direct && to > end_;
                 low   <= by_inputs ? {1'b0, lower[16:5]} : {1'b0, offset};
                 high  <= by_inputs ? upper_word[12:0] : stop;
-                had   <= filling[slot] ? have[slot] : {WORDS {1'b0}};
+                had   <= filling[slot] ? have[slot] : {MARKS {1'b0}};
                 lacks <= filling[slot] ? missing[slot] : words;
                 same_row <= tags[slot] == row;
                 if (in_valid && !done) state <= LOOK;
             end
             LOOK: begin
-                outside <= padded != 12'd0 || low < {1'b0, offset} || high > stop || low >= high
+                outside <= padded != 12'd0 || (VALUES != 0 && count != whole_packet) || low < {1'b0, offset} || high > stop || low >= high
                         || low < {1'b0, first_word}
                         || high > {1'b0, first_word} + {1'b0, words}
                         || (by_inputs ? split_word || (direct && (from < start || to > end_))

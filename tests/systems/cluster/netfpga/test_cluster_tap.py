@@ -16,6 +16,8 @@ from n3ic.exporters.netfpga.tools import tap
 from n3ic.model.random_models import random_model
 
 KILLED = Path(__file__).with_name("killed_card.py")
+NETWORK = Path(__file__).with_name("card_network.py")
+KERNELS = Path(__file__).with_name("matrix_card.py")
 MODEL = random_model((1024, 700, 90, 5), np.random.default_rng(1))
 
 NODES = """
@@ -126,3 +128,31 @@ def test_a_card_that_dies_is_named(namespace, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "node 2 is dead or cut off" in done.stdout
     assert "rows have no scores" in done.stdout
+
+
+@pytest.mark.slow
+def test_kernels_of_integers_on_a_ring_with_a_card_that_loses_datagrams(namespace, tmp_path):
+    pytest.importorskip("distributed")
+    done = inside(namespace, KERNELS, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("a card computes no SparseKernel") == 2
+    for name in ("gemm", "convolution", "mean"):
+        assert f"{name} True" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "width"),
+    [
+        pytest.param("dense", 16, marks=pytest.mark.slow),
+        pytest.param("convolution", 16, marks=pytest.mark.slow),
+        pytest.param("convolution", 64, marks=pytest.mark.exhaustive),  # VGG-11's own sizes
+    ],
+)
+def test_a_network_over_four_processes_and_a_card_with_losses(namespace, kind, width):
+    pytest.importorskip("distributed")
+    pytest.importorskip("brevitas")
+    root = Path(__file__).parents[4]  # the networks are in its scripts
+    words = ("-m", "tests.systems.cluster.netfpga.card_network", kind, width, 2)
+    done = inside(namespace, *words, cwd=root)
+    assert done.returncode == 0, done.stderr
+    assert ": True, " in done.stdout

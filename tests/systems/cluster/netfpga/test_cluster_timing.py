@@ -15,14 +15,20 @@ import pytest
 from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster import netfpga
+from n3ic.systems.cluster.convolution import Filters
 from n3ic.systems.cluster.costs import estimate_cost
+from n3ic.systems.cluster.dense import GemmFlow
+from n3ic.systems.cluster.kernels import GemmKernel
+from n3ic.systems.cluster.matrices import AggregationKernel, FilterKernel
+from n3ic.systems.cluster.netfpga.matrix_image import matrix_image
 from n3ic.systems.cluster.nodes import like_coordinator
 from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement, Share
 from n3ic.systems.cluster.protocol import TaskId, bits_packets
 from n3ic.systems.cluster.simulation.components import sim_nodes
 from n3ic.systems.cluster.simulation.engine import simulate_rows
+from n3ic.systems.cluster.simulation.matrix_rows import matrix_row
 from n3ic.systems.cluster.simulation.placed_model import row_workload
-from tests.support.card_rig import frame
+from tests.support.card_rig import frame, neighbours_of
 from tests.support.lone_card import CARD, Alone, bits
 
 needs_verilator = pytest.mark.skipif(
@@ -169,3 +175,108 @@ def test_rows_follow_one_another_as_the_plan_says(tmp_path, inputs, neurons):
     gaps = [b - a for a, b in pairwise(left)][2:]  # of rows that waited
     # The card is never faster. It waits for acknowledgements, which a busy machine sends late.
     assert between <= min(gaps) <= between + 26  # docs/explanation/cluster.md
+
+
+def on_card(kernel, at_once):
+    """The same kernel with all columns on the card of :class:`Alone`, and its image."""
+    columns = kernel.held.matrix.shape[1]
+    # The simulated ring is the card alone; beside the Verilog, nodes 1 and 3 hold nothing.
+    kernel.__dict__["share"] = lambda node, nodes: Share(
+        node, 0, columns if nodes == 1 or node == CARD else 0
+    )
+    return matrix_image(kernel, 3, CARD, columns=at_once, **neighbours_of(CARD, 3))
+
+
+def verilog_matrix_rows(folder, kernel, image, rows):
+    """When the last number of each row was stored, and when its last sums began to leave."""
+    held = kernel.held
+    columns = held.matrix.shape[1]
+    status = (0, 0, columns, 0, 4, 16, held.packets, 1)
+    card = Alone(folder, image=image, digest=kernel.digest, status=status)
+    card.begin()
+    flow = GemmFlow(0, columns, held.windows)
+    numbers = np.ones((1, held.numbers), dtype=np.int64)
+    os.kill(card.rig.process.pid, signal.SIGSTOP)  # so that the rows come back to back
+    for row in range(rows):
+        for packet in flow._tasks(row, numbers):
+            card.rig.send(frame(card.raw(packet)))
+            card.sequence += 1
+    os.kill(card.rig.process.pid, signal.SIGCONT)
+    packets = held.windows * -(-columns // 6)
+    for _ in range(rows * packets):
+        card.packet()
+    card.rig.stop()
+    seen = list(events(card.rig.log))
+    stored = [clock for kind, clock, _ in seen if kind == "s"]
+    left = [at for kind, at, size in seen if kind == "o" and size == TASK and at > stored[0]]
+    return stored[held.packets - 1 :: held.packets], left[packets - 1 :: packets]
+
+
+def simulated_matrix_rows(kernel, at_once, weight_rows, rows, *, free):
+    """Seconds until each row's last sums are home, in clocks; ``free``: packets take no time."""
+    cluster = like_coordinator(1, "netfpga", "10G")
+    none = {"packet": 0, "datagram": 0, "classify": 0, "forward": 0}
+    home, card = (
+        replace(n, link_bps=1e18, latency_s=0.0, figures=replace(n.figures, macs=16 * at_once, **f))
+        for n, f in ((cluster.home, none), (cluster.nodes[0], none if free else {}))
+    )
+    nodes = sim_nodes(replace(cluster, home=home, nodes=(card,)))
+    row = matrix_row(kernel, [card], {1: weight_rows})
+    trace = simulate_rows([row] * rows, nodes, slots=4)
+    return [at * card.figures.clock_hz for at in trace.rows]
+
+
+def ones(inner, columns):
+    return GemmKernel(np.ones((inner, columns), dtype=np.int64))
+
+
+def strips():
+    weights = np.ones((12, 4, 3, 3), dtype=np.int64)
+    return FilterKernel(Filters(weights, (8, 10, 4), padding=1))
+
+
+def graph():
+    edges = np.random.default_rng(0).random((120, 200)) < 0.05
+    return AggregationKernel(edges.astype(np.int64))
+
+
+@pytest.mark.slow
+@needs_verilator
+@pytest.mark.parametrize(
+    ("made", "at_once"),
+    [
+        (lambda: ones(12, 6), 4),
+        (lambda: ones(40, 12), 4),
+        (lambda: ones(100, 96), 4),  # as fast as the sums leave
+        (lambda: ones(240, 96), 4),
+        (lambda: ones(240, 48), 1),
+        (lambda: ones(400, 24), 4),
+        (strips, 4),
+        (graph, 4),
+    ],
+)
+def test_a_row_takes_the_clocks_of_the_simulator(tmp_path, made, at_once):
+    pytest.importorskip("simpy")
+    kernel = made()
+    image = on_card(kernel, at_once)
+    stored, left = verilog_matrix_rows(tmp_path, kernel, image, 1)
+    (simulated,) = simulated_matrix_rows(kernel, at_once, image.slices, 1, free=True)
+    assert left[0] - stored[0] == pytest.approx(simulated, rel=0.1)
+
+
+@pytest.mark.slow
+@needs_verilator
+@pytest.mark.parametrize(
+    ("inner", "columns", "at_once", "rows"),
+    [(400, 24, 4, 4), (240, 48, 1, 3), (12, 48, 1, 3), (40, 12, 4, 8)],  # what is slow differs
+)
+def test_rows_of_a_matrix_follow_as_simulated(tmp_path, inner, columns, at_once, rows):
+    pytest.importorskip("simpy")
+    kernel = ones(inner, columns)
+    image = on_card(kernel, at_once)
+    _, left = verilog_matrix_rows(tmp_path, kernel, image, rows)
+    # Rows in flight share the simulator's links by turns, so they end in groups.
+    simulated = simulated_matrix_rows(kernel, at_once, image.slices, 48, free=False)
+    between = (simulated[-1] - simulated[7]) / 40
+    gaps = [b - a for a, b in pairwise(left)]
+    assert np.mean(gaps) == pytest.approx(between, rel=0.1)
