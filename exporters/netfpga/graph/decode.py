@@ -495,9 +495,9 @@ class _Reader:
         reads = [self._resolved(part) for part in joined(s.parts["a"], self._where)]
         nodes, width = [self._node(read) for read in reads], len(reads)
         clock = self._clock(*reads)
-        table = range(1 << min(width, 62))  # the number is the value
-        values = self._same_trees(nodes, width, table, set())
-        values = values or (self._nearest_tree(nodes, table, 1 << width),)
+        size = 1 << width  # the number is the value
+        values = self._same_trees(nodes, width, range(size), set())
+        values = values or (self._nearest_tree(nodes, range(size), size),)
         self._new(s, _Signal(s.parts["name"], width, clock, values=values))
 
     def _read_mux(self, s: Statement) -> None:
@@ -654,7 +654,7 @@ class _Reader:
             return self._kept(Select(tuple(bits), t) for t in same)
         near = max(tables, key=lambda t: _equal(t, listed, size))
         made = _nearest_entries(near, listed, size)
-        at = next(k for k, pair in enumerate(zip(made, near, strict=True)) if pair[0] != pair[1])
+        at = _first_difference(made, near)
         text = f"a look-up by the bits {', '.join(map(str, bits))} of the model has {near[at]}"
         self._unlike(f"entry {at} is {made[at]}, {text}")
         return (self._made(Select(tuple(bits), made)),)
@@ -735,9 +735,7 @@ class _Reader:
             return ()
         near = max(own, key=lambda t: _equal(t, residues, size), default=(0,) * len(residues))
         made = _nearest_entries(near, residues, size)
-        at = next(
-            (k for k, pair in enumerate(zip(made, near, strict=True)) if pair[0] != pair[1]), 0
-        )
+        at = _first_difference(made, near)
         feature = self._spec.fields[field].feature
         self._unlike(
             f"entry {at} is {made[at]}, a look-up by {feature} of the model has {near[at]}"
@@ -823,9 +821,8 @@ class _Reader:
                 if len(residues) != 1:
                     text, unlike = "its value depends on what a tree of the model does not ask", -1
                     break
-                turned = (residues.pop() - step.value + size // 2) % size - size // 2
-                values[state] = step.value + turned
-                unlike += turned != 0
+                values[state] = _nearest(step.value, residues.pop(), size)
+                unlike += values[state] != step.value
             if unlike >= 0 and (best is None or unlike < best[0]):
                 best = unlike, root, values
         if best is None:
@@ -932,9 +929,8 @@ class _Reader:
         least = self._operand(s.parts["least"]) if s.has("least") else None
         if least is not None and least.width != self._score_bits:
             raise self._wrong("the threshold has other bits than a margin")
-        # Above all margins, a threshold has no bits.
-        every = max(self.model.shunt, 1 << self._score_bits)
-        self.shunt = every if least is None else least.constant
+        # A threshold above all margins has a bit more than they.
+        self.shunt = 1 << self._score_bits if least is None else least.constant
 
     def _check_lead_bits(self, s: Statement) -> None:
         if self._width(s) != self._score_bits or s.number("class") + 1 != self._class_bits:
@@ -958,9 +954,19 @@ def _range(read: _Read) -> tuple[int, int]:
 def _nearest_entries(near: Sequence[int], residues: Sequence[int], size: int) -> tuple[int, ...]:
     """The integers with these bits that are nearest to a table's entries."""
     return tuple(
-        entry + (number - entry + size // 2) % size - size // 2
-        for entry, number in zip(near, residues, strict=True)
+        _nearest(entry, number, size) for entry, number in zip(near, residues, strict=True)
     )
+
+
+def _nearest(value: int, residue: int, size: int) -> int:
+    """The integer with these bits that is nearest to a value; of two, the lower one."""
+    half = size // 2
+    return value - half + (residue - value + half) % size
+
+
+def _first_difference(made: Sequence[int], near: Sequence[int]) -> int:
+    """The first place where two tables differ; 0 if they are equal."""
+    return next((k for k in range(len(made)) if made[k] != near[k]), 0)
 
 
 def _by_order(select: Select, bits: Sequence[int]) -> tuple[int, ...]:
