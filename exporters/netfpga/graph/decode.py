@@ -309,7 +309,7 @@ class _Reader:
             return signal, signal.clock
         late, rest = divmod(of.high + 1, signal.width)
         whole = not rest and of.low == of.high + 1 - signal.width
-        if not whole or not 1 <= late <= self._delays.get(of.name, 0):
+        if not whole or late > self._delays.get(of.name, 0):
             raise self._wrong(
                 f"reads bits {of.high} to {of.low} of {of.name}, which are no delayed value"
             )

@@ -28,7 +28,18 @@ from n3ic.model import passes
 from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.family import graph_of
 from n3ic.model.graph.builder import GraphBuilder
-from n3ic.model.graph.operations import Add, Choose, Constant, Graph, Offset, Scale, Select
+from n3ic.model.graph.operations import (
+    Add,
+    Choose,
+    Constant,
+    Graph,
+    LogAdd,
+    Offset,
+    Round,
+    Scale,
+    Select,
+    Times,
+)
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.targets.colocation import CoLocatedNetwork
@@ -259,6 +270,15 @@ def test_steps_are_read_as_the_micro_c_runs_them() -> None:
         Choose(1, 1, 4), Choose(0, 4, 1), Add(6, 7), Offset(4, -1),
     )  # fmt: skip
     assert graph.scores == (3, 3)
+
+
+def test_operands_are_read_in_their_order() -> None:
+    reader = _Reader("file", np.zeros(0, np.uint32), ONE_FIELD)
+    reader._width = 2
+    reader.slots = {1: reader._made(Constant(5)), 2: reader._made(Constant(6))}
+    for kind, step in ((4, Add(0, 1)), (6, LogAdd(0, 1)), (7, Times(0, 1)), (9, Round(0))):
+        place = reader._result(kind, 1, 0 if kind == 9 else 2, 0, "step 1")
+        assert reader.steps[place] == step
 
 
 def test_a_place_in_the_file_may_be_its_first_word() -> None:

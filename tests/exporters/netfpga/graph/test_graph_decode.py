@@ -18,7 +18,7 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.graph import decode
 from n3ic.exporters.netfpga.graph.exporter import EXPORTER
 from n3ic.exporters.netfpga.graph.logic import FALSE, TRUE, Network
-from n3ic.exporters.netfpga.graph.syntax import statements
+from n3ic.exporters.netfpga.graph.syntax import Statement, statements
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.families.spn.arithmetic import LinearArithmetic, LogArithmetic
 from n3ic.families.spn.random_models import random_spn
@@ -32,9 +32,12 @@ from n3ic.model.graph.operations import (
     Choose,
     Constant,
     Graph,
+    LogAdd,
     Lookup,
     Offset,
     Operation,
+    Round,
+    Scale,
     Select,
     Times,
 )
@@ -856,6 +859,313 @@ def test_bins_of_three_fields_may_be_a_tree_of_their_bits(monkeypatch: pytest.Mo
         reads = [decode._Read(1), decode._Read(2)]
         (place,) = reader._by_bins(reads, [1, 0], rows, 0, 4, exact=exact)
         assert reader.steps[place] == Add(0, 1)
+
+
+def larger(w: int, signed: int, a: str, b: str, at_w: int = 3, more_w: int = 2, at: int = 7) -> str:
+    return (
+        f"wire [{w - 1}:0] max{at}; wire [{more_w - 1}:0] more{at}; n3ic_log_max #(.W({w}), "
+        f".SIGNED({signed}), .AT_W({at_w}), .MORE_W({more_w})) u_max{at} ( .clk(clk), .a({a}), "
+        f".b({b}), .larger(max{at}), .more(more{at}) );"
+    )
+
+
+LOG = Logarithms(2, (4, 3, 3, 2, 2, 1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("signed", "one", "other", "turns"),
+    [
+        (0, (0, 7), (3, 7), (0, 0)), (0, (-8, -1), (-8, -3), (0, 0)), (0, (8, 15), (0, 1), (-8, 0)),
+        (0, (-1, -1), (1, 2), (0, -8)), (1, (-4, 3), (3, 3), (0, 0)), (1, (4, 11), (0, 1), (-8, 0)),
+    ],
+)  # fmt: skip
+def test_logarithms_are_compared_in_one_range(
+    monkeypatch: pytest.MonkeyPatch,
+    signed: int,
+    one: tuple[int, int],
+    other: tuple[int, int],
+    turns: tuple[int, int],
+) -> None:
+    """From 0 on, or below 0, or on both sides: bits are turned into that range."""
+    reading = Reading(monkeypatch, arithmetic=LOG)
+    reading.put("leaf1", 3, Lookup(1, one))
+    reading.put("leaf2", 3, Lookup(1, other))
+    reading(larger(3, signed, "leaf1", "leaf2"))
+    (place,) = reading.signal("max7").larger
+    step = reading.reader.steps[place]
+    assert isinstance(step, LogAdd)
+    for at, own, turn in ((step.a, one, turns[0]), (step.b, other, turns[1])):
+        made = reading.reader.steps[at]
+        plain = Lookup(1, own)
+        assert made == (Offset(reading.reader._known[plain], turn) if turn else plain)
+    assert reading.signal("max7") == decode._Signal("max7", 3, 5, larger=(place,))
+    assert reading.signal("more7") == decode._Signal("more7", 2, 5, larger=(place,), more=True)
+
+
+def test_all_log_adds_read_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch, arithmetic=LOG)
+    reading.put("leaf1", 3, Lookup(1, (0, 3)))
+    reading.put("leaf2", 4, Lookup(1, (0, 3)))
+    wide = larger(3, 0, "leaf1", "leaf1")
+    reading.refused(wide.replace("[1:0] more", "[2:0] more"), "reads another table of log-add")
+    reading(wide)
+    assert reading.reader.table_widths == (3, 2)
+    for at_w, more_w in ((4, 2), (3, 3), (2, 2)):
+        text = larger(3, 0, "leaf1", "leaf1", at_w, more_w, at=8)
+        reading.refused(text, "reads another table of log-add")
+    reading.refused(larger(3, 0, "leaf1", "leaf2"), "compares values of other bits than 3")
+    reading.refused(larger(3, 0, "leaf2", "leaf1"), "compares values of other bits than 3")
+    reading.refused(wide.replace(".W(3)", ".W(4)"), "compares values of other bits than 3")
+    reading(larger(3, 0, "leaf1", "leaf1", at=8))
+
+
+def test_the_larger_logarithm_and_its_correction_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = (Lookup(1, (-1, -4)), Lookup(1, (-2, -3)), LogAdd(0, 1), LogAdd(0, 0))
+    reading = Reading(monkeypatch, *steps, arithmetic=LOG)
+    reading.put("leaf1", 3, steps[0])
+    reading.put("leaf2", 3, steps[1])
+    reading(larger(3, 0, "leaf1", "leaf2"))
+    reading(larger(3, 0, "leaf1", "leaf1", at=8))
+    more = "{{2 {1'b0}}, more7}"
+    bits = "{{1 {1'b%s}}, max7}"
+    for name, a, b in (("sum1", bits % 1, more), ("sum2", more, bits % 1)):
+        reading(add(name, 4, a, b))
+        (step,) = reading.values(name)
+        assert isinstance(step, LogAdd) and reading.signal(name).clock == 6
+    reading(add("sum3", 3, "max7", "{{1 {1'b0}}, more7}"))
+    reading.refused(add("sum5", 4, bits % 0, more), "reads max7 as 0 to 7")
+    reading(add("sum4", 4, "{{1 {max7[2]}}, max7}", more))
+    reading.refused(add("sum5", 4, bits % 1, "{{2 {1'b1}}, more7}"), "a correction .* is none")
+    reading.refused(add("sum5", 4, bits % 1, "{{2 {1'b0}}, more8}"), "to another value")
+    reading.refused(add("sum5", 3, "max7", "max7"), "to another value")
+    reading.refused(add("sum5", 2, "more7", "more7"), "to another value")
+    reading.refused(add("sum5", 3, "max7", "max8"), "to another value")
+
+
+def test_a_larger_logarithm_is_read_in_the_range_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The larger of two is at least the larger of their least values, up to their largest one."""
+    reading = Reading(monkeypatch, arithmetic=LOG)
+    for one, other, above, fits in (
+        ((0, 7), (3, 5), "0", True), ((-9, 7), (0, 5), "0", True), ((-9, 7), (-1, 5), "0", False),
+        ((0, 8), (3, 5), "0", False), ((-8, -1), (-20, -2), "1", True),
+        ((-9, -1), (-20, -2), "1", False), ((-8, 0), (-20, -2), "1", False),
+        ((-4, 3), (-9, 0), "sign", True), ((-5, 3), (-9, 0), "sign", False),
+        ((-4, 4), (-9, 0), "sign", False),
+    ):  # fmt: skip
+        a, b = (reading.reader._made(Lookup(1, each)) for each in (one, other))
+        place = reading.reader._made(LogAdd(a, b))
+        read = decode._Read(5, decode._Signal("max1", 3, 1, larger=(place,)), 1, above)
+        if fits:
+            assert reading.reader._log_add(read) == (place,)
+        else:
+            with pytest.raises(VerifyError, match="reads max1 as "):
+                reading.reader._log_add(read)
+        plain = replace(read, above="", width=3)
+        assert reading.reader._log_add(plain) == (place,)
+
+
+def test_products_and_roundings_have_the_fraction_of_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading = Reading(monkeypatch, arithmetic=FixedPoint(4))
+    reading.put("leaf1", 5, Lookup(1, (3, 16)))
+    reading.put("leaf2", 6, Lookup(1, (1, 40)))
+    times = (
+        "wire [5:0] product1; n3ic_times #(.A_W(5), .B_W(6), .W(6), .FRACTION(4)) u_product1 "
+        "( .clk(clk), .a(leaf1), .b(leaf2), .product(product1) );"
+    )
+    scale = (
+        "wire [8:0] scaled1; n3ic_scale #(.A_W(5), .W(9), .BY(9'd21)) u_scaled1 "
+        "( .clk(clk), .a(leaf1), .product(scaled1) );"
+    )
+    rounded = (
+        "wire [2:0] rounded1; n3ic_round #(.A_W(6), .W(3), .FRACTION(4)) u_rounded1 "
+        "( .clk(clk), .a(leaf2), .rounded(rounded1) );"
+    )
+    for text, old, new, message in (
+        (times, ".FRACTION(4)", ".FRACTION(5)", "rounds 5 fraction bits"),
+        (times, ".A_W(5)", ".A_W(6)", "multiplies values of other bits"),
+        (times, ".B_W(6)", ".B_W(5)", "multiplies values of other bits"),
+        (times, ".W(6)", ".W(7)", "has 6 bits, not 7"),
+        (scale, ".A_W(5)", ".A_W(6)", "multiplies values of other bits"),
+        (scale, "(9'd", "(8'd", "multiplies values of other bits"),
+        (scale, "[8:0]", "[7:0]", "has 8 bits, not 9"),
+        (rounded, ".FRACTION(4)", ".FRACTION(3)", "rounds 3 fraction bits"),
+        (rounded, ".A_W(6)", ".A_W(5)", "rounds a value of other bits"),
+        (rounded, "[2:0]", "[3:0]", "has 4 bits, not 3"),
+    ):
+        assert text.count(old) == 1
+        reading.refused(text.replace(old, new), message)
+    reading(times)
+    assert [type(step) for step in reading.values("product1")] == [Times]
+    reading(scale)
+    (step,) = reading.values("scaled1")
+    assert isinstance(step, Scale) and step.by == 21
+    reading(rounded)
+    assert [type(step) for step in reading.values("rounded1")] == [Round]
+    assert [reading.signal(n).clock for n in ("product1", "scaled1", "rounded1")] == [4, 3, 2]
+    reading = Reading(monkeypatch, arithmetic=LOG)
+    reading.put("leaf2", 6, Lookup(1, (1, 40)))
+    reading.refused(rounded, "rounds 4 fraction bits, which are not the model's")
+
+
+def score(at: int, width: int, a: str, below: int | None = None) -> str:
+    top = width - 1
+    below = top - 1 if below is None else below
+    return (
+        f"wire [{top}:0] score{at} = {a}; "
+        f"wire [{top}:0] key{at} = {{~score{at}[{top}], score{at}[{below}:0]}};"
+    )
+
+
+def test_scores_are_those_of_the_classes_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch, Constant(0), Lookup(1, (-8, 7)), Constant(3), scores=(0, 1, 2))
+    reader = reading.reader
+    reader._score_bits, reader._class_bits, reader._latency = 4, 2, 9
+    reading.put("leaf1", 4, Lookup(1, (-8, 7)))
+    reading.put("leaf2", 3, Lookup(1, (-8, 7)))
+    reading.put("leaf3", 4, Lookup(1, (-8, 7)), clock=2)
+    reading.refused(score(1, 4, "leaf1"), "score 1 is not that of class 0")
+    reading.refused(score(0, 5, "{{1 {1'b0}}, leaf1}"), "score 0 is not that of class 0")
+    reading.refused(score(0, 4, "leaf2"), "score 0 is not that of class 0")
+    reading.refused(score(0, 4, "leaf1", below=1), "score 0: its key is in another order")
+    reading(score(0, 4, "4'd0"))
+    reading(score(1, 4, "leaf1"))
+    scores = "wire [11:0] scores = {score2, score1, score0};"
+    reading.refused(scores.replace("score2, ", ""), "are not the scores of all classes")
+    reading(score(2, 4, "leaf3"))
+    reading.refused(scores, "are of clocks 1, 2")
+    reader._scores[2:] = []
+    reading(score(2, 4, "4'd15"))
+    reading.refused(scores.replace("score2, score1", "score1, score2"), "are not the scores of all")
+    reading.refused(scores.replace("[11:0]", "[10:0]"), "has 11 bits, not 12")
+    reader._signals.clear()
+    reading(scores)
+    assert reading.signal("scores") == decode._Signal("scores", 12, 1)
+    graph = reader.graph(None)
+    assert [graph.steps[at] for at in graph.scores] == [
+        Constant(0), Lookup(1, (-8, 7)), Constant(-1)
+    ]  # fmt: skip
+    reading(f"reg [95:0] scores_d; {CLOCKED} scores_d <= {{scores_d[83:0], scores}};")
+    reading("assign out_scores = scores_d[95:84];")
+    reading.refused("assign out_scores = scores_d[83:72];", "scores come in clock 8, not 9")
+
+
+@pytest.mark.parametrize(("classes", "shunts", "late"), [(2, 0, 3), (2, 1, 4), (3, 0, 5), (5, 2, 8)])
+def test_scores_that_are_all_constant_have_the_clock_of_their_comparison(
+    monkeypatch: pytest.MonkeyPatch, classes: int, shunts: int, late: int
+) -> None:
+    steps = (Constant(0), Constant(3))
+    scores = (1, *[0] * (classes - 1))
+    reading = Reading(monkeypatch, *steps, scores=scores, shunt=shunts)
+    reader = reading.reader
+    reader._score_bits, reader._latency = 4, 20
+    for c in range(classes):
+        reading(score(c, 4, "4'd3" if c == 0 else "4'd0"))
+    names = ", ".join(f"score{c}" for c in reversed(range(classes)))
+    reading(f"wire [{4 * classes - 1}:0] scores = {{{names}}};")
+    assert reading.signal("scores").clock == 20 - late
+
+
+def match(name: str, a: tuple[str, str, str], b: tuple[str, str, str]) -> str:
+    sides = ", ".join(
+        f".{side}_{part}({text})"
+        for side, parts in (("a", a), ("b", b))
+        for part, text in zip(("best", "second", "class"), parts, strict=True)
+    )
+    return (
+        f"wire [3:0] {name}_best, {name}_second; wire [1:0] {name}_class; "
+        f"n3ic_best #(.W(4), .CLASS_W(2)) u_{name} ( .clk(clk), {sides}, "
+        f".best({name}_best), .second({name}_second), .best_class({name}_class) );"
+    )
+
+
+def test_neighbouring_classes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch, Constant(0), Constant(3), scores=(0, 1, 1))
+    reader = reading.reader
+    reader._score_bits, reader._class_bits = 4, 2
+    reader._scores = [decode._Score(0, 5)] * 3
+    reader._signals["scores"] = decode._Signal("scores", 12, 5)
+
+    def key(c: int) -> tuple[str, str, str]:
+        return f"key{c}", "4'd0", f"2'd{c}"
+
+    def best(name: str) -> tuple[str, str, str]:
+        return f"{name}_best", f"{name}_second", f"{name}_class"
+
+    nobody = ("4'd0", "4'd0", "2'd0")
+    side = "other classes or clocks than those side by side"
+    reading.refused(match("match9", key(0), key(2)), side)
+    reading.refused(match("match9", key(1), key(0)), side)
+    reading.refused(match("match9", key(1), key(1)), side)
+    reading.refused(match("match9", nobody, key(1)), side)
+    reading(match("match0", key(0), key(1)))
+    assert reader._groups["match0"] == decode._Group(7, 0, 2)
+    reading(match("match1", key(2), nobody))
+    assert reader._groups["match1"] == decode._Group(7, 2, 3)
+    reading.refused(match("match9", best("match0"), key(2)), side)  # of another clock
+    reading.refused(match("match9", best("match1"), best("match0")), side)
+    reading(match("match2", best("match0"), best("match1")))
+    assert reader._groups["match2"] == decode._Group(9, 0, 3)
+    for wrong in (
+        ("key0", "4'd1", "2'd0"), ("key0", "4'd0", "2'd1"), ("key3", "4'd0", "2'd3"),
+        ("match0_best", "match1_second", "match0_class"), ("match0_best", "match0_second", "2'd0"),
+        ("match5_best", "match5_second", "match5_class"), ("4'd0", "4'd0", "2'd1"),
+        ("4'd1", "4'd0", "2'd0"),
+    ):  # fmt: skip
+        reading.refused(match("match9", wrong, nobody), f"compares {wrong[0]}, ")
+    plain = match("match9", key(0), key(1))
+    for old, new, message in (
+        ("wire [3:0]", "wire [4:0]", "compares scores of other bits"),
+        (".W(4)", ".W(5)", "compares scores of other bits"),
+        ("wire [1:0]", "wire [2:0]", "numbers classes in other bits"),
+        (".CLASS_W(2)", ".CLASS_W(1)", "numbers classes in other bits"),
+    ):
+        reading.refused(plain.replace(old, new), message)
+    lead = (
+        f"reg [3:0] margin; reg [1:0] winner; {CLOCKED} begin "
+        "margin <= match2_best - match2_second; winner <= match2_class; end"
+    )
+    reading.refused(lead.replace("match2", "match0"), "does not compare all classes")
+    reading.refused(lead.replace("match2", "match1"), "does not compare all classes")
+    reading.refused(lead.replace("match2", "match7"), "does not compare all classes")
+    reading.refused(lead.replace("[3:0]", "[4:0]"), "the margin or the class has other bits")
+    reading.refused(lead.replace("[1:0]", "[0:0]"), "the margin or the class has other bits")
+    reading(lead)
+    assert reader._decided == 10
+
+
+def test_ports_are_as_wide_as_the_model_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {"inputs": "7", "class": "1", "shunts": None, "scores": "11", "margin": "3"}
+    many = "its inputs and scores are not as many as the model's"
+    other = "its outputs are not those of the model's classes"
+    for classes, change, message in (
+        (3, {}, ""), (3, {"inputs": "8"}, many), (3, {"inputs": "6"}, many),
+        (3, {"scores": "12"}, many), (3, {"scores": "10"}, many), (3, {"margin": "4"}, many),
+        (3, {"class": "0"}, other), (3, {"class": "2"}, other), (3, {"shunts": "x"}, other),
+        (2, {"scores": "7", "class": "0"}, ""), (2, {"scores": "7"}, other),
+        (4, {"scores": "15"}, ""), (5, {"scores": "19", "class": "2"}, ""),
+        (5, {"scores": "19"}, other),
+    ):  # fmt: skip
+        reading = Reading(monkeypatch, scores=(0,) * classes)
+        read = partial(reading.reader._read_ports, Statement("ports", {**parts, **change}))
+        if message:
+            with pytest.raises(VerifyError, match=message):
+                read()
+        else:
+            read()
+            assert reading.reader._score_bits == 4
+            assert reading.reader._class_bits == {2: 1, 3: 2, 4: 2, 5: 3}[classes]
+    reading = Reading(monkeypatch, shunt=1)
+    changed = parts | {"scores": "7", "class": "0"}
+    reading.reader._read_ports(Statement("ports", changed | {"shunts": "output"}))
+    with pytest.raises(VerifyError, match=other):
+        reading.reader._read_ports(Statement("ports", changed))
+    reading.reader._read_valid(Statement("valid", {"depth": "9", "before": "8"}))
+    assert reading.reader._latency == 9
+    for before in ("7", "9"):
+        with pytest.raises(VerifyError, match="validity and tags take other ways"):
+            reading.reader._read_valid(Statement("valid", {"depth": "9", "before": before}))
 
 
 def shunt(margin: int, winner: int, formula: str) -> str:
