@@ -501,13 +501,13 @@ class _Reader:
         self._new(s, _Signal(s.parts["name"], width, clock, values=values))
 
     def _read_mux(self, s: Statement) -> None:
-        bit, one, zero = (self._operand(s.parts[part]) for part in ("bit", "one", "zero"))
-        width = self._width(s)
+        reads = [self._operand(s.parts[part]) for part in ("bit", "one", "zero")]
+        (bit, one, zero), width = reads, self._width(s)
         if bit.signal is None or bit.signal.bits is None or bit.width != 1:
             raise self._wrong("chooses by what is no input bit")
         if one.width != width or zero.width != width:
             raise self._wrong(f"chooses between values of other bits than {width}")
-        clock = self._clock(bit, one, zero) + _CLOCKS["mux"]
+        clock = self._clock(*reads) + _CLOCKS["mux"]
         sides = [
             [self._made(Constant(n)) for n in self._integers(read.constant, width)]
             if read.signal is None

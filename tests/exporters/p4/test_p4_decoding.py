@@ -16,6 +16,7 @@ from n3ic.exporters.p4.decoding import (
     DecodedEntry,
     decode_entries,
     from_bfrt,
+    from_commands,
     from_tutorial,
     popcount_field,
 )
@@ -500,6 +501,22 @@ def test_a_call_of_another_table_action_or_parameter_is_refused(masked, old, new
     line = text[: text.index(old)].count("\n") + 1
     with pytest.raises(VerifyError, match=rf"^bfrt\.py, line {line}: "):
         from_bfrt(text.replace(old, new), "bfrt.py", compile_switch(source, model))
+
+
+def test_calls_begin_with_the_program_and_end_with_their_completion(masked) -> None:
+    model, out = masked
+    program = compile_switch((out / "n3ic.p4").read_text(), model)
+    text = (out / "bfrt.py").read_text()
+    end = "bfrt.complete_operations()\n"
+    assert text.startswith(PIPE) and text.endswith(end)
+    entries = from_bfrt(text, "bfrt.py", program)
+    assert entries == from_commands((out / "commands.txt").read_text(), "commands.txt", program)
+    for other in (
+        text.removeprefix(PIPE), text[1:], text.replace("n3ic.pipe", "n4ic.pipe"),
+        text.removesuffix(end), text[:-1], text + "\n", text + end,
+    ):  # fmt: skip
+        with pytest.raises(VerifyError, match=r"^bfrt\.py(: does not begin|, line)"):
+            from_bfrt(other, "bfrt.py", program)
 
 
 ENTRY = 3  # the first layer's weights and masks

@@ -917,6 +917,10 @@ def test_all_log_adds_read_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     reading.refused(larger(3, 0, "leaf2", "leaf1"), "compares values of other bits than 3")
     reading.refused(wide.replace(".W(3)", ".W(4)"), "compares values of other bits than 3")
     reading(larger(3, 0, "leaf1", "leaf1", at=8))
+    reading.put("leaf3", 3, Lookup(1, (-1, 3)))
+    for a, b in (("leaf1", "leaf3"), ("leaf3", "leaf1")):
+        text = "reads leaf3 as 0 to 7, but it is -1 to 3"
+        reading.refused(larger(3, 0, a, b, at=9), text)
 
 
 def test_the_larger_logarithm_and_its_correction_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1188,6 +1192,9 @@ def test_a_threshold_above_all_margins_shunts_every_flow(monkeypatch: pytest.Mon
         message = "the margin or the class has other bits than the model's"
         reading.refused(shunt(4, 2, formula), message)
         reading.refused(shunt(3, 1, formula), message)
+    # Before the ports, no width is that of a score.
+    early = Reading(monkeypatch, *steps, scores=(0, 1, 2), shunt=1)
+    early.refused(shunt(1, 1, "1'b1"), "the margin or the class has other bits than the model's")
     message = "the threshold has other bits than a margin"
     reading.refused(shunt(3, 2, "margin < 4'd7"), message)
     reading.refused(shunt(3, 2, "margin < 2'd3"), message)
@@ -1212,6 +1219,61 @@ def test_the_end_is_that_of_the_decision(monkeypatch: pytest.MonkeyPatch) -> Non
             reading.refused(text, message)
         reader._latency = 8
         reading.refused(text, "decides in clock 7, not 8" if fits else message)
+
+
+def mux(name: str, width: int, bit: str, one: str, zero: str) -> str:
+    return f"reg [{width - 1}:0] {name}; {CLOCKED} {name} <= {bit} ? {one} : {zero};"
+
+
+def test_an_input_bit_chooses_between_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = (Lookup(0, (0, 1, 2, 3)), Constant(-2), Choose(4, 0, 1), Choose(4, 1, 0))
+    reading = Reading(monkeypatch, *steps)
+    reading("wire [0:0] bits4 = in_bits[4:4]; wire [1:0] bits5 = in_bits[5:4];")
+    reading(f"reg [0:0] bits4_d; {CLOCKED} bits4_d <= bits4;")
+    reading.put("leaf1", 3, steps[0])
+    reading(mux("chosen1", 3, "bits4_d[0:0]", "3'd6", "leaf1"))
+    assert reading.values("chosen1") == [steps[2]] and reading.signal("chosen1").clock == 2
+    reading(mux("chosen2", 3, "bits4_d[0:0]", "leaf1", "3'd6"))
+    assert [type(step) for step in reading.values("chosen2")] == [Choose]
+    (place,) = reading.signal("chosen2").values
+    assert reading.reader._values.same(place, 3)
+    reading.refused(mux("chosen3", 3, "bits4", "leaf1", "3'd6"), "reads values of clocks 0, 1")
+    for bit in ("bits5", "leaf1", "1'd1"):
+        reading.refused(mux("chosen3", 3, bit, "leaf1", "3'd6"), "chooses by what is no input bit")
+    wide = "{{1 {1'b0}}, leaf1}"
+    for one, zero in ((wide, "3'd6"), ("3'd6", wide), ("leaf1", "4'd6")):
+        message = "chooses between values of other bits than 3"
+        reading.refused(mux("chosen3", 3, "bits4_d[0:0]", one, zero), message)
+
+
+def test_a_delay_of_one_bit_is_put_above_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The delay's bit, not the signal's."""
+    reading = Reading(monkeypatch, Lookup(1, (-1, 0)))
+    reading.put("leaf1", 1, Lookup(1, (-1, 0)))
+    reading(f"reg [1:0] leaf1_d; {CLOCKED} leaf1_d <= {{leaf1_d[0:0], leaf1}};")
+    for text, clock in (
+        ("{{2 {leaf1[0]}}, leaf1}", 1),
+        ("{{2 {leaf1_d[0]}}, leaf1_d[0:0]}", 2),
+        ("{{2 {leaf1_d[1]}}, leaf1_d[1:1]}", 3),
+    ):
+        read = reading.reader._operand(text)
+        assert (read.width, read.clock, read.above) == (3, clock, "sign")
+    for by, of in (
+        ("leaf1[0]", "leaf1_d[0:0]"), ("leaf1_d[0]", "leaf1"), ("leaf1_d[0]", "leaf1_d[1:1]"),
+        ("leaf1[1]", "leaf1"), ("2'b0", "leaf1"),
+    ):  # fmt: skip
+        with pytest.raises(VerifyError, match=re.escape(f"puts {by} above leaf1")):
+            reading.reader._operand(f"{{{{2 {{{by}}}}}, {of}}}")
+    with pytest.raises(VerifyError, match="puts 1'b0 above leaf1"):
+        reading.reader._operand("{{0 {1'b0}}, leaf1}")
+
+
+def test_a_number_or_bits_of_the_input_are_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch)
+    reading("wire [1:0] bits0 = in_bits[1:0];")
+    for text in ("bits0", "2'd1", "{{1 {1'b0}}, bits0}"):
+        with pytest.raises(VerifyError, match="reads what is no value"):
+            reading.reader._value(reading.reader._operand(text))
 
 
 def test_values_that_are_read_are_those_of_a_graph_in_any_form() -> None:
