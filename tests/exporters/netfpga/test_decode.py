@@ -12,7 +12,7 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.packet.decode import _compared
 from n3ic.exporters.netfpga.packet.wrapper import at_least
-from n3ic.exporters.netfpga.sequential.decode import _connections, _layer, _Memory, _memories
+from n3ic.exporters.netfpga.sequential.decode import _connections, _layer, _memories, _Memory
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -195,7 +195,7 @@ def test_the_memories_of_a_layer_follow_from_its_parameters() -> None:
         _Memory("masks", 4, 1, 4, 6, 8),
         _Memory("thresholds", 4, 2, 2, 2, 4),
     ]
-    assert [*_memories(1, wide | {"PART": 32})][0].words == 2
+    assert next(_memories(1, wide | {"PART": 32})).words == 2
     assert [*_memories(0, BLOCK | {"BIASES": "biases"})][-1].file == "biases"
 
 

@@ -770,9 +770,7 @@ def test_a_table_by_two_fields_joins_look_ups_of_the_model(
             assert reader.steps[place] == Add(0, 1) and reader.steps[:2] == [a, b]
         rows[2][1] += 1
         reader = Reading(monkeypatch, *steps).reader
-        with pytest.raises(
-            VerifyError, match="entry for bins 2 and 1 is 8, the model has 7"
-        ):
+        with pytest.raises(VerifyError, match="entry for bins 2 and 1 is 8, the model has 7"):
             reader._pair(0, 1, rows, 4, exact=False)
         assert reader._pair(0, 1, rows, 4, exact=True) == ()
         with pytest.raises(VerifyError, match="the model joins no look-ups of these fields"):
@@ -803,7 +801,7 @@ def test_tables_are_read_by_the_bins_of_one_or_two_fields(monkeypatch: pytest.Mo
     """The second field's bin is lowest; entries that no bin reaches repeat one that is reached."""
     a, b = Lookup(0, (0, 1, 2, 3)), Lookup(1, (0, 5))
     reading = Reading(monkeypatch, a, b, Add(0, 1), scores=(0, 2))
-    reading("wire [2:0] bits0 = in_bits[2:0];" )
+    reading("wire [2:0] bits0 = in_bits[2:0];")
     reading(count("count0", "bits0", 3, 3))
     reading("wire [0:0] bits1 = in_bits[3:3];")
     reading(f"reg [0:0] bits1_d; {CLOCKED} bits1_d <= bits1;")
@@ -1055,7 +1053,9 @@ def test_scores_are_those_of_the_classes_in_order(monkeypatch: pytest.MonkeyPatc
     reading.refused("assign out_scores = scores_d[83:72];", "scores come in clock 8, not 9")
 
 
-@pytest.mark.parametrize(("classes", "shunts", "late"), [(2, 0, 3), (2, 1, 4), (3, 0, 5), (5, 2, 8)])
+@pytest.mark.parametrize(
+    ("classes", "shunts", "late"), [(2, 0, 3), (2, 1, 4), (3, 0, 5), (5, 2, 8)]
+)
 def test_scores_that_are_all_constant_have_the_clock_of_their_comparison(
     monkeypatch: pytest.MonkeyPatch, classes: int, shunts: int, late: int
 ) -> None:
@@ -1208,9 +1208,7 @@ def test_the_end_is_that_of_the_decision(monkeypatch: pytest.MonkeyPatch) -> Non
         (0, 0, early, True), (3, 3, late, True), (3, 2, late, True),
         (0, 0, late, False), (3, 3, early, False), (0, 3, late, False), (3, 0, early, False),
     ):  # fmt: skip
-        reading = Reading(
-            monkeypatch, Constant(0), Constant(9), scores=(0, 1), shunt=model_shunt
-        )
+        reading = Reading(monkeypatch, Constant(0), Constant(9), scores=(0, 1), shunt=model_shunt)
         reader = reading.reader
         reader.shunt, reader._decided, reader._latency = read, 7, 7
         if fits:

@@ -363,9 +363,9 @@ def test_the_bit_of_an_entry_is_a_polynomial_of_input_bits() -> None:
 
 
 def test_the_bit_of_an_entry_depends_on_at_most_eight_input_bits_and_on_no_sum() -> None:
-    for count, fits in ((8, True), (9, False)):
-        inputs = tuple((v, 0) for v in range(1, count + 1))
-        system = Equations((inputs, 1 << (1 << count) - 1), (((10, 0),), 2), last="adder")
+    for n, fits in ((8, True), (9, False)):
+        inputs = tuple((v, 0) for v in range(1, n + 1))
+        system = Equations((inputs, 1 << (1 << n) - 1), (((10, 0),), 2), last="adder")
         if fits:
             assert system.function(10) == {frozenset(range(8)): 1}
         else:
