@@ -444,16 +444,14 @@ class _Reader:
         if b.signal is None:
             numbers = self._integers(b.constant, width)
             return self._kept(Offset(one, by) for one in self._value(a) for by in numbers)
-        if b.signal.larger:
-            a, b = b, a
-        assert a.signal is not None and b.signal is not None  # noqa: S101 - constants are done
-        if not a.signal.larger:
+        first, second = a.signal, b.signal
+        assert first is not None  # noqa: S101 - two constants have no clock
+        if not first.larger and not second.larger:
             values = self._value(b)
             return self._kept(Add(one, other) for one in self._value(a) for other in values)
-        if a.signal.more:
-            a, b = b, a
-        assert a.signal is not None and b.signal is not None  # noqa: S101 - as before
-        if a.signal.more or not b.signal.more or a.signal.larger != b.signal.larger:
+        if first.more:
+            a, b, first, second = b, a, second, first
+        if first.more or not second.more or first.larger != second.larger:
             raise self._wrong("adds a correction of log-add to another value")
         if not self._positive([b]) or a.clock != b.clock:
             raise self._wrong("adds a correction of log-add that is none")

@@ -942,6 +942,12 @@ def test_the_larger_logarithm_and_its_correction_are_added(monkeypatch: pytest.M
     reading.refused(add("sum5", 3, "max7", "max7"), "to another value")
     reading.refused(add("sum5", 2, "more7", "more7"), "to another value")
     reading.refused(add("sum5", 3, "max7", "max8"), "to another value")
+    reading.put("leaf9", 3, steps[0], clock=5)
+    for a, b in (("max7", "leaf9"), ("leaf9", "max7")):
+        reading.refused(add("sum5", 3, a, b), "to another value")
+    reading.put("leaf9", 2, steps[0], clock=5)
+    for a, b in (("more7", "leaf9"), ("leaf9", "more7")):
+        reading.refused(add("sum5", 2, a, b), "to another value")
 
 
 def test_a_larger_logarithm_is_read_in_the_range_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
