@@ -40,7 +40,7 @@ from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.packs import write_pack
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
-from n3ic.targets.decoded_graphs import graph_of_tables
+from n3ic.targets.decoded_graphs import DecodedGraph, graph_of_tables
 from n3ic.targets.directory import export
 from tests.support.metered_models import metered_network
 from tests.support.n3icd import (
@@ -383,6 +383,7 @@ def test_an_index_bit_that_no_input_sets_is_zero(tmp_path, classes, monkeypatch)
             else:
                 bias, emptied = bias + entries[0], emptied + 1
         expected = graph_of_tables("own", model.input, tables, bias)
+        assert isinstance(decoded, DecodedGraph)
         assert graph_difference(expected, decoded.graph) == "", unset
     assert emptied > len(model.tables)
 
