@@ -226,9 +226,9 @@ def _trees(
     leaves: list[int],
 ) -> tuple[list[CNode], list[tuple[int, int]]]:
     """The nodes, and of each tree its first node and the comparisons down to its deepest leaf."""
-    marker = int(_one(_LEAF, text, "mark of leaves")) if firsts else -1
+    marker = int(_one(_LEAF, text, "mark of leaves")) if firsts else None
     fields = model.input.fields
-    if firsts and marker < max(field.width for field in fields):
+    if marker is not None and marker < max(field.width for field in fields):
         raise VerifyError(f"{_FILE}: a bin may be {marker}, which marks leaves")
     out, read = [], set()
     for place, (field, above, following) in enumerate(nodes):

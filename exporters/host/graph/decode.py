@@ -58,8 +58,10 @@ def decode_source(text: str, model: Classifier) -> DecodedGraph:
     cuts = _cuts(constants, spec)
     _check_parts(constants, spec)
     graph = _graph(text, constants, model)
-    half = 1 << (63 if constants.type("spn_value") == "int64_t" else 31)
-    if any(low < -half or high >= half for low, high in graph.bounds):
+    # No graph has values of more than 64 bits.
+    if constants.type("spn_value") != "int64_t" and any(
+        low < -(1 << 31) or high >= 1 << 31 for low, high in graph.bounds
+    ):
         raise wrong("a value exceeds the type of values")
     shunt, digest = constants.size("SHUNT"), constants.defined("DIGEST")
     return DecodedGraph(FILE, graph, cuts, shunt, digest)

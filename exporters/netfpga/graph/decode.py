@@ -309,7 +309,7 @@ class _Reader:
             return signal, signal.clock
         late, rest = divmod(of.high + 1, signal.width)
         whole = not rest and of.low == of.high + 1 - signal.width
-        if not whole or not 1 <= late <= self._delays.get(of.name, 0):
+        if not whole or late > self._delays.get(of.name, 0):
             raise self._wrong(
                 f"reads bits {of.high} to {of.low} of {of.name}, which are no delayed value"
             )
@@ -444,16 +444,14 @@ class _Reader:
         if b.signal is None:
             numbers = self._integers(b.constant, width)
             return self._kept(Offset(one, by) for one in self._value(a) for by in numbers)
-        if b.signal.larger:
-            a, b = b, a
-        assert a.signal is not None and b.signal is not None  # noqa: S101 - constants are done
-        if not a.signal.larger:
+        first, second = a.signal, b.signal
+        assert first is not None  # noqa: S101 - two constants have no clock
+        if not first.larger and not second.larger:
             values = self._value(b)
             return self._kept(Add(one, other) for one in self._value(a) for other in values)
-        if a.signal.more:
-            a, b = b, a
-        assert a.signal is not None and b.signal is not None  # noqa: S101 - as before
-        if a.signal.more or not b.signal.more or a.signal.larger != b.signal.larger:
+        if first.more:
+            a, b, first, second = b, a, second, first
+        if first.more or not second.more or first.larger != second.larger:
             raise self._wrong("adds a correction of log-add to another value")
         if not self._positive([b]) or a.clock != b.clock:
             raise self._wrong("adds a correction of log-add that is none")
@@ -495,19 +493,19 @@ class _Reader:
         reads = [self._resolved(part) for part in joined(s.parts["a"], self._where)]
         nodes, width = [self._node(read) for read in reads], len(reads)
         clock = self._clock(*reads)
-        table = range(1 << min(width, 62))  # the number is the value
-        values = self._same_trees(nodes, width, table, set())
-        values = values or (self._nearest_tree(nodes, table, 1 << width),)
+        size = 1 << width  # the number is the value
+        values = self._same_trees(nodes, width, range(size), set())
+        values = values or (self._nearest_tree(nodes, range(size), size),)
         self._new(s, _Signal(s.parts["name"], width, clock, values=values))
 
     def _read_mux(self, s: Statement) -> None:
-        bit, one, zero = (self._operand(s.parts[part]) for part in ("bit", "one", "zero"))
-        width = self._width(s)
+        reads = [self._operand(s.parts[part]) for part in ("bit", "one", "zero")]
+        (bit, one, zero), width = reads, self._width(s)
         if bit.signal is None or bit.signal.bits is None or bit.width != 1:
             raise self._wrong("chooses by what is no input bit")
         if one.width != width or zero.width != width:
             raise self._wrong(f"chooses between values of other bits than {width}")
-        clock = self._clock(bit, one, zero) + _CLOCKS["mux"]
+        clock = self._clock(*reads) + _CLOCKS["mux"]
         sides = [
             [self._made(Constant(n)) for n in self._integers(read.constant, width)]
             if read.signal is None
@@ -654,7 +652,7 @@ class _Reader:
             return self._kept(Select(tuple(bits), t) for t in same)
         near = max(tables, key=lambda t: _equal(t, listed, size))
         made = _nearest_entries(near, listed, size)
-        at = next(k for k, pair in enumerate(zip(made, near, strict=True)) if pair[0] != pair[1])
+        at = _first_difference(made, near)
         text = f"a look-up by the bits {', '.join(map(str, bits))} of the model has {near[at]}"
         self._unlike(f"entry {at} is {made[at]}, {text}")
         return (self._made(Select(tuple(bits), made)),)
@@ -735,9 +733,7 @@ class _Reader:
             return ()
         near = max(own, key=lambda t: _equal(t, residues, size), default=(0,) * len(residues))
         made = _nearest_entries(near, residues, size)
-        at = next(
-            (k for k, pair in enumerate(zip(made, near, strict=True)) if pair[0] != pair[1]), 0
-        )
+        at = _first_difference(made, near)
         feature = self._spec.fields[field].feature
         self._unlike(
             f"entry {at} is {made[at]}, a look-up by {feature} of the model has {near[at]}"
@@ -823,9 +819,8 @@ class _Reader:
                 if len(residues) != 1:
                     text, unlike = "its value depends on what a tree of the model does not ask", -1
                     break
-                turned = (residues.pop() - step.value + size // 2) % size - size // 2
-                values[state] = step.value + turned
-                unlike += turned != 0
+                values[state] = _nearest(step.value, residues.pop(), size)
+                unlike += values[state] != step.value
             if unlike >= 0 and (best is None or unlike < best[0]):
                 best = unlike, root, values
         if best is None:
@@ -932,9 +927,8 @@ class _Reader:
         least = self._operand(s.parts["least"]) if s.has("least") else None
         if least is not None and least.width != self._score_bits:
             raise self._wrong("the threshold has other bits than a margin")
-        # Above all margins, a threshold has no bits.
-        every = max(self.model.shunt, 1 << self._score_bits)
-        self.shunt = every if least is None else least.constant
+        # A threshold above all margins has a bit more than they.
+        self.shunt = 1 << self._score_bits if least is None else least.constant
 
     def _check_lead_bits(self, s: Statement) -> None:
         if self._width(s) != self._score_bits or s.number("class") + 1 != self._class_bits:
@@ -958,9 +952,19 @@ def _range(read: _Read) -> tuple[int, int]:
 def _nearest_entries(near: Sequence[int], residues: Sequence[int], size: int) -> tuple[int, ...]:
     """The integers with these bits that are nearest to a table's entries."""
     return tuple(
-        entry + (number - entry + size // 2) % size - size // 2
-        for entry, number in zip(near, residues, strict=True)
+        _nearest(entry, number, size) for entry, number in zip(near, residues, strict=True)
     )
+
+
+def _nearest(value: int, residue: int, size: int) -> int:
+    """The integer with these bits that is nearest to a value; of two, the lower one."""
+    half = size // 2
+    return value - half + (residue - value + half) % size
+
+
+def _first_difference(made: Sequence[int], near: Sequence[int]) -> int:
+    """The first place where two tables differ; 0 if they are equal."""
+    return next((k for k in range(len(made)) if made[k] != near[k]), 0)
 
 
 def _by_order(select: Select, bits: Sequence[int]) -> tuple[int, ...]:

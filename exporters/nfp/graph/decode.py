@@ -172,8 +172,6 @@ class _Reader:
             raise self._wrong(f"{where}: a product of 32 bits")
         if kind == 10:
             return self._select(by, where)
-        if kind > 9:
-            raise self._wrong(f"{where}: an unknown kind {kind}")
         one = self._slot(a, where)
         if kind == 5:
             return self._made(Offset(one, by))
@@ -186,7 +184,9 @@ class _Reader:
             return self._made(Choose(self._bit(by, where), one, other))
         if kind == 4:
             return self._made(Add(one, other))
-        return self._made(LogAdd(one, other) if kind == 6 else Times(one, other))
+        if kind in (6, 7):
+            return self._made(LogAdd(one, other) if kind == 6 else Times(one, other))
+        raise self._wrong(f"{where}: an unknown kind {kind}")
 
     def _bit(self, bit: int, where: str) -> int:
         if not 0 <= bit < self.spec.n_bits:

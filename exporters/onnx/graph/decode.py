@@ -280,13 +280,12 @@ class _Reader:
 
     def _quotient(self, a: _Column, b: _Column) -> _Column:
         """A product or a sum of products to which half a step was added, in steps."""
-        one = b[1] if b[0] == "number" else 0
         more = self.steps[a[1]] if a[0] == "value" else None
         half = a[3] if a[0] == "exact" else more.by if isinstance(more, Offset) else 0
-        if one < 2 or one & (one - 1) or 2 * half != one:
+        if b[0] != "number" or b[1] & (b[1] - 1) or 2 * half != b[1]:
             raise self._wrong("does not round to a step")
         try:
-            self.arithmetic.add(FixedPoint(one.bit_length() - 1))
+            self.arithmetic.add(FixedPoint(b[1].bit_length() - 1))
         except ModelError as error:
             raise self._wrong(str(error)) from error
         return self._made(Round(more.a) if isinstance(more, Offset) else Times(a[1], a[2]))

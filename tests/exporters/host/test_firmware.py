@@ -13,12 +13,14 @@ import pytest
 import n3ic
 from n3ic.errors import VerifyError
 from n3ic.exporters.host.exporter import EXPORTER
-from n3ic.exporters.host.firmware.decode import decode_directory
+from n3ic.exporters.host.firmware.decode import _arithmetic, _depth, _trees, decode_directory
 from n3ic.exporters.host.firmware.runner import PROCESSORS, SMALL, loaded_bytes
 from n3ic.exporters.host.firmware.writer import memory_of
 from n3ic.exporters.host.forms import form_of
+from n3ic.exporters.host.graph.readback import CNode
 from n3ic.families.tables.random_models import random_tables
-from n3ic.model.family import family
+from n3ic.model.family import family, graph_of
+from n3ic.model.graph.arithmetic import FixedPoint, Logarithms
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -199,6 +201,140 @@ def test_a_table_whose_index_has_no_bit_or_nine_is_refused(tmp_path, bits):
     path.write_text(text)
     with pytest.raises(VerifyError, match="an index of 1 to 8 bits"):
         decode_directory(tmp_path, model)
+
+
+# --- trees and arithmetic in the source ---------------------------------------------------------
+
+LEAVES = "while (node_bin[at] != 2u)"  # above every bin of two cuts
+# A comparison of a step, a tree of two comparisons, and a tree that is a leaf.
+NODES = [(1, 0, 0), (0, 1, 1), (0, 2, 0), (1, 0, 3), (0, 2, 1), (0, 2, 0), (0, 2, 2)]
+FIRSTS, VALUES = [1, 6], [-4, 7, 9]
+
+
+def spec_model(**fields):
+    spec = InputSpec(tuple(Field.thermometer(name, cuts) for name, cuts in fields.items()))
+    return replace(random_model((spec.n_bits, 2), np.random.default_rng(0)), input=spec)
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_trees_are_read_from_their_nodes(order):
+    """Whichever field has the most cuts."""
+    cuts = {"a": (3, 9), "b": (5,)}
+    a, b = order.index("a"), order.index("b")
+    nodes = [
+        ((a if field == 0 else b) if above != 2 else 0, above, to) for field, above, to in NODES
+    ]
+    model = spec_model(**{name: cuts[name] for name in order})
+    read, trees = _trees(LEAVES, model, nodes, FIRSTS, VALUES)
+    assert read == [
+        CNode(b, 5, 0),
+        CNode(a, 9, 1), CNode(0, None, 1, -4), CNode(b, 5, 3), CNode(0, None, 3, 7),
+        CNode(0, None, 4, -4), CNode(0, None, 0, 9),
+    ]  # fmt: skip
+    assert trees == [(1, 2), (6, 0)]
+    small = LEAVES.replace("2u", "1u")
+    with pytest.raises(VerifyError, match="a bin may be 1, which marks leaves"):
+        _trees(small, model, [(a, 0, 0)], [0], [])
+
+
+def test_without_trees_all_nodes_are_comparisons_and_nothing_marks_leaves():
+    model = spec_model(a=(3, 9), b=(5,))
+    assert _trees("", model, NODES[:2], [], []) == ([CNode(1, 5, 0), CNode(0, 9, 1)], [])
+    assert _trees("", model, [], [], []) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("at", "node", "message"),
+    [
+        (2, (0, 2, 3), "a leaf has value 3 of 3"),
+        (0, (0, 2, 0), "a leaf has value 0 of 3"),  # of no tree
+        (0, (2, 0, 0), "a node compares field 2 with bin 0"),
+        (0, (1, 1, 0), "a node compares field 1 with bin 1"),
+        (1, (0, 3, 1), "a node compares field 0 with bin 3"),
+        (6, (0, 2, 1), "are not those of the nodes"),
+        (3, (1, 0, 0), "a tree has a circle"),
+    ],
+)
+def test_a_node_of_no_tree_is_refused(at, node, message):
+    model = spec_model(a=(3, 9), b=(5,))
+    nodes = [*NODES[:at], node, *NODES[at + 1 :]]
+    with pytest.raises(VerifyError, match=message):
+        _trees(LEAVES, model, nodes, FIRSTS, VALUES)
+
+
+@pytest.mark.parametrize(
+    ("text", "firsts", "leaves", "message"),
+    [
+        (LEAVES, [6, 1], VALUES, "are not those of the nodes"),
+        (LEAVES, [1, 1, 6], VALUES, "are not those of the nodes"),
+        (LEAVES, FIRSTS, [*VALUES, 1], "are not those of the nodes"),
+        ("", FIRSTS, VALUES, "expected one mark of leaves"),
+        (LEAVES + LEAVES, FIRSTS, VALUES, "expected one mark of leaves"),
+    ],
+)
+def test_trees_in_another_order_or_values_that_no_leaf_has_are_refused(
+    text, firsts, leaves, message
+):
+    with pytest.raises(VerifyError, match=message):
+        _trees(text, spec_model(a=(3, 9), b=(5,)), NODES, firsts, leaves)
+
+
+def test_a_tree_may_be_as_deep_as_it_has_nodes():
+    """Nodes beyond the last do not count; that they are missing is found elsewhere."""
+    assert _depth([CNode(0, 3, 1)], 0) == 1
+    chain = [CNode(0, 3, k + 1) for k in range(4)]
+    assert _depth(chain, 0) == 4 and _depth(chain, 4) == 0
+    with pytest.raises(VerifyError, match="a tree has a circle"):
+        _depth([CNode(0, 3, 0)], 0)
+
+
+LOG, FIXED = "(k < 2u ? log_add[k] : 0);", "to = (*a * *b + 8) >> 4;"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "table", "expected"),
+    [
+        # Where nothing depends on it, it is the model's.
+        ("log", "", [], "own"), ("fixed", "", [], "own"), ("integers", "", [], None),
+        ("log", LOG, [3, 1], (3, 1)), ("log", LOG + LOG, [3, 1], (3, 1)),
+        ("log", "", [3, 1], (3, 1)),
+        ("fixed", LOG, [3, 1], None), ("integers", LOG, [3, 1], None),
+        ("fixed", FIXED, [], 4), ("fixed", FIXED + "to = (*a + 8) >> 4;", [], 4),
+        ("fixed", "to = (*a + 1) >> 1;", [], 1),
+    ],
+)  # fmt: skip
+def test_what_log_adds_and_roundings_depend_on_is_read(kind, text, table, expected):
+    model = graph_model(2, kind)
+    own = graph_of(model).arithmetic
+    if expected == "own":
+        assert own is not None
+        expected = own
+    elif isinstance(expected, tuple):
+        expected = Logarithms(own.fraction, expected)
+    elif expected is not None:
+        expected = FixedPoint(expected)
+    assert _arithmetic(text, table, model) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "message"),
+    [
+        (LOG, [3], "not of one kind"),
+        (LOG, [3, 2, 1], "not of one kind"),
+        (LOG + LOG.replace("2u", "3u"), [3, 1], "not of one kind"),
+        (LOG + FIXED, [3, 1], "not of one kind"),
+        (FIXED, [3, 1], "not of one kind"),
+        (FIXED + FIXED.replace("4;", "5;"), [], "not of one kind"),
+        (FIXED.replace("4;", "3;"), [], "rounds by 8 and 3 bits"),
+        (FIXED.replace("4;", "5;"), [], "rounds by 8 and 5 bits"),
+        (FIXED.replace("8", "0").replace("4;", "0;"), [], "n3ic_model.c: negative shift"),
+        (FIXED.replace("8", str(1 << 60)).replace("4;", "61;"), [], "n3ic_model.c: .*fraction"),
+        ("", [-1], "n3ic_model.c: .*log-add"),
+    ],
+)
+def test_log_adds_or_roundings_of_two_kinds_are_refused(text, table, message):
+    with pytest.raises(VerifyError, match=message):
+        _arithmetic(text, table, graph_model(2, "log"))
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -234,6 +234,67 @@ def test_another_cut_is_found() -> None:
     assert "other cuts than the model's" in difference(text, model)
 
 
+@pytest.mark.parametrize("kind", ["int32_t", "int64_t"])
+def test_a_value_fits_its_type_up_to_both_ends(kind: str) -> None:
+    """Of a further value, as no score has more than 32 bits."""
+    text = EXPORTER.source(FOREST)
+    for pattern, new in (
+        (r"typedef \w+ spn_value;", f"typedef {kind} spn_value;"),
+        (r"(#define STEPS )7", r"\g<1>8"),
+        (r"(#define SLOTS )2", r"\g<1>3"),
+        (r"\{STEP_CONSTANT, 1, 0, 0, 0\},", r"\g<0> {STEP_CONSTANT, 2, 0, 0, VALUE},"),
+    ):
+        text, changes = re.subn(pattern, new, text)
+        assert changes == 1, pattern
+    half, message = 1 << 31, "bnn.c: a value exceeds the type of values"
+    if kind == "int64_t":
+        half, message = 1 << 63, "beyond 64 bits"
+    for value, fits in ((half - 1, True), (half, False), (-half, True), (-half - 1, False)):
+        found = difference(text.replace("VALUE", str(value)), FOREST)
+        assert message in found if not fits else found == "", (value, found)
+    long = text.replace("VALUE", str(10**19))
+    assert "a number is expected, not 10000000000000000000" in difference(long, FOREST)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "new", "message"),
+    [
+        (r"(#define INPUTS )86", "85", "INPUTS is 85, expected 86"),
+        (r"(#define WORDS )3", "2", "WORDS is 2, expected 3"),
+        (r"(#define STEPS )7", "8", "7 steps, 8 are run"),
+        (r"(#define PARTS )7", "8", "a field counts other bits than its own"),
+        (r"(\{0, 0, )0x0007ffffu", "0x0003ffffu", "a field counts other bits than its own"),
+        (r"(\{0, 0, )0x0007ffffu", "0x000fffffu", "a field counts other bits than its own"),
+        (r"(\{4, 2, 0x003fff00u\},)", " {4, 2, 0x00200000u},", "counts other bits than its own"),
+        (r"(\{4, 2, )0x003fff00u", "4194048", "a field counts other bits than its own"),
+        (r"(\{4, 2, )0x003fff00u", "0x003fff00u, 1", "parts has no rows of 3"),
+        (r"(\{STEP_CONSTANT, 1, 0, 0, )0", "0x0", "a number is expected, not 0x0"),
+        (r"(class_names\[CLASSES\] = \{)", '"other", ', "names of classes differ"),
+    ],
+)
+def test_a_constant_of_the_source_that_says_something_else_is_refused(
+    pattern: str, new: str, message: str
+) -> None:
+    text, changes = re.subn(pattern, rf"\g<1>{new}", EXPORTER.source(FOREST))
+    assert changes == 1
+    assert message in difference(text, FOREST)
+
+
+def test_what_arithmetic_depends_on_is_read_from_the_source() -> None:
+    log, fixed = (graph_model(3, name, operations=4) for name in ("log", "fixed"))
+    for model in (log, fixed):
+        own = graph_of(model).arithmetic
+        assert decode_source(EXPORTER.source(model), model).graph.arithmetic == own
+    text, changes = re.subn(r"(log_add\[LOG_ADD \+ 1\] = \{.*?)0,?(\s*\};)", r"\g<1>1\2",
+                            EXPORTER.source(log), flags=re.S)  # fmt: skip
+    assert changes == 1
+    assert "log_add is not the model's" in difference(text, log)
+    text = EXPORTER.source(fixed)
+    half = "#define HALF (1u << (FRACTION - 1))\n"
+    for other in ("", half + half, half.replace("1)", "2)")):
+        assert "HALF is not half a step" in difference(text.replace(half, other), fixed)
+
+
 CODE = {"TOGETHER", "FEW_CUTS"}  # of the code, not of the model
 NUMBER = re.compile(r"(0x[0-9a-f]{8}u)|(?<![\w.])-?\d+(?![\w.]*\")")
 

@@ -12,7 +12,7 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.packet.decode import _compared
 from n3ic.exporters.netfpga.packet.wrapper import at_least
-from n3ic.exporters.netfpga.sequential.decode import _connections
+from n3ic.exporters.netfpga.sequential.decode import _connections, _layer, _memories, _Memory
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -176,6 +176,48 @@ def test_every_bit_of_the_rows_is_a_connection_or_beside_them(pad: bool) -> None
             with pytest.raises(VerifyError, match=wrong):
                 _connections("here", block, words, pad=pad)
     assert len(seen) == 5 * 70
+
+
+# Three neurons of five inputs, in two groups of two lanes.
+BLOCK: dict[str, int | str] = {
+    "M": 3, "N": 5, "LANES": 2, "CHUNKS": 1, "PART": 5, "GROUPS": 2, "GROUP_W": 2, "ROW_W": 3,
+    "MASKED": 0, "WEIGHTS": "weights", "MASKS": "masks",
+}  # fmt: skip
+
+
+def test_the_memories_of_a_layer_follow_from_its_parameters() -> None:
+    hidden = BLOCK | {"THRESHOLDS": "thresholds"}
+    weights = _Memory("weights", 4, 0, 2, 2, 8)
+    assert [*_memories(4, hidden)] == [weights, _Memory("thresholds", 4, 2, 2, 2, 4)]
+    wide = hidden | {"MASKED": 1, "PART": 33, "CHUNKS": 3}
+    assert [*_memories(4, wide)] == [
+        _Memory("weights", 4, 0, 4, 6, 8),
+        _Memory("masks", 4, 1, 4, 6, 8),
+        _Memory("thresholds", 4, 2, 2, 2, 4),
+    ]
+    assert next(_memories(1, wide | {"PART": 32})).words == 2
+    assert [*_memories(0, BLOCK | {"BIASES": "biases"})][-1].file == "biases"
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", ["THRESHOLDS", "BIASES"])
+def test_biases_have_a_sign_and_thresholds_have_none(kind: str, masked: bool) -> None:
+    rows = {
+        0: np.full((2, 2), 0xFFFFFFFF, dtype=np.uint32),
+        1: np.array([[0b10101, 0b00010], [0b11111, 0]], dtype=np.uint32),
+        2: np.array([[0x7FFFFFFF, 0x80000000], [0xFFFFFFFF, 0]], dtype=np.uint32),
+    }
+    block = BLOCK | {kind: "side", "MASKED": int(masked)}
+    layer = _layer("here", 0, block, lambda memory: rows[memory.kind].copy())
+    signed = [2**31 - 1, -(2**31), -1]
+    assert layer.limits is not None
+    assert layer.limits.tolist() == (signed if kind == "BIASES" else [n % 2**32 for n in signed])
+    assert layer.weights.tolist() == [[True] * 5] * 3
+    mask = [[1, 0, 1, 0, 1], [0, 1, 0, 0, 0], [1, 1, 1, 1, 1]]
+    assert (None if layer.mask is None else layer.mask.tolist()) == (mask if masked else None)
+    rows[2][1, 1] = 1
+    with pytest.raises(VerifyError, match="here: side: a word that no neuron uses is not 0"):
+        _layer("here", 0, block, lambda memory: rows[memory.kind].copy())
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,20 @@ from n3ic.model import passes
 from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.family import graph_of
 from n3ic.model.graph.builder import GraphBuilder
-from n3ic.model.graph.operations import Add, Graph, Select
+from n3ic.model.graph.operations import (
+    Add,
+    Choose,
+    Constant,
+    Graph,
+    LogAdd,
+    Offset,
+    Round,
+    Scale,
+    Select,
+    Times,
+)
 from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.random_models import random_model
 from n3ic.targets.colocation import CoLocatedNetwork
 from n3ic.targets.decoded_graphs import compared
 from n3ic.targets.directory import export
@@ -152,6 +164,128 @@ def test_values_of_64_bits_are_read_in_twos_complement() -> None:
     reader = _Reader("file", np.array([-5 % 2**32, 2**32 - 1, 7, 1], np.uint32), MIXED)
     reader._width = 2
     assert reader._values(0, 2, "values") == [-5, 7 + 2**32]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_values_are_whole_words_in_twos_complement(width: int) -> None:
+    half = 1 << (32 * width - 1)
+    values = [0, 1, half - 1, -half, 1 - half, -1]
+    words = [value >> 32 * k & 0xFFFFFFFF for value in values for k in range(width)]
+    reader = _Reader("file", np.array([9, *words, 9], np.uint32), MIXED)
+    reader._width = width
+    assert reader._values(1, len(values), "values") == values
+    assert reader._read.tolist() == [False, *[True] * len(words), False]
+    with pytest.raises(VerifyError, match=f"values: ends before word {len(words) + 2}$"):
+        reader._numbers(3, len(words), "values")
+
+
+ONE_FIELD = InputSpec((Field.thermometer("a", (3, 9)),))
+
+
+def file_of(width: int, *steps: tuple[int, int, int, int, int]) -> np.ndarray:
+    """A file of steps alone: the kind, the value that is set, two operands, and a number.
+
+    Both scores are value 0.
+    """
+    first = 23 + (2 + width) * len(steps)
+    fields = first + 2
+    words = [0x474E334E, 1, fields + 7, len(steps), 2, 1, fields, 1, *range(8)]
+    words += [2, len({step[1] for step in steps}), width, first, 0, 0, 0]
+    for kind, to, a, b, by in steps:
+        words += [kind | to << 8, a | b << 16, *(by >> 32 * k & 0xFFFFFFFF for k in range(width))]
+    words += [0, 0, 0, 1, 2, 9, fields + 5, 3, 9]
+    return np.array(words, dtype=np.uint32)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_value_has_the_bits_of_its_words(width: int) -> None:
+    """Up to both ends; no score is one of these values."""
+    model = replace(random_model((2, 2), np.random.default_rng(0)), input=ONE_FIELD)
+    half = 1 << (32 * width - 1)
+    for base, by, fits in (
+        (half - 2, 1, True), (half - 1, 1, False), (1 - half, -1, True), (-half, -1, False),
+    ):  # fmt: skip
+        words = file_of(width, (0, 0, 0, 0, 7), (0, 1, 0, 0, base), (5, 2, 1, 0, by))
+        if fits:
+            decoded = decode_words("file", words, model)
+            assert decoded.graph.steps == (Constant(7), Constant(base), Offset(1, by))
+            assert decoded.graph.scores == (0, 0) and decoded.cuts == ((3, 9),)
+            assert decoded.digest == "".join(f"0{k}000000" for k in range(8))
+        else:
+            beyond = "file: a value exceeds 32 bits" if width == 1 else "beyond 64 bits"
+            with pytest.raises(VerifyError, match=beyond):
+                decode_words("file", words, model)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ((7, 1, 0, 0, 0), "a product of 32 bits"),
+        ((8, 1, 0, 0, 3), "a product of 32 bits"),
+        ((9, 1, 0, 0, 0), "a product of 32 bits"),
+        ((12, 1, 0, 0, 0), "an unknown kind 12"),
+        ((127, 1, 0, 0, 0), "an unknown kind 127"),
+        ((5, 1, 1, 0, 3), "value 1 is not set before"),
+        ((4, 1, 0, 1, 0), "value 1 is not set before"),
+        ((0 | 1 << 7, 1, 0, 0, 3), "value 1 is not set before"),
+        ((0, 2, 0, 0, 3), "the steps set 2 values, not 2"),
+        ((0, 1, 1, 0, 3), "has no first operand, but 1"),
+        ((0, 1, 0, 1, 3), "has no second operand, but 1"),
+        ((1, 1, 1, 0, 3), "has no first operand, but 1"),
+        ((1, 1, 0, 1, 3), "has no second operand, but 1"),
+        ((2, 1, 1, 1, 3), "has no first operand, but 1"),
+        ((4, 1, 0, 0, 3), "has no number, but 3"),
+        ((5, 1, 0, 1, 3), "has no second operand, but 1"),
+        ((6, 1, 0, 0, 3), "has no number, but 3"),
+        ((10, 1, 1, 0, 3), "has no first operand, but 1"),
+        ((10, 1, 0, 1, 3), "has no second operand, but 1"),
+        ((3, 1, 0, 0, 2), "reads input bit 2 of 2"),
+        ((3, 1, 0, 0, -1), "reads input bit -1 of 2"),
+        ((1, 1, 0, 0, -1), "reads word -1"),
+        ((10, 1, 0, 0, -1), "reads word -1"),
+        ((2, 1, 0, 1, -1), "reads word -1"),
+        ((2, 1, 0, 0, 3), "adds no tree"),
+    ],
+)
+def test_a_step_that_the_micro_c_does_not_run_is_refused(
+    step: tuple[int, int, int, int, int], message: str
+) -> None:
+    model = replace(random_model((2, 2), np.random.default_rng(0)), input=ONE_FIELD)
+    with pytest.raises(VerifyError, match=f"^file: .*(?:{message})"):
+        decode_words("file", file_of(1, (0, 0, 0, 0, 7), step), model)
+
+
+def test_steps_are_read_as_the_micro_c_runs_them() -> None:
+    """Of 64 bits; a result is set, or added to the value that is there."""
+    model = replace(random_model((2, 2), np.random.default_rng(0)), input=ONE_FIELD)
+    adds = 1 << 7
+    words = file_of(
+        2,
+        (0, 0, 0, 0, 7), (0, 1, 0, 0, 9), (0 | adds, 0, 0, 0, 5), (4, 2, 0, 1, 0),
+        (8, 3, 1, 0, 6), (3, 4, 1, 2, 1), (3 | adds, 4, 2, 1, 0), (5, 1, 2, 0, -1),
+    )  # fmt: skip
+    graph = decode_words("file", words, model).graph
+    assert graph.steps == (
+        Constant(7), Constant(9), Constant(5), Add(0, 2), Add(3, 1), Scale(1, 6),
+        Choose(1, 1, 4), Choose(0, 4, 1), Add(6, 7), Offset(4, -1),
+    )  # fmt: skip
+    assert graph.scores == (3, 3)
+
+
+def test_operands_are_read_in_their_order() -> None:
+    reader = _Reader("file", np.zeros(0, np.uint32), ONE_FIELD)
+    reader._width = 2
+    reader.slots = {1: reader._made(Constant(5)), 2: reader._made(Constant(6))}
+    for kind, step in ((4, Add(0, 1)), (6, LogAdd(0, 1)), (7, Times(0, 1)), (9, Round(0))):
+        place = reader._result(kind, 1, 0 if kind == 9 else 2, 0, "step 1")
+        assert reader.steps[place] == step
+
+
+def test_a_place_in_the_file_may_be_its_first_word() -> None:
+    reader = _Reader("file", np.array([7], np.uint32), MIXED)
+    assert reader._place(0, "step 1") == 0 and reader._place(5, "step 1") == 5
+    with pytest.raises(VerifyError, match="file: step 1: reads word -1"):
+        reader._place(-1, "step 1")
 
 
 def test_a_short_file_is_refused() -> None:

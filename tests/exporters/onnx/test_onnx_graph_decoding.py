@@ -12,9 +12,11 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.onnx.graph.build import build
-from n3ic.exporters.onnx.graph.decode import decode
+from n3ic.exporters.onnx.graph.decode import _Reader, decode
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import family, graph_of
+from n3ic.model.graph.arithmetic import FixedPoint
+from n3ic.model.graph.operations import Constant, Offset, Round, Times
 from n3ic.targets.decoded_graphs import compared
 from n3ic.targets.directory import export
 from tests.support.random_graphs import ARITHMETICS, graph_family, graph_model
@@ -86,6 +88,62 @@ def test_another_operator_is_found(tmp_path: Path, name: str) -> None:
             assert difference(path, proto, model), node.output[0]
             node.input[:] = [test, yes, no]
     assert difference(path, proto, model) == ""
+
+
+def reader_of(model: Classifier) -> _Reader:
+    """A reader that knows two numbers, and each with more added."""
+    reader = _Reader("file", {}, model)
+    for step in (Constant(5), Constant(6), Offset(0, 8), Offset(1, 1), Offset(1, 0)):
+        reader._made(step)
+    return reader
+
+
+@pytest.mark.parametrize(
+    ("column", "one", "step", "fraction"),
+    [
+        (("exact", 0, 1, 8), 16, Times(0, 1), 4),
+        (("exact", 1, 0, 1), 2, Times(1, 0), 1),
+        (("value", 2), 16, Round(0), 4),
+        (("value", 3), 2, Round(1), 1),
+    ],
+)
+def test_a_product_or_a_sum_with_half_a_step_is_rounded(
+    column: tuple[object, ...], one: int, step: object, fraction: int
+) -> None:
+    reader = reader_of(MODELS["trees"]())
+    kind, place = reader._quotient(column, ("number", one))
+    assert kind == "value" and reader.steps[place] == step
+    assert reader.arithmetic == {FixedPoint(fraction)}
+
+
+@pytest.mark.parametrize(
+    ("column", "one"),
+    [
+        (("exact", 0, 1, 8), ("number", 15)),
+        (("exact", 0, 1, 8), ("number", 8)),
+        (("exact", 0, 1, 7), ("number", 16)),
+        (("exact", 0, 1, 3), ("number", 6)),  # no power of two
+        (("exact", 0, 1, 0), ("number", 1)),
+        (("exact", 0, 1, -8), ("number", -16)),
+        (("exact", 0, 1, 8), ("value", 16)),
+        (("value", 0), ("number", 2)),  # of a number to which nothing is added
+        (("value", 2), ("number", 2)),
+        (("value", 3), ("number", 16)),
+        (("bit", 0), ("number", 2)),
+        (("difference", 0, 1), ("number", 2)),
+    ],
+)
+def test_what_has_not_half_a_step_is_not_rounded(
+    column: tuple[object, ...], one: tuple[object, ...]
+) -> None:
+    with pytest.raises(VerifyError, match="does not round to a step"):
+        reader_of(MODELS["trees"]())._quotient(column, one)
+
+
+@pytest.mark.parametrize("column", [("exact", 0, 1, 0), ("value", 4)])
+def test_a_step_is_no_zero(column: tuple[object, ...]) -> None:
+    with pytest.raises(VerifyError, match="-1 fraction bits"):
+        reader_of(MODELS["trees"]())._quotient(column, ("number", 0))
 
 
 def test_a_verified_export_is_read_back(tmp_path: Path) -> None:

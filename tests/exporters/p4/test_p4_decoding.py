@@ -16,12 +16,14 @@ from n3ic.exporters.p4.decoding import (
     DecodedEntry,
     decode_entries,
     from_bfrt,
+    from_commands,
     from_tutorial,
     popcount_field,
 )
 from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.shared.decoding import digest_of_numbers
 from n3ic.exporters.p4.shared.target import compile_switch
+from n3ic.exporters.p4_netfpga.decoding import decode_program, model_numbers, shunting_of
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
@@ -279,6 +281,71 @@ def test_a_constant_of_no_neuron_is_one_clear_error(tmp_path: Path) -> None:
         assert complaint(NETFPGA, model, out).startswith("n3ic.p4")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (r"(l1_v0 = \(?~\(user_metadata\.)l0_y", "x", "layer 1, neuron 0 reads x"),
+        (r"(l0_v0 = \(?~\(user_metadata\.)x", "l0_y", "layer 0, neuron 0 reads l0_y"),
+        (r"(l2_v0 = \(?~\(user_metadata\.)l1_y", "l0_y", "layer 2, neuron 0 reads l0_y"),
+        (r"(l0_v1 = .*& )20w", "21w", "layer 0, neuron 1 reads x"),
+        (r"(l0_f3 = .*l0_v)3", "2", "layer 0, neuron 3 reads another's counter"),
+        (r"(l1_f3 = .*l)1_v", "0_v", "layer 1, neuron 3 reads another's counter"),
+        (r"(score1 = .*l2_v)1", "0", "score 1 reads the counter of 0"),
+        (r"(l0_v3 = .*~.*;\n)", r"\1", "weights of layer 0, neuron 3 is duplicated"),
+        (r"(l1_f1 = .*;\n)", r"\1", "limit of layer 1, neuron 1 is duplicated"),
+        (r"(score2 = .*;\n)", r"\1", "limit of layer 2, neuron 2 is duplicated"),
+    ],
+)
+def test_a_program_computes_each_neuron_from_its_own_counter(
+    old: str, new: str, message: str, tmp_path: Path
+) -> None:
+    model = drawn((20, 5, 4, 3), density=0.5)
+    source = (written(NETFPGA, model, tmp_path) / "n3ic.p4").read_text()
+    assert decoding_difference(model, decode_program(source, model)) == ""
+    line = re.compile(rf"^ +user_metadata\.{old}", re.MULTILINE)
+    if new.startswith("\\1"):  # the line twice
+        text, changes = line.subn(r"\g<0>\g<0>", source)
+    else:
+        text, changes = line.subn(
+            lambda match: match[0][: match.end(1) - match.start()] + match.expand(new), source
+        )
+    assert changes == 1
+    with pytest.raises(VerifyError, match=rf"^n3ic\.p4: {message}"):
+        decode_program(text, model)
+
+
+SHUNTED = (
+    "    user_metadata.shunted = 32w0 - (((user_metadata.best - user_metadata.second)"
+    " - 32w0x{:08x}) >> 31);\n"
+)
+PORT = "    sume_metadata.dst_port = (x | (8w0x{:02x} & y));\n"
+
+
+def test_a_program_shunts_by_one_threshold_to_one_port() -> None:
+    two, three, four = SHUNTED.format(2), SHUNTED.format(3), PORT.format(4)
+    assert shunting_of("", None) is None
+    assert shunting_of(three, None) == 3
+    assert shunting_of(three + four, 4) == 3
+    assert shunting_of(four, 4) is None
+    for source, port in (
+        (two + three, None), (three + three, None), (three, 4), (three + four, None),
+        (three + four, 5), (three + four + four, 4), (two + three + four, 4),
+    ):  # fmt: skip
+        with pytest.raises(VerifyError, match=rf"the export's port {port} are expected"):
+            shunting_of(source, port)
+
+
+def test_a_program_writes_the_models_number_twice() -> None:
+    header, message = "hdr.n3ic.model = 32w0x{:08x};", "digest_data.model = 32w0x{:08x};"
+    assert model_numbers(header.format(17) + message.format(18)) == [17, 18]
+    for source, count in (
+        ("", 0), (header.format(1), 1), (message.format(1), 1),
+        (header.format(1) * 2 + message.format(1), 3),
+    ):  # fmt: skip
+        with pytest.raises(VerifyError, match=f"number is written {count} times, not twice"):
+            model_numbers(source)
+
+
 # --- entries, one by one --------------------------------------------------------------------------
 
 
@@ -434,6 +501,22 @@ def test_a_call_of_another_table_action_or_parameter_is_refused(masked, old, new
     line = text[: text.index(old)].count("\n") + 1
     with pytest.raises(VerifyError, match=rf"^bfrt\.py, line {line}: "):
         from_bfrt(text.replace(old, new), "bfrt.py", compile_switch(source, model))
+
+
+def test_calls_begin_with_the_program_and_end_with_their_completion(masked) -> None:
+    model, out = masked
+    program = compile_switch((out / "n3ic.p4").read_text(), model)
+    text = (out / "bfrt.py").read_text()
+    end = "bfrt.complete_operations()\n"
+    assert text.startswith(PIPE) and text.endswith(end)
+    entries = from_bfrt(text, "bfrt.py", program)
+    assert entries == from_commands((out / "commands.txt").read_text(), "commands.txt", program)
+    for other in (
+        text.removeprefix(PIPE), text[1:], text.replace("n3ic.pipe", "n4ic.pipe"),
+        text.removesuffix(end), text[:-1], text + "\n", text + end,
+    ):  # fmt: skip
+        with pytest.raises(VerifyError, match=r"^bfrt\.py(: does not begin|, line)"):
+            from_bfrt(other, "bfrt.py", program)
 
 
 ENTRY = 3  # the first layer's weights and masks

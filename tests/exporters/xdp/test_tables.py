@@ -15,7 +15,8 @@ import n3ic
 from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.exporters.xdp import bench
 from n3ic.exporters.xdp.exporter import EXPORTER
-from n3ic.exporters.xdp.graph.bit_tables.decode import NETWORK, decode_directory
+from n3ic.exporters.xdp.graph.bit_tables import decode
+from n3ic.exporters.xdp.graph.bit_tables.decode import NETWORK, _parted, decode_directory
 from n3ic.exporters.xdp.graph.exporter import XdpGraphExporter
 from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
@@ -31,6 +32,7 @@ from n3ic.families.tables.random_models import random_tables
 from n3ic.families.tables.vectors import tables_coverage, tables_vectors
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
+from n3ic.model.graph.comparison import graph_difference
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.model.verification_vectors import boundary_features
@@ -38,6 +40,7 @@ from n3ic.systems.xdp import deployment
 from n3ic.systems.xdp.packs import write_pack
 from n3ic.systems.xdp.program_record import Interface
 from n3ic.systems.xdp.status import status
+from n3ic.targets.decoded_graphs import DecodedGraph, graph_of_tables
 from n3ic.targets.directory import export
 from tests.support.metered_models import metered_network
 from tests.support.n3icd import (
@@ -344,6 +347,59 @@ def test_rows_that_are_sums_of_other_bits_are_refused(tmp_path):
             lambda s, place=place: moved(s, first, place)
         )
     assert "lacks a look-up by the bits" in refusal(lambda single: single[first].fill(0))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_an_index_bit_that_no_input_sets_is_zero(tmp_path, classes, monkeypatch):
+    """Also where a table has no other: its first entry is added to the start."""
+    rng = np.random.default_rng(3)
+    model = random_tables(rng, features=3, cuts=3, tables=6, classes=classes, inputs=(1, 3))
+    structure = structure_of([model], bits=True)
+    data, start = value_bytes(structure, model), layout(structure).offset("rows0")
+    monkeypatch.setattr(decode, "compared", lambda model, decoded: decoded)
+    path = tmp_path / NETWORK
+    path.parent.mkdir()
+    emptied = 0
+    for unset in [*((bit,) for bit in range(model.input.n_bits)), range(model.input.n_bits)]:
+        rows, at = bytearray(data), start
+        for low, words in zip(range(0, model.input.n_bits, 4), structure.touched, strict=True):
+            count = min(4, model.input.n_bits - low)
+            size = 8 * len(words)
+            kept = 15 - sum(1 << bit - low for bit in unset if low <= bit < low + 4)
+            for row in range(1 << count):
+                like = at + size * (row & kept)
+                rows[at + size * row : at + size * (row + 1)] = data[like : like + size]
+            at += size << count
+        path.write_bytes(rows)
+        (decoded,) = decode_directory(tmp_path, model)
+        tables, bias = [], model.bias
+        for table in model.tables:
+            places = [k for k, bit in enumerate(table.bits) if bit in unset]
+            index = np.arange(len(table.entries))
+            entries = table.entries[(index & sum(1 << k for k in places)) == 0]
+            bits = [bit for bit in table.bits if bit not in unset]
+            if bits:
+                tables.append((tuple(bits), entries))
+            else:
+                bias, emptied = bias + entries[0], emptied + 1
+        expected = graph_of_tables("own", model.input, tables, bias)
+        assert isinstance(decoded, DecodedGraph)
+        assert graph_difference(expected, decoded.graph) == "", unset
+    assert emptied > len(model.tables)
+
+
+def test_entries_of_a_look_up_are_those_of_its_tables():
+    """The first table's index has the lowest bits; each table's least entry is 0."""
+    structure = Mock(tables=((2, 1), (1,)))
+    first, second = np.array([[0, 9], [4, 0], [1, 2], [7, 3]]), np.array([[5, 0], [0, 6]])
+    third = np.array([[8, 0], [0, 1]])
+    both = (second[:, None] + first[None]).reshape(-1, 2)
+    parts = _parted(np.concatenate([both, third]), structure)
+    for part, own in zip(parts, (first, second, third), strict=True):
+        np.testing.assert_array_equal(part, own)
+    both[5, 1] += 1
+    with pytest.raises(VerifyError, match="does not give a sum of its tables' entries"):
+        _parted(np.concatenate([both, third]), structure)
 
 
 # --- in the kernel -------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def _decisions(
     constant, terms = score_terms[1]
     row = np.array(list(terms.values()), dtype=np.int64)
     half = 1 << len(margin) - 1
-    lead = Lead(row, unwrapped(constant, half, int(row[row < 0].sum())))
+    lead = Lead(row, unwrapped(constant, half, int(np.minimum(row, 0).sum())))
     read: list[Bit] = [(variable, 0) for variable in terms]
     check_class(system, read, core, lead)
     if literal is None:

@@ -95,12 +95,13 @@ def _parted(joined: NDArray[np.int64], structure: Structure) -> list[NDArray[np.
     out, at = [], 0
     for joint in structure.tables:
         size = 1 << sum(joint)
-        cube = joined[at : at + size].reshape(*(1 << bits for bits in reversed(joint)), -1)
+        shape = *(1 << bits for bits in reversed(joint)), joined.shape[1]
+        cube = joined[at : at + size].reshape(shape)
         total, axes = np.zeros_like(cube), range(len(joint))
         for axis in reversed(axes):  # the first table's index has the lowest bits
             part = cube.min(axis=tuple(a for a in axes if a != axis), keepdims=True)
             total = total + part
-            out.append(part.reshape(-1, cube.shape[-1]))
+            out.append(part.reshape(shape[axis], joined.shape[1]))
         if not np.array_equal(total, cube):
             raise VerifyError(f"{NETWORK}: a look-up does not give a sum of its tables' entries")
         at += size

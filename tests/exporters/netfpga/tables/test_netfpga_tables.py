@@ -19,14 +19,19 @@ import pytest
 from n3ic.errors import MissingDependencyError, N3icWarning, UsageError, VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER as OF_THE_TARGET
 from n3ic.exporters.netfpga.graph.bit_tables import decode_unrolled, sequential
-from n3ic.exporters.netfpga.graph.bit_tables.decode_unrolled import _decisions, _polynomial, _score
+from n3ic.exporters.netfpga.graph.bit_tables.decode_unrolled import (
+    _decisions,
+    _of_bit,
+    _polynomial,
+    _score,
+)
 from n3ic.exporters.netfpga.graph.bit_tables.exporter import EXPORTER
 from n3ic.exporters.netfpga.graph.bit_tables.unrolled import design
 from n3ic.exporters.netfpga.packet.wrapper import feature_widths, features_number
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.unrolled.cells import ADD7
-from n3ic.exporters.netfpga.unrolled.decode import LinearForm
+from n3ic.exporters.netfpga.unrolled.decode import Equation, LinearForm
 from n3ic.exporters.netfpga.unrolled.size import count
 from n3ic.exporters.netfpga.unrolled.syntax import ParsedCore
 from n3ic.families.tables.network import TablesModel
@@ -315,6 +320,61 @@ def test_a_polynomial_has_the_values_of_its_function(size: int) -> None:
         for row, value in enumerate(values.tolist()):
             lit = {bit for k, bit in enumerate(bits) if row >> k & 1}
             assert sum(t for product, t in terms.items() if product <= lit) == value
+
+
+class Equations:
+    """Of variables from 1 on, those up to 9 input bits: tables of others, and a sum."""
+
+    def __init__(self, *tables: tuple[tuple[tuple[int, int], ...], int], last: str = "table"):
+        self.equations = [
+            Equation(10 + k, "table", tuple((bit, 1) for bit in inputs), table=table)
+            for k, (inputs, table) in enumerate(tables)
+        ]
+        self.equations[-1] = replace(self.equations[-1], kind=last)
+        self.defined = [None] * 10 + [*range(len(tables))]
+
+    def function(self, variable: int) -> Any:
+        """The polynomial of a variable; input bit ``v`` of the core is variable ``v + 1``."""
+        system: Any = self
+        return _of_bit(system, variable, {v: v - 1 for v in range(1, 10)})
+
+
+def test_the_bit_of_an_entry_is_a_polynomial_of_input_bits() -> None:
+    def bits(*numbers: int) -> frozenset[int]:
+        return frozenset(numbers)
+
+    system = Equations(
+        (((3, 0), (1, 0)), 0b1000),  # both
+        (((3, 1), (1, 0)), 0b1000),  # bit 0 without bit 2
+        (((3, 0), (1, 0)), 0b0010),  # bit 2 without bit 0
+        (((10, 0), (6, 0)), 0b0110),  # either both, or bit 5
+        (((10, 1), (0, 0)), 0b0010),  # not both; variable 0 is 0
+        (((0, 1), (6, 0)), 0b1000),  # variable 0 inverted is 1
+        (((0, 1),), 0b10),
+    )
+    assert system.function(4) == {bits(3): 1}
+    assert system.function(10) == {bits(0, 2): 1}
+    assert system.function(11) == {bits(0): 1, bits(0, 2): -1}
+    assert system.function(12) == {bits(2): 1, bits(0, 2): -1}
+    assert system.function(13) == {bits(0, 2): 1, bits(5): 1, bits(0, 2, 5): -2}
+    assert system.function(14) == {bits(): 1, bits(0, 2): -1}
+    assert system.function(15) == {bits(5): 1}
+    assert system.function(16) == {bits(): 1}
+
+
+def test_the_bit_of_an_entry_depends_on_at_most_eight_input_bits_and_on_no_sum() -> None:
+    for n, fits in ((8, True), (9, False)):
+        inputs = tuple((v, 0) for v in range(1, n + 1))
+        system = Equations((inputs, 1 << (1 << n) - 1), (((10, 0),), 2), last="adder")
+        if fits:
+            assert system.function(10) == {frozenset(range(8)): 1}
+        else:
+            with pytest.raises(VerifyError, match="an entry's bit depends on 9 input bits"):
+                system.function(10)
+        with pytest.raises(VerifyError, match="an entry's bit depends on a sum"):
+            system.function(11)
+    with pytest.raises(VerifyError, match="an entry's bit depends on a sum"):
+        Equations((((9, 0),), 2)).function(0)
 
 
 def test_a_flipped_bit_of_an_entry_is_found_for_inputs_that_no_vector_has(tmp_path: Path) -> None:
