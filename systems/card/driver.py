@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from n3ic.systems.card.control.scenario import Scenario
 
 Chain = tuple[str, ...]  # names of tasks in their order
+WIRE_NAME = "(wire)"  # as card-exec names the frames that name no graph
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,22 @@ class CardDriver(Protocol):
 
 
 class RunningCard(CardDriver, Protocol):
-    """A card that is given frames, and counts them for each tenant."""
+    """A card that is given frames, and counts them for each tenant.
+
+    Attributes:
+        simulated: whether its time is simulated; otherwise it is the machine's.
+    """
+
+    simulated: bool
+
+    def fitted(self, scenario: Scenario) -> Scenario:
+        """Return a scenario with the regions and times of this card."""
+
+    def requests(self, count: int) -> Mapping[str, Sequence[bytes]]:
+        """Make frames of each graph, with inputs at their networks' edges."""
+
+    def wait(self, until: float) -> float:
+        """Wait until a second since the first call, and return the second that it is then."""
 
     def send(self, frame: bytes, now: float) -> None:
         """Give the card a frame.

@@ -73,6 +73,8 @@ class CardTarget(ABC):
             target.
         beyond: what becomes of packets beyond their tenant's guarantee, a sentence for the report.
         queue: packets of a tenant that the card holds; 0 for a target without queues.
+        run_seconds: fewest, usual and most seconds for which a card runs under the control loop.
+        failures: failures of regions that such a run can have.
     """
 
     name: ClassVar[str]
@@ -84,6 +86,8 @@ class CardTarget(ABC):
     )
 
     queue: ClassVar[int] = 0
+    run_seconds: ClassVar[tuple[float, float, float]] = (0.1, 10.0, 86_400.0)
+    failures: ClassVar[frozenset[str]] = frozenset({"lost"})
 
     @property
     def exporter(self) -> Exporter:
@@ -149,11 +153,11 @@ class CardTarget(ABC):
         """
 
     def open_card(self, plan: CardPlan, directory: Path, threads: int) -> RunningCard:
-        """Open an image on this machine, for the control loop; only software can.
+        """Open an image on this machine, for the control loop: software, or a simulated card.
 
         Args:
             plan: plan of the image.
-            directory: directory written by :meth:`write_card`.
+            directory: directory written by :meth:`write_card`; not read after this call.
             threads: threads that compute, where it has threads.
 
         Raises:
@@ -162,7 +166,8 @@ class CardTarget(ABC):
             VerifyError: the image does not compile.
         """
         raise UsageError(
-            f"a card of target {self.name} runs on its device, expected one of target host or xdp"
+            f"a card of target {self.name} runs on its device, expected one of target host, xdp or "
+            "netfpga"
         )
 
 

@@ -8,11 +8,12 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.systems.card.netfpga.image import NetfpgaCardImage
-from n3ic.systems.card.netfpga.traffic import TrafficPacket, beats_text
+from n3ic.systems.card.netfpga.traffic import TrafficPacket, packets_text
 from n3ic.systems.card.tasks.kind import Entries, writes
 
 COUNTERS = ("admitted", "beyond", "overflow", "results", "cut_off", "left")
@@ -54,6 +55,26 @@ def wait_clocks(clocks: int) -> Operation:
     return (6, clocks, 0, 0)
 
 
+def announce(beats: int) -> Operation:
+    """Make an operation that says how many more beats are in the input of a live bench."""
+    return (9, beats, 0, 0)
+
+
+def wait_clock(clock: int) -> Operation:
+    """Make an operation that waits until a clock, and then tells the present one."""
+    return (10, clock, 0, 0)
+
+
+def read_register(address: int) -> Operation:
+    """Make an operation that reads a register."""
+    return (1, address, 0, 0)
+
+
+def program_text(program: Iterable[Operation]) -> str:
+    """Format operations for ``n3ic_card_tb.v``."""
+    return "".join(f"{kind:x} {a:x} {b:x} {c:x}\n" for kind, a, b, c in program)
+
+
 def load(region: int, model: int, writes: Iterable[tuple[int, int]]) -> list[Operation]:
     """Make operations that write a network into the unused bank, and swap the banks."""
     at = region << 8 | model
@@ -74,7 +95,7 @@ def load_table(region: int, place: int, entries: Entries) -> list[Operation]:
 def read_count(region: int, place: int, address: int) -> list[Operation]:
     """Make operations that read a word that a packet task counts."""
     at = region << 24 | place << 16 | address
-    return [set_register(register(COUNT, 0), at), wait_clocks(4), (1, register(COUNT, 0), 0, 0)]
+    return [set_register(register(COUNT, 0), at), wait_clocks(4), read_register(register(COUNT, 0))]
 
 
 @dataclass(frozen=True)
@@ -155,26 +176,14 @@ def run(
     """
     tool = simulate.choose_simulator(simulator, short=True)
     queues = len(image.tenants) + 1
-    reads = [(1, register(COUNTER, q, k), 0, 0) for q in range(queues) for k in range(6)]
-    text = "".join(
-        " ".join(f"{value:x}" for value in operation) + "\n"
-        for operation in [
-            *program,
-            wait_sent(len(packets)),
-            wait_clocks(_DRAINED << image.seq_w),
-            *reads,
-        ]
-    )
-    rtl = directory.resolve() / "rtl"
-    sources = sorted(str(p) for p in rtl.rglob("*.v"))
+    reads = [read_register(register(COUNTER, q, k)) for q in range(queues) for k in range(6)]
+    drained = wait_clocks(_DRAINED << image.seq_w)
+    text = program_text([*program, wait_sent(len(packets)), drained, *reads])
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
         work = Path(name)
-        (work / "in.txt").write_text(beats_text(packets))
+        (work / "in.txt").write_text(packets_text(packets))
         (work / "program.txt").write_text(text)
-        binary = simulate.compile_bench(
-            work, tool, "n3ic_card_tb", {"WR_AW": image.wr_aw, "REGIONS": len(image.regions)},
-            ["N3IC_TRACE"] if trace else [], sources,
-        )  # fmt: skip
+        binary = build(directory, image, work, tool, trace=trace)
         plus = [f"+{k}={work / f'{k}.txt'}" for k in ("in", "out", "program")]
         plus += [f"+pauses={int(pauses)}", "+quiet=100"]
         what = f"the card ({simulate.version(tool)})"
@@ -182,34 +191,92 @@ def run(
             [*binary, *plus], directory.resolve() / "mem", simulate.RUN_SECONDS, what
         )
         lines = (work / "out.txt").read_text().splitlines()
+    check_output(output, what)
+    return _log(lines, output, image, simulate.version(tool))
+
+
+def build(
+    directory: Path,
+    image: NetfpgaCardImage,
+    work: Path,
+    tool: Literal["verilator", "icarus"],
+    *,
+    trace: bool = False,
+) -> list[str]:
+    """Compile the card of a directory and its bench in ``work``; return the command that runs it.
+
+    Raises:
+        VerifyError: The card does not build.
+    """
+    rtl = directory.resolve() / "rtl"
+    sources = sorted(str(p) for p in rtl.rglob("*.v"))
+    parameters = {"WR_AW": image.wr_aw, "REGIONS": len(image.regions)}
+    defines = ["N3IC_TRACE"] if trace else []
+    return simulate.compile_bench(work, tool, "n3ic_card_tb", parameters, defines, sources)
+
+
+def check_output(output: str, what: str) -> None:
+    """Check that the bench had nothing to complain of.
+
+    Args:
+        output: its standard output.
+        what: what ran, for the error.
+
+    Raises:
+        VerifyError: The card held its input up, or a wait of the program took too long.
+    """
     for line in output.splitlines():
         if line.startswith(("the card", "the program")):
             raise VerifyError(f"{what}: {line}")
-    return _log(lines, output, image, simulate.version(tool))
+
+
+class BenchLines:
+    """Reads what the bench writes, line by line.
+
+    Attributes:
+        sent: clock of each packet's last beat at the input.
+        registers: clock, address and value of each register that was read.
+        reached: clocks until which the program waited.
+        beats: fields of the beats of a packet that has not left whole.
+    """
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+        self.registers: list[tuple[int, int, int]] = []
+        self.reached: list[int] = []
+        self.beats: list[list[str]] = []
+
+    def take(self, line: str) -> SentPacket | None:
+        """Read a line; return the packet whose last beat it is.
+
+        Raises:
+            VerifyError: A value has unknown bits.
+        """
+        kind, *fields = line.split()
+        if kind == "i":
+            self.sent.append(int(fields[0]))
+        elif kind == "c":
+            self.reached.append(int(fields[0]))
+        elif kind == "r":
+            self.registers.append((int(fields[0]), int(fields[1], 16), _number(fields[2], 10)))
+        else:
+            self.beats.append(fields)
+            if fields[1] == "1":
+                packet = _left(self.beats)
+                self.beats = []
+                return packet
+        return None
 
 
 def _log(
     lines: Sequence[str], output: str, image: NetfpgaCardImage, simulator: str
 ) -> SimulationLog:
-    departures: list[SentPacket] = []
-    sent: list[int] = []
-    reads: list[tuple[int, int, int]] = []
-    beats: list[list[str]] = []
-    for line in lines:
-        kind, *fields = line.split()
-        if kind == "i":
-            sent.append(int(fields[0]))
-        elif kind == "r":
-            reads.append((int(fields[0]), int(fields[1], 16), _number(fields[2], 10)))
-        else:
-            beats.append(fields)
-            if fields[1] == "1":
-                departures.append(_left(beats))
-                beats = []
-    if beats:
-        raise VerifyError(f"the card: a packet of {len(beats)} beats has no end")
+    bench = BenchLines()
+    departures = tuple(packet for line in lines if (packet := bench.take(line)))
+    if bench.beats:
+        raise VerifyError(f"the card: a packet of {len(bench.beats)} beats has no end")
     count = 6 * (len(image.tenants) + 1)
-    values = [value for _, _, value in reads[-count:]]
+    values = [value for _, _, value in bench.registers[-count:]]
     counters = [
         dict(zip(COUNTERS, values[at : at + 6], strict=True)) for at in range(0, len(values), 6)
     ]
@@ -217,11 +284,11 @@ def _log(
         _inferred(line, image) for line in output.splitlines() if line.startswith("t ")
     )
     return SimulationLog(
-        tuple(departures),
-        tuple(sent),
+        departures,
+        tuple(bench.sent),
         tuple(counters),
         inferences,
-        tuple(reads[:-count]),
+        tuple(bench.registers[:-count]),
         simulator,
     )
 
