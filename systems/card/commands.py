@@ -116,8 +116,9 @@ def simulate(
     load: Annotated[
         list[str] | None,
         typer.Option(
-            help="Load of tenants: [TENANT=]KIND[*FACTOR]; KIND is constant, poisson, bursts or "
-            "heavy-tailed, FACTOR multiplies the wanted rate. Repeatable."
+            help="Load of tenants: [TENANT=]KIND[*FACTOR][,FACTOR@SECOND]...; KIND is constant, "
+            "poisson, bursts or heavy-tailed, FACTOR multiplies the wanted rate from a SECOND. "
+            "Repeatable."
         ),
     ] = None,
     event: Annotated[

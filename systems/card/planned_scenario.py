@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from n3ic.errors import UsageError
-from n3ic.systems.card.control.loads import Load, parse_load
+from n3ic.systems.card.control.loads import Load, number, parse_load
 from n3ic.systems.card.control.scenario import (
     Board,
     Failure,
@@ -95,10 +95,9 @@ def with_loads(scenario: Scenario, texts: Sequence[str]) -> Scenario:
     names = tuple(scenario.tenant_of)
     graphs = list(scenario.graphs)
     for text in texts:
-        tenant, kind, factor = parse_load(text, names)
         for i, graph in enumerate(graphs):
+            tenant, load = parse_load(text, graph.load, names)
             if tenant in ("", graph.tenant):
-                load = replace(graph.load, kind=kind, rate=graph.load.rate * factor)
                 graphs[i] = replace(graph, load=load)
     return replace(scenario, graphs=tuple(graphs))
 
@@ -118,7 +117,7 @@ def with_events(scenario: Scenario, texts: Sequence[str]) -> Scenario:
     failures = list(scenario.failures)
     for text in texts:
         event = _EVENT.fullmatch(text)
-        at = _number(event["at"]) if event else math.nan
+        at = number(event["at"]) if event else math.nan
         if event is None or not 0 <= at < scenario.seconds:
             raise UsageError(
                 f"--event {text!r}: expected TENANT:arrives@SECOND, TENANT:leaves@SECOND, "
@@ -142,13 +141,6 @@ def with_events(scenario: Scenario, texts: Sequence[str]) -> Scenario:
             leaves = at if what == "leaves" else tenants[who].leaves
             tenants[who] = replace(tenants[who], arrives=arrives, leaves=leaves)
     return replace(scenario, tenants=tuple(tenants.values()), failures=tuple(failures))
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def _graph(planned: CardPlan, graph_plan: GraphPlan, weight: float) -> SimGraph:
@@ -207,5 +199,5 @@ def packets_offered(scenario: Scenario) -> Mapping[str, float]:
     for graph in scenario.graphs:
         tenant = scenario.tenant_of[graph.tenant]
         length = min(tenant.leaves, scenario.seconds) - tenant.arrives
-        out[graph.name] = graph.load.rate * max(0.0, length)
+        out[graph.name] = graph.load.offered(length)
     return out

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from n3ic.errors import DataError
+from n3ic.errors import CardError, DataError
 from n3ic.exporters.netfpga.packet.traffic import BEAT, Frame
 from n3ic.systems.card.compile import LONGEST_FRAME
-from n3ic.systems.card.control.regions import cover
 from n3ic.systems.card.control.scenario import PlacedChain, Scenario
 from n3ic.systems.card.driver import WIRE_NAME, Chain, GraphCounters
 from n3ic.systems.card.frames import uid_of
@@ -45,10 +44,10 @@ class NetfpgaDriver:
     The control plane works beside the packets, at a word each clock. Only the reading of counters
     holds the input up, for four clocks each.
 
-    The regions of an image are fixed. A chain is served by regions that hold its tasks, where
-    possible by such that serve no other chain. They are released, and held when no chain needs
-    them. Where a bitstream would be loaded, they stay in reset for that time, and then their
-    networks are written through the write port. A further instance than the image has adds nothing.
+    The regions of an image are fixed, so an exported chain is served by the region that holds it,
+    whatever its number in the loop. It is released when its chain is loaded, and held else. Where a
+    bitstream would be loaded, it stays in reset for that time, and then its networks are written
+    through the write port.
 
     Args:
         plan: the plan.
@@ -81,7 +80,7 @@ class NetfpgaDriver:
         self._sent = 0
         self._free = 0  # clock in which the input is free again
         self._waiting: deque[tuple[int, int, str]] = deque()  # last clock, beats, text of a packet
-        self._regions: dict[int, tuple[int, ...]] = {}  # of the image, by the loop's
+        self._regions: dict[int, int] = {}  # of the image, by the loop's
         self._starts: dict[int, int] = {}  # clocks in which regions of the image begin to serve
         # All regions are held until a chain is loaded.
         self._program = [op for r in self._chains for op in control.hold_region(r)]
@@ -117,27 +116,30 @@ class NetfpgaDriver:
             self._program += change(self._image, number)
 
     def load(self, region: int, chain: Chain, ready: float) -> None:
-        """Let regions that hold a chain serve from a second on; see the class."""
-        before = self._serving
-        self._regions.pop(region, None)
-        tasks = {t for c in self._chains.values() for t in c}
-        wanted = tuple(t for t in chain if t in tasks)
-        free = {i: c for i, c in self._chains.items() if i not in self._serving}
-        self._regions[region] = cover(wanted, free) or cover(wanted, self._chains)
-        self._hold(before)
-        for own in sorted(self._serving - before):
-            if ready > self._now:
-                self._program += control.clear_region(own)
-            elif own not in self._starts:
-                self._program += control.start_region(own)
-                continue
-            self._starts[own] = self._clock(ready)
+        """Let a region that holds a chain serve from a second on; see the class.
+
+        Raises:
+            CardError: no region that does not serve yet holds the chain.
+        """
+        self.unload(region)
+        busy = self._regions.values()
+        own = next((i for i, c in self._chains.items() if c == chain and i not in busy), None)
+        if own is None:
+            raise CardError(f"the image has no free region with {' > '.join(chain)}")
+        self._regions[region] = own
+        if ready > self._now:
+            self._program += control.clear_region(own)
+        elif own not in self._starts:
+            self._program += control.start_region(own)
+            return
+        self._starts[own] = self._clock(ready)
 
     def unload(self, region: int) -> None:
-        """Hold the regions that no other chain needs."""
-        before = self._serving
-        self._regions.pop(region, None)
-        self._hold(before)
+        """Hold the region of the image."""
+        own = self._regions.pop(region, None)
+        # One that is still in reset stays so until it is loaded again.
+        if own is not None and own not in self._starts:
+            self._program += control.hold_region(own)
 
     # --- frames --------------------------------------------------------------------------------
 
@@ -170,7 +172,7 @@ class NetfpgaDriver:
 
     def finish(self) -> None:
         """Let all regions serve, and wait until all packets have left; see the protocol."""
-        self._regions[-1] = tuple(self._chains)
+        self._regions = {region: region for region in self._chains}
         for region in self._chains.keys() - self._starts.keys():
             self._program += control.start_region(region)
         last = max([self._free, self._clock(self._now), *self._starts.values()])
@@ -184,8 +186,9 @@ class NetfpgaDriver:
 
     def fitted(self, scenario: Scenario) -> Scenario:
         """A scenario with the regions of the image; see the protocol."""
-        placed = tuple(PlacedChain(chain) for chain in self._chains.values())
-        return replace(scenario, regions=len(placed), placed=placed)
+        chains = tuple(self._chains.values())
+        placed = tuple(PlacedChain(chain) for chain in chains)
+        return replace(scenario, regions=len(chains), placed=placed, exported=chains)
 
     def requests(self, count: int) -> Mapping[str, Sequence[bytes]]:
         """Make frames; see the protocol."""
@@ -216,24 +219,13 @@ class NetfpgaDriver:
 
     # --- the simulation ------------------------------------------------------------------------
 
-    @property
-    def _serving(self) -> set[int]:
-        return {own for regions in self._regions.values() for own in regions}
-
-    def _hold(self, before: set[int]) -> None:
-        """Hold the regions of the image that served before, and serve no more."""
-        for own in sorted(before - self._serving):
-            # One that is still in reset stays so until it is loaded again.
-            if own not in self._starts:
-                self._program += control.hold_region(own)
-
     def _clock(self, second: float) -> int:
         return FIRST_CLOCK + round(second * self._hz)
 
     def _advance(self, clock: int, reads: Sequence[Operation] = ()) -> list[int]:
         """Simulate until a clock, start the regions that are ready by then, and read registers."""
         for at, region in sorted((at, r) for r, at in self._starts.items() if at <= clock):
-            if region in self._serving:
+            if region in self._regions.values():
                 self._step(at)
                 self._program += self._start(region)
                 del self._starts[region]
