@@ -49,6 +49,7 @@ class LiveBench:
 
     Attributes:
         simulator: name and version of the simulator.
+        process: its process.
 
     Raises:
         MissingDependencyError: No simulator is installed.
@@ -84,7 +85,7 @@ class LiveBench:
         stack.enter_context(self._output)
         reader = threading.Thread(target=self._read, args=(own["out"],), daemon=True)
         try:
-            self._process = stack.enter_context(
+            self.process = stack.enter_context(
                 running_tool(
                     [*command, *plus, "+live=1", "+quiet=100"],
                     seconds=_PROCESSOR_SECONDS,
@@ -161,7 +162,7 @@ class LiveBench:
                 with suppress(OSError):  # the simulation has ended
                     pipe.close()
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_SECONDS)
+                self.process.wait(_END_SECONDS)
             check_output(self._text(), f"the card ({self.simulator})")
 
     def _ended(self) -> VerifyError:
