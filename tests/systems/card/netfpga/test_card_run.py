@@ -40,16 +40,17 @@ needs_simulator = pytest.mark.skipif(
 )
 HZ = 200e6
 TENANTS = ("t0", "t1", "t2", "t3")
-FLOOD = 7
-WANTS = 5_000_000  # packets a second of each
-# The plan has t0 and t2 in one region, t1 and t3 in the other. Times are in parts of the run.
+WANTS = 11_000_000  # packets a second of each; a region sustains less than three times that
+FLOOD = 3
+RELOAD = 0.4  # windows in which a bitstream is loaded
+# Two tenants have one region, and two that come later the other. Times are in parts of the run.
 LOADS = (
-    f"t0=constant*0.8,{FLOOD}@1,{FLOOD}@2,0.8@3",
-    f"t2=constant*0.8,0.8@1,{FLOOD}@2,0.8@3",
-    "t1=constant*0.8",
-    "t3=poisson*0.5",
+    f"ONE=constant*0.8,{FLOOD}@1,0.8@3",
+    f"TWO=constant*0.8,{FLOOD}@2,0.8@3",
+    "LATE=constant*0.8",
+    "GUEST=poisson*0.5",
 )
-EVENTS = ("t1:arrives@2", "t3:arrives@1", "t3:leaves@3")
+EVENTS = ("LATE:arrives@2", "GUEST:arrives@1", "GUEST:leaves@3")
 
 
 @pytest.fixture(autouse=True)
@@ -78,10 +79,18 @@ flow = ["net"]
     return out
 
 
-def scaled(lines, part: float):
-    """Lines whose times are in parts of the run, each of so many seconds."""
+def roles(plan) -> dict[str, str]:
+    """The tenants by what they do: those of one region first."""
+    first, second = (sorted(task.split("/")[0] for task in r.chain) for r in plan.regions)
+    return dict(zip(("LATE", "GUEST", "ONE", "TWO"), (*first, *second), strict=True))
+
+
+def scaled(lines, part: float, named: dict[str, str]):
+    """Lines of tenants, whose times are in parts of the run, each of so many seconds."""
 
     def line(each: str) -> str:
+        for role, name in named.items():
+            each = each.replace(role, name)
         pieces = each.split(",")
         timed = (p.partition("@") for p in pieces)
         return ",".join(f"{a}@{float(b) * part:.9g}" if b else a for a, _, b in timed)
@@ -141,7 +150,7 @@ def on_netfpga(plan, folder, scenario_of) -> tuple[Side, Reference]:
         reference.frames = [*generated(scenario, driver.requests(8), 0)]
         done = run_card(scenario, driver, reference.frames)
     # Before the step that lets a tenant in, its frames pass.
-    assert all(t in ("t1", "t3") for _, t in untouched)
+    assert {t for _, t in untouched} <= {roles(plan)[r] for r in ("LATE", "GUEST")}
     assert len(untouched) == done.counters["(wire)"]["left"]
     assert len(left) + len(untouched) == sum(c["left"] for c in done.counters.values())
     return Side(done, left), reference
@@ -200,17 +209,17 @@ def exported(folder, target: str, wants: int, shape=(24, 8, 2)):
 
 def run_both(folder, plans, part: float, window: float):
     """The same load and events on both cards, in four parts of so many seconds."""
+    named = roles(plans["netfpga"])
 
     def scenario_of(target):
         def made(fitted):
-            under = scenario_under(
-                plans[target], 4 * part, scaled(LOADS, part), scaled(EVENTS, part)
-            )
+            loads, events = (scaled(lines, part, named) for lines in (LOADS, EVENTS))
+            under = scenario_under(plans[target], 4 * part, loads, events)
             board = replace(
                 fitted(under).board,
                 monitor=window,
                 hold=2 * window,
-                costs=Costs(0.4 * window, 0.1 * window),
+                costs=Costs(RELOAD * window, 0.1 * window),
             )
             return replace(fitted(under), board=board)
 
@@ -223,33 +232,35 @@ def run_both(folder, plans, part: float, window: float):
 def check_shares(netfpga: Side, host: Side, plan, wants: int, part: float, window: float) -> None:
     """What the law of two colours says of four parts."""
     image = CARDS.card_image(plan)
-    card = software_card(plan, "netfpga")
+    named = roles(plan)
     for side, bursts in (
         (netfpga, [t.burst / 2 for t in image.tenants]),  # beats of a frame
-        (host, [t.burst / 64 for t in card.tenants]),  # bytes of one
+        (host, [t.burst / 64 for t in software_card(plan, "host").tenants]),  # bytes of one
     ):
-        for tenant in ("t1", "t3"):  # never beyond, so nothing of theirs is lost
-            counts = side.run.counters[tenant]
-            assert counts["beyond"] == counts.get("overflow", 0) == 0 < counts["admitted"]
+        late, guest = (side.run.counters[named[role]] for role in ("LATE", "GUEST"))
+        # Never beyond, so nothing is lost but what its region was not ready for.
+        assert late["beyond"] == late.get("overflow", 0) == 0 < late["admitted"]
+        assert guest.get("overflow", 0) <= max(0, 1.3 * 0.5 * wants * RELOAD * window - 31)
+        assert guest["beyond"] <= 32 < guest["admitted"]
         # A guarantee is used up to the last packet, and the bucket once.
-        for tenant, due in ((0, 0.8 + 1 + 1 + 0.8), (2, 0.8 + 0.8 + 1 + 0.8)):
-            within = side.within(TENANTS[tenant]) - bursts[tenant]
+        for role, due in (("ONE", 0.8 + 1 + 1 + 0.8), ("TWO", 0.8 + 0.8 + 1 + 0.8)):
+            within = side.within(named[role]) - bursts[TENANTS.index(named[role])]
             assert within == pytest.approx(due * wants * part, rel=0.01, abs=2)
-    assert netfpga.run.counters["t0"]["overflow"] > 0 < netfpga.run.counters["t2"]["overflow"]
+    one, two = named["ONE"], named["TWO"]
+    assert netfpga.run.counters[one]["overflow"] > 0 < netfpga.run.counters[two]["overflow"]
     assert [(e.what, e.region, e.chain) for e in netfpga.run.events] == [
-        ("pre-launch", 0, ("t1/net", "t3/net"))
+        ("pre-launch", 0, plan.regions[0].chain)
     ]
     # Idle time goes to whoever asks: the region gives all that it has.
     inside = 2 * window  # counters of a part, without its borders
     sustained = plan.costs["t0/net"].rate.value
-    alone = netfpga.rate("t0", part + inside, 2 * part)
-    beside = netfpga.rate("t2", part + inside, 2 * part)
+    alone, beside = (netfpga.rate(t, part + inside, 2 * part) for t in (one, two))
     assert beside == pytest.approx(0.8 * wants, rel=0.05)
-    first, second = (netfpga.rate(t, 2 * part + inside, 3 * part) for t in ("t0", "t2"))
+    first, second = (netfpga.rate(t, 2 * part + inside, 3 * part) for t in (one, two))
     assert first == pytest.approx(second, rel=0.05)
     assert first + second == pytest.approx(alone + beside, rel=0.03)
     assert alone + beside == pytest.approx(sustained, rel=0.06)
-    assert second > 1.5 * wants
+    assert second > 1.3 * wants
 
 
 @pytest.fixture(name="card", scope="module")
@@ -286,10 +297,10 @@ def test_four_tenants_have_what_the_law_says_on_both(card):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("verilator") is None, reason="needs verilator")
 def test_four_tenants_with_windows_of_a_millisecond(tmp_path):
-    """The windows of the simulator, and a load that changes every 10 ms; some 300,000 frames."""
-    wants, shape = 500_000, (256, 32, 16, 2)
+    """The windows of the simulator, and a load that changes every 6 ms; some 200,000 frames."""
+    wants, shape = 2_200_000, (256, 32, 16, 2)
     plans = {t: exported(tmp_path, t, wants, shape) for t in ("netfpga", "host")}
-    part, window = 10e-3, 1e-3
+    part, window = 6e-3, 1e-3
     netfpga, host = run_both(tmp_path, plans, part, window)
     check_shares(netfpga, host, plans["netfpga"], wants, part, window)
 
@@ -429,7 +440,7 @@ def test_a_simulated_card_runs_as_typed(card, n3ic):
     report = json.loads(done.stdout)
     assert (report["kind"], report["seconds"]) == ("simulated", 1e-5)
     for tenant in TENANTS:
-        assert report["counters"][tenant]["left"] == report["counters"][tenant]["admitted"] == 63
+        assert report["counters"][tenant]["left"] == report["counters"][tenant]["admitted"] == 138
     for more, message in (
         ("--seconds 20", "expected 1e-05 to 10 for target netfpga, got 20"),
         ("--event 0:lost@0.001", "expected arrives or leaves for target netfpga, got lost"),
