@@ -110,6 +110,10 @@ class CardTarget(ABC):
         """
         return {}
 
+    def taking_turns(self, plan: CardPlan) -> frozenset[str]:
+        """Return tasks that take turns with those of their region, as they share what computes."""
+        return frozenset()
+
     @abstractmethod
     def write_card(self, plan: CardPlan, out: Path) -> None:
         """Write the image of a plan and a README into the empty directory ``out``.
@@ -230,6 +234,12 @@ def check_families(card: Card) -> None:
                 f"computes models of family {', '.join(target.families)}, got {model.family}: "
                 f"set target {others} in [device], whose cards compute what the target writes"
             )
+
+
+def taking_turns(plan: CardPlan) -> frozenset[str]:
+    """Return the tasks that take turns; see :meth:`CardTarget.taking_turns`."""
+    name = plan.card.device.target
+    return card_target(name).taking_turns(plan) if name in plugins.names(GROUP) else frozenset()
 
 
 def frames_held(card: Card) -> int:

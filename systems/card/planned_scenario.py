@@ -20,7 +20,7 @@ from n3ic.systems.card.control.scenario import (
     SimTenant,
 )
 from n3ic.systems.card.demand import demand_of, of_every_packet
-from n3ic.systems.card.export import frames_held
+from n3ic.systems.card.export import frames_held, taking_turns
 from n3ic.systems.card.plan import CardPlan, GraphPlan
 from n3ic.systems.card.planner import time_weights
 from n3ic.systems.card.resources import Budget, budget_of
@@ -62,9 +62,10 @@ def scenario_of(planned: CardPlan, budget: Budget, seconds: float) -> Scenario:
     # A target without queues is simulated with those of SuperNIC.
     if queue := frames_held(planned.card):
         board = replace(board, ingress_queue=1, store=queue - 1)
+    sharing = taking_turns(planned)
     return Scenario(
         board,
-        {name: _task(planned, name, hz) for name in planned.card.tasks},
+        {name: _task(planned, name, hz, name in sharing) for name in planned.card.tasks},
         tuple(SimTenant(t.name, t.weight) for t in planned.card.tenants),
         graphs,
         len(planned.regions),
@@ -158,10 +159,10 @@ def _graph(planned: CardPlan, graph_plan: GraphPlan, weight: float) -> SimGraph:
     )
 
 
-def _task(planned: CardPlan, name: str, hz: float) -> SimTask:
+def _task(planned: CardPlan, name: str, hz: float, turns: bool) -> SimTask:
     cost = planned.costs[name]
     resources = {r.name: r for r in planned.resources}
-    area, interval, turns = 0.0, 1, False
+    area, interval = 0.0, 1
     for need, amount in cost.needs.items():
         resource = resources[need]
         if resource.within != "region" or not resource.capacity:

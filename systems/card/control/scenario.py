@@ -30,7 +30,7 @@ class SimTask:
         area: area of one instance, in the caller's units.
         per_inference: whether only packets at which a flow is decided take the interval.
         turns: whether the task takes turns with the region's other such tasks, as tasks of one core
-            do.
+            or one executor do.
     """
 
     name: str

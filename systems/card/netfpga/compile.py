@@ -129,6 +129,21 @@ def used_regions(plan: CardPlan) -> list[PlannedRegion]:
     return [r for r in plan.regions if any(_placed(plan.card, name) for name in r.chain)]
 
 
+def taking_turns(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> frozenset[str]:
+    """Return the networks that share an executor, where their region has only one such."""
+    card = plan.card
+    names = [[n for n in r.chain if isinstance(card.tasks[n], NetworkTask)] for r in plan.regions]
+    models = {n: binary_network(network_of(card, n)) for chain in names for n in chain}
+    chains = _Chains(card, models, options, _loads(plan), clock_hz)
+    out = set[str]()
+    for chain in names:
+        tasks = (task for task in chains.tasks(chain)[0] if isinstance(task, CoreTask))
+        shared = [task.names for task in tasks if len(task.names) > 1]
+        if len(shared) == 1:
+            out |= {*shared[0]}
+    return frozenset(out)
+
+
 def _steps(plan: CardPlan) -> dict[int, int]:
     """Compute how far a packet of each graph puts its tenant's turn off, by UID."""
     shares = {s.tenant: s.dominant_share for s in plan.shares}

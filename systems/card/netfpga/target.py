@@ -12,7 +12,7 @@ from n3ic.systems.card.driver import RunningCard
 from n3ic.systems.card.export import IDLE_GIVEN_AWAY, CardCheck, CardTarget
 from n3ic.systems.card.netfpga.bounds import ADDED, added_latency
 from n3ic.systems.card.netfpga.changes import change_text, operations_of
-from n3ic.systems.card.netfpga.compile import image_of
+from n3ic.systems.card.netfpga.compile import image_of, taking_turns
 from n3ic.systems.card.netfpga.control import RECONFIGURATION_SECONDS
 from n3ic.systems.card.netfpga.driver import NetfpgaDriver
 from n3ic.systems.card.netfpga.image import NetfpgaCardImage
@@ -43,6 +43,10 @@ class NetfpgaCards(CardTarget):
             CardError: The target does not support a task or a flow.
         """
         return image_of(plan, self.exporter.options, self._clock_hz)
+
+    def taking_turns(self, plan: CardPlan) -> frozenset[str]:
+        """Return the networks that share an executor; see the base class."""
+        return taking_turns(plan, self.exporter.options, self._clock_hz)
 
     def write_card(self, plan: CardPlan, out: Path) -> None:
         """Write Verilog, memory files and README of a card; see the base class."""

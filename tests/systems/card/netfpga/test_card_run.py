@@ -8,11 +8,12 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from n3ic.errors import CardError, DataError, VerifyError
 from n3ic.exporters.netfpga.packet.traffic import Frame
-from n3ic.exporters.netfpga.tools import simulate
+from n3ic.exporters.netfpga.tools import simulate as simulators
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.compile import frame_lengths, software_card
 from n3ic.systems.card.control.regions import Costs
@@ -29,6 +30,8 @@ from n3ic.systems.card.netfpga.driver import NetfpgaDriver
 from n3ic.systems.card.netfpga.target import CARDS
 from n3ic.systems.card.netfpga.traffic import FIRST_CLOCK, TrafficPacket, outcome, result_of
 from n3ic.systems.card.planned_scenario import scenario_under
+from n3ic.systems.card.simulation.baselines import POLICIES
+from n3ic.systems.card.simulation.engine import simulate
 from tests.support import small_cards
 from tests.support import software_cards as cards
 
@@ -57,7 +60,7 @@ EVENTS = ("LATE:arrives@2", "GUEST:arrives@1", "GUEST:leaves@3")
 def short_builds(request, monkeypatch):
     """Icarus, where it is: default runs are shorter than a build by Verilator."""
     if request.node.get_closest_marker("slow") is None and shutil.which("iverilog"):
-        monkeypatch.setattr(simulate, "choose_simulator", lambda choice="auto", **_: "icarus")
+        monkeypatch.setattr(simulators, "choose_simulator", lambda choice="auto", **_: "icarus")
 
 
 def text(target: str, wants: int, model: str = "m", more: str = "") -> str:
@@ -211,6 +214,8 @@ def run_both(folder, plans, part: float, window: float):
     """The same load and events on both cards, in four parts of so many seconds."""
     named = roles(plans["netfpga"])
 
+    given = {}
+
     def scenario_of(target):
         def made(fitted):
             loads, events = (scaled(lines, part, named) for lines in (LOADS, EVENTS))
@@ -221,12 +226,14 @@ def run_both(folder, plans, part: float, window: float):
                 hold=2 * window,
                 costs=Costs(RELOAD * window, 0.1 * window),
             )
-            return replace(fitted(under), board=board)
+            given[target] = replace(fitted(under), board=board)
+            return given[target]
 
         return made
 
     netfpga, reference = on_netfpga(plans["netfpga"], folder / "netfpga", scenario_of("netfpga"))
-    return netfpga, on_host(plans["host"], folder / "host", scenario_of("host"), reference)
+    host = on_host(plans["host"], folder / "host", scenario_of("host"), reference)
+    return netfpga, host, given["netfpga"]
 
 
 def check_shares(netfpga: Side, host: Side, plan, wants: int, part: float, window: float) -> None:
@@ -290,7 +297,7 @@ def test_four_tenants_have_what_the_law_says_on_both(card):
     folder, plan = card
     plans = {"netfpga": plan, "host": exported(folder, "host", WANTS)}
     part, window = 20e-6, 4e-6
-    netfpga, host = run_both(folder, plans, part, window)
+    netfpga, host, _ = run_both(folder, plans, part, window)
     check_shares(netfpga, host, plan, WANTS, part, window)
 
 
@@ -301,8 +308,18 @@ def test_four_tenants_with_windows_of_a_millisecond(tmp_path):
     wants, shape = 2_200_000, (256, 32, 16, 2)
     plans = {t: exported(tmp_path, t, wants, shape) for t in ("netfpga", "host")}
     part, window = 6e-3, 1e-3
-    netfpga, host = run_both(tmp_path, plans, part, window)
+    netfpga, host, scenario = run_both(tmp_path, plans, part, window)
     check_shares(netfpga, host, plans["netfpga"], wants, part, window)
+    simulated = simulate(scenario, POLICIES["chains"])
+    events = [[(e.what, e.region, e.chain) for e in r.events] for r in (simulated, netfpga.run)]
+    assert events[0] == events[1]
+    for tenant in TENANTS:
+        left = simulated.graphs[f"{tenant}/g"].left["departed"] / HZ
+        for at in np.arange(8) * part / 2:  # two points of the curve in each part
+            ours = np.count_nonzero((at <= left) & (left < at + part / 2))
+            assert ours == pytest.approx(
+                netfpga.rate(tenant, at, at + part / 2) * part / 2, rel=0.05, abs=10
+            )
 
 
 @needs_simulator
