@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from n3ic.systems.card.control.scenario import Scenario
+from typing import Protocol
 
 Chain = tuple[str, ...]  # names of tasks in their order
 WIRE_NAME = "(wire)"  # as card-exec names the frames that name no graph
@@ -55,42 +52,3 @@ class CardDriver(Protocol):
 
     def unload(self, region: int) -> None:
         """Stop serving packets in a region; packets inside are served."""
-
-
-class RunningCard(CardDriver, Protocol):
-    """A card that is given frames, and counts them for each tenant.
-
-    Attributes:
-        simulated: whether its time is simulated; otherwise it is the machine's.
-    """
-
-    simulated: bool
-
-    def fitted(self, scenario: Scenario) -> Scenario:
-        """Return a scenario with the regions and times of this card."""
-
-    def requests(self, count: int) -> Mapping[str, Sequence[bytes]]:
-        """Make frames of each graph, with inputs at their networks' edges."""
-
-    def wait(self, until: float) -> float:
-        """Wait until a second since the first call, and return the second that it is then."""
-
-    def send(self, frame: bytes, now: float) -> None:
-        """Give the card a frame.
-
-        Args:
-            frame: bytes of an Ethernet frame.
-            now: time in seconds; it never goes back.
-        """
-
-    def finish(self) -> None:
-        """Wait until every admitted frame is answered."""
-
-    def close(self) -> None:
-        """End the card."""
-
-    def guaranteed(self) -> Mapping[str, int]:
-        """Return each tenant's guarantee at present, in bytes per second."""
-
-    def tenant_counters(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the counters of each tenant, and last those of frames that named no graph."""

@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 from n3ic import __version__, plugins
 from n3ic.errors import CardError, MissingDependencyError, UsageError, VerifyError
 from n3ic.systems.card.changes import CardChange
+from n3ic.systems.card.control.run import RunningCard
 from n3ic.systems.card.description import Card, InputStage, NetworkTask
-from n3ic.systems.card.driver import RunningCard
 from n3ic.systems.card.models import network_of
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.resources import Amount, TaskCost

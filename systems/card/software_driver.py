@@ -21,7 +21,7 @@ _HOLD = 1.0  # seconds that a chain serves before another takes its region
 
 
 class SoftwareDriver(ABC):
-    """A card in software; see :class:`~n3ic.systems.card.driver.RunningCard`.
+    """A card in software; see :class:`~n3ic.systems.card.control.run.RunningCard`.
 
     A region holds the networks of its chain. A network that no region holds, or that no tenant uses
     who is there, is removed, so frames that need it are refused.

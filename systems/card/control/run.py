@@ -7,14 +7,14 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from n3ic.errors import DataError
 from n3ic.meter.capture import Capture
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.systems.card.control.loop import ControlLoop, Event
 from n3ic.systems.card.control.scenario import Scenario
-from n3ic.systems.card.driver import RunningCard
+from n3ic.systems.card.driver import CardDriver
 from n3ic.util.display import Displayed, TextTable, View
 
 TimedFrame = tuple[float, bytes]  # second since the start, and the frame
@@ -23,6 +23,45 @@ Wait = Callable[[float], float]  # waits until a second, and returns the second 
 _LATE = 0.1  # seconds by which a load is late before it is told
 _SHOWN = 0.1  # seconds between two reports of progress
 _NANOSECONDS = 1e9
+
+
+class RunningCard(CardDriver, Protocol):
+    """A card that is given frames, and counts them for each tenant.
+
+    Attributes:
+        simulated: whether its time is simulated; otherwise it is the machine's.
+    """
+
+    simulated: bool
+
+    def fitted(self, scenario: Scenario) -> Scenario:
+        """Return a scenario with the regions and times of this card."""
+
+    def requests(self, count: int) -> Mapping[str, Sequence[bytes]]:
+        """Make frames of each graph, with inputs at their networks' edges."""
+
+    def wait(self, until: float) -> float:
+        """Wait until a second since the first call, and return the second that it is then."""
+
+    def send(self, frame: bytes, now: float) -> None:
+        """Give the card a frame.
+
+        Args:
+            frame: bytes of an Ethernet frame.
+            now: time in seconds; it never goes back.
+        """
+
+    def finish(self) -> None:
+        """Wait until every admitted frame is answered."""
+
+    def close(self) -> None:
+        """End the card."""
+
+    def guaranteed(self) -> Mapping[str, int]:
+        """Return each tenant's guarantee at present, in bytes per second."""
+
+    def tenant_counters(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the counters of each tenant, and last those of frames that named no graph."""
 
 
 @dataclass(frozen=True, repr=False)

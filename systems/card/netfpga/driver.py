@@ -35,11 +35,12 @@ from n3ic.systems.card.netfpga.verify import inputs_of
 from n3ic.systems.card.plan import CardPlan
 
 _TOGETHER = 256  # packets that are handed to the bench at once
+_MOST_CLOCKS = 20_000  # simulated at once: some seconds in Icarus
 _OFFERED = ("admitted", "overflow", "left")
 
 
 class NetfpgaDriver:
-    """A simulated card; see :class:`~n3ic.systems.card.driver.RunningCard`.
+    """A simulated card; see :class:`~n3ic.systems.card.control.run.RunningCard`.
 
     The control plane works beside the packets, at a word each clock. Only the reading of counters
     holds the input up, for four clocks each.
@@ -78,6 +79,7 @@ class NetfpgaDriver:
         self._rates = [t.rate for t in image.tenants]
         self._now = 0.0
         self._sent = 0
+        self._reached = 0  # clock until which the card was simulated
         self._free = 0  # clock in which the input is free again
         self._waiting: deque[tuple[int, int, str]] = deque()  # last clock, beats, text of a packet
         self._regions: dict[int, int] = {}  # of the image, by the loop's
@@ -242,6 +244,12 @@ class NetfpgaDriver:
         yield from control.start_region(region)
 
     def _step(self, clock: int, reads: Sequence[Operation] = ()) -> list[int]:
+        # An interrupt ends the run between two steps.
+        while clock - self._reached > _MOST_CLOCKS:
+            self._exchange(self._reached + _MOST_CLOCKS)
+        return self._exchange(clock, reads)
+
+    def _exchange(self, clock: int, reads: Sequence[Operation] = ()) -> list[int]:
         packets, beats, last = "", 0, 0
         while self._waiting and self._waiting[0][0] <= clock:
             if len(packets) + len(self._waiting[0][2]) > MOST_TEXT:
@@ -250,6 +258,7 @@ class NetfpgaDriver:
             last, count, text = self._waiting.popleft()
             packets += text
             beats += count
+        self._reached = max(clock, self._reached)
         return self.bench.step(packets, beats, self._taken(), clock, reads)
 
     def _taken(self) -> list[Operation]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from n3ic.model.network import BinaryModel
 from n3ic.systems.card.changes import CardChange
-from n3ic.systems.card.driver import RunningCard
+from n3ic.systems.card.control.run import RunningCard
 from n3ic.systems.card.export import IDLE_GIVEN_AWAY, CardCheck, CardTarget
 from n3ic.systems.card.netfpga.bounds import ADDED, added_latency
 from n3ic.systems.card.netfpga.changes import change_text, operations_of
