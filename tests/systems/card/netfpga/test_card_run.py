@@ -406,7 +406,7 @@ def test_frames_that_no_card_takes_are_refused(opened):
 class NoBench:
     """Takes what the control plane would do."""
 
-    def __init__(self, *_):
+    def __init__(self):
         self.told: list[str] = []
 
     def step(self, packets, beats, program, clock, reads=()):
@@ -427,7 +427,8 @@ class NoBench:
 
 def test_instances_are_released_and_held(tmp_path, monkeypatch):
     """Two regions with one chain: an instance of the loop is one of them, and there is no third."""
-    monkeypatch.setattr(driver_module, "LiveBench", NoBench)
+    bench = NoBench()
+    monkeypatch.setattr(driver_module, "LiveBench", lambda *_: bench)
     small_cards.net((24, 8, 2), 3).save(tmp_path / "p.n3ic")
     description = cards.alone("netfpga", "p", wants="40000000 packets/s")
     plan = cards.plan(tmp_path, description.replace('"netfpga"', '"netfpga"\nregions = 3'))
@@ -437,17 +438,17 @@ def test_instances_are_released_and_held(tmp_path, monkeypatch):
     assert (fitted.regions, fitted.exported) == (2, (("p/net",),) * 2)
     driver.load(1, ("p/net",), 0.0)
     driver.counters()
-    assert driver.bench.take() == ["49: 0 held", "49: 1 held", "49: 0 serves"]
+    assert bench.take() == ["49: 0 held", "49: 1 held", "49: 0 serves"]
     driver.load(0, ("p/net",), 5e-6)  # the bitstream is loaded until then
     driver.wait(10e-6)
     driver.counters()
-    assert driver.bench.take() == ["1049: 1 in reset", "2049: 1 held", "2049: 1 serves"]
+    assert bench.take() == ["1049: 1 in reset", "2049: 1 held", "2049: 1 serves"]
     with pytest.raises(CardError, match="no free region with p/net"):
         driver.load(2, ("p/net",), 0.0)
     driver.unload(1)
     driver.load(0, ("p/net",), 0.0)  # instead of itself: the lowest that is free
     driver.counters()
-    assert driver.bench.take() == ["2049: 0 held", "2049: 1 held", "2049: 0 serves"]
+    assert bench.take() == ["2049: 0 held", "2049: 1 held", "2049: 0 serves"]
 
 
 @needs_simulator
