@@ -15,10 +15,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 MAX_FILE_BYTES = 4 << 30
 MAX_PROCESSES = 4096
@@ -55,38 +56,74 @@ def run_tool(
         subprocess.TimeoutExpired: the tool exceeded its time.
         OSError: the tool did not start.
     """
-    if shutil.which(command[0]) is None:
-        raise FileNotFoundError(2, "no such program", command[0])
     with (  # files, because the limit of file size ignores pipes
-        tempfile.TemporaryDirectory(prefix="n3ic-run-") as scratch,
         tempfile.TemporaryFile() as input_file,
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
     ):
         input_file.write(stdin)
         input_file.seek(0)
-        environment = {name: os.environ[name] for name in (*_KEPT, *keep) if name in os.environ}
-        process = subprocess.Popen(
-            [*no_network(), *_limits(seconds), *command],
-            stdin=input_file,
-            stdout=out,
-            stderr=err,
-            cwd=scratch if cwd is None else cwd,
-            env={"HOME": scratch, "TMPDIR": scratch, "LC_ALL": "C.UTF-8"} | environment,
-            start_new_session=True,  # a process group, so that its children can be killed, too
-        )
-        try:
+        with running_tool(
+            command, seconds=seconds, stdin=input_file, out=out, err=err, cwd=cwd, keep=keep
+        ) as process:
             _wait(process, seconds)
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(
             list(command), process.returncode, out.read(), err.read()
         )
+
+
+@contextmanager
+def running_tool(
+    command: Sequence[str],
+    *,
+    seconds: int,
+    out: IO[bytes],
+    err: IO[bytes],
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    cwd: Path | None = None,
+    keep: Sequence[str] = (),
+    pipes: Sequence[int] = (),
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a tool as :func:`run_tool` does, beside the block; what runs after the block is killed.
+
+    Args:
+        command: the program and its arguments; paths are absolute.
+        seconds: processor time, for each processor, that it may take.
+        out: its standard output.
+        err: its standard error.
+        stdin: its standard input; nothing by default.
+        cwd: its working folder; None for the scratch folder.
+        keep: further variables of the environment to pass on.
+        pipes: descriptors that it inherits.
+
+    Raises:
+        OSError: the tool did not start.
+    """
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(2, "no such program", command[0])
+    environment = {name: os.environ[name] for name in (*_KEPT, *keep) if name in os.environ}
+    with tempfile.TemporaryDirectory(prefix="n3ic-run-") as scratch:
+        process = subprocess.Popen(
+            [*no_network(), *_limits(seconds), *command],
+            stdin=stdin,
+            stdout=out,
+            stderr=err,
+            cwd=scratch if cwd is None else cwd,
+            env={"HOME": scratch, "TMPDIR": scratch, "LC_ALL": "C.UTF-8"} | environment,
+            pass_fds=pipes,
+            start_new_session=True,  # a process group, so that its children can be killed, too
+        )
+        ended = False
+        try:
+            yield process
+            ended = process.poll() is not None
+        finally:
+            if not ended:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: int) -> None:

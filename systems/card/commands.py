@@ -116,8 +116,9 @@ def simulate(
     load: Annotated[
         list[str] | None,
         typer.Option(
-            help="Load of tenants: [TENANT=]KIND[*FACTOR]; KIND is constant, poisson, bursts or "
-            "heavy-tailed, FACTOR multiplies the wanted rate. Repeatable."
+            help="Load of tenants: [TENANT=]KIND[*FACTOR][,FACTOR@SECOND]...; KIND is constant, "
+            "poisson, bursts or heavy-tailed, FACTOR multiplies the wanted rate from a SECOND. "
+            "Repeatable."
         ),
     ] = None,
     event: Annotated[
@@ -214,10 +215,13 @@ def verify(
 
 def run(
     directory: Annotated[
-        Path, typer.Argument(help="The exported card, of target host or xdp.")
+        Path, typer.Argument(help="The exported card, of target host, xdp or netfpga.")
     ] = Path("card"),
     card: Annotated[Path, typer.Option(help="The card's description.")] = Path("card.toml"),
-    seconds: Annotated[float, typer.Option(help="Seconds to run.", min=0.1, max=86400.0)] = 10.0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="Seconds to run; default: 10, or 0.02 simulated ones (netfpga)."),
+    ] = None,
     frames: Annotated[
         Path | None, typer.Option(help="Capture of the frames to send, instead of a load.")
     ] = None,
@@ -229,7 +233,8 @@ def run(
     event: Annotated[
         list[str] | None,
         typer.Option(
-            help="TENANT:arrives@SECOND, TENANT:leaves@SECOND or REGION:lost@SECOND. Repeatable."
+            help="TENANT:arrives@SECOND, TENANT:leaves@SECOND or (not netfpga) REGION:lost@SECOND. "
+            "Repeatable."
         ),
     ] = None,
     threads: Annotated[
@@ -237,7 +242,10 @@ def run(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Run an exported card on this machine, under the control loop; Ctrl-C ends it."""
+    """Run an exported card, on this machine or simulated, under the control loop.
+
+    Ctrl-C ends it.
+    """
     from n3ic.systems.card.export import check_directory
     from n3ic.systems.card.exported_run import run_exported
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Chain = tuple[str, ...]  # names of tasks in their order
+WIRE_NAME = "(wire)"  # as card-exec names the frames that name no graph
 
 
 @dataclass(frozen=True)
@@ -51,27 +52,3 @@ class CardDriver(Protocol):
 
     def unload(self, region: int) -> None:
         """Stop serving packets in a region; packets inside are served."""
-
-
-class RunningCard(CardDriver, Protocol):
-    """A card that is given frames, and counts them for each tenant."""
-
-    def send(self, frame: bytes, now: float) -> None:
-        """Give the card a frame.
-
-        Args:
-            frame: bytes of an Ethernet frame.
-            now: time in seconds; it never goes back.
-        """
-
-    def finish(self) -> None:
-        """Wait until every admitted frame is answered."""
-
-    def close(self) -> None:
-        """End the card."""
-
-    def guaranteed(self) -> Mapping[str, int]:
-        """Return each tenant's guarantee at present, in bytes per second."""
-
-    def tenant_counters(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the counters of each tenant, and last those of frames that named no graph."""

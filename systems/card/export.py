@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 from n3ic import __version__, plugins
 from n3ic.errors import CardError, MissingDependencyError, UsageError, VerifyError
 from n3ic.systems.card.changes import CardChange
+from n3ic.systems.card.control.run import RunningCard
 from n3ic.systems.card.description import Card, InputStage, NetworkTask
-from n3ic.systems.card.driver import RunningCard
 from n3ic.systems.card.models import network_of
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.resources import Amount, TaskCost
@@ -73,6 +73,8 @@ class CardTarget(ABC):
             target.
         beyond: what becomes of packets beyond their tenant's guarantee, a sentence for the report.
         queue: packets of a tenant that the card holds; 0 for a target without queues.
+        run_seconds: fewest, usual and most seconds for which a card runs under the control loop.
+        failures: failures of regions that such a run can have.
     """
 
     name: ClassVar[str]
@@ -84,6 +86,8 @@ class CardTarget(ABC):
     )
 
     queue: ClassVar[int] = 0
+    run_seconds: ClassVar[tuple[float, float, float]] = (0.1, 10.0, 86_400.0)
+    failures: ClassVar[frozenset[str]] = frozenset({"lost"})
 
     @property
     def exporter(self) -> Exporter:
@@ -105,6 +109,10 @@ class CardTarget(ABC):
             CardError: the target does not support a task or a flow.
         """
         return {}
+
+    def taking_turns(self, plan: CardPlan) -> frozenset[str]:
+        """Return tasks that take turns with those of their region, as they share what computes."""
+        return frozenset()
 
     @abstractmethod
     def write_card(self, plan: CardPlan, out: Path) -> None:
@@ -149,11 +157,11 @@ class CardTarget(ABC):
         """
 
     def open_card(self, plan: CardPlan, directory: Path, threads: int) -> RunningCard:
-        """Open an image on this machine, for the control loop; only software can.
+        """Open an image on this machine, for the control loop: software, or a simulated card.
 
         Args:
             plan: plan of the image.
-            directory: directory written by :meth:`write_card`.
+            directory: directory written by :meth:`write_card`; not read after this call.
             threads: threads that compute, where it has threads.
 
         Raises:
@@ -162,7 +170,8 @@ class CardTarget(ABC):
             VerifyError: the image does not compile.
         """
         raise UsageError(
-            f"a card of target {self.name} runs on its device, expected one of target host or xdp"
+            f"a card of target {self.name} runs on its device, expected one of target host, xdp or "
+            "netfpga"
         )
 
 
@@ -225,6 +234,12 @@ def check_families(card: Card) -> None:
                 f"computes models of family {', '.join(target.families)}, got {model.family}: "
                 f"set target {others} in [device], whose cards compute what the target writes"
             )
+
+
+def taking_turns(plan: CardPlan) -> frozenset[str]:
+    """Return the tasks that take turns; see :meth:`CardTarget.taking_turns`."""
+    name = plan.card.device.target
+    return card_target(name).taking_turns(plan) if name in plugins.names(GROUP) else frozenset()
 
 
 def frames_held(card: Card) -> int:

@@ -8,26 +8,18 @@ from contextlib import closing
 from pathlib import Path
 
 from n3ic.errors import UsageError
-from n3ic.systems.card.compile import software_card
-from n3ic.systems.card.control.run import (
-    ControlledRun,
-    RealTime,
-    generated,
-    in_software,
-    recorded,
-    run_card,
-)
-from n3ic.systems.card.export import open_card
+from n3ic.systems.card.control.run import ControlledRun, generated, recorded, run_card
+from n3ic.systems.card.export import card_target, open_card
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.planned_scenario import scenario_under
 
-MOST_SECONDS = 86400.0
+_FRAMES = 16  # different frames of a graph
 
 
 def run_exported(
     plan: CardPlan,
     directory: Path,
-    seconds: float,
+    seconds: float | None = None,
     *,
     frames: Path | None = None,
     load: Sequence[str] = (),
@@ -40,8 +32,8 @@ def run_exported(
 
     Args:
         plan: the plan.
-        directory: its export, of target ``host`` or ``xdp``.
-        seconds: how long.
+        directory: its export, of target ``host``, ``xdp`` or ``netfpga``.
+        seconds: how long; None for what is usual for the target.
         frames: a capture of the frames; None for a load.
         load: loads of tenants, as they are typed.
         event: events, as they are typed.
@@ -50,17 +42,29 @@ def run_exported(
         progress: called with the share of time that is over, and a text.
 
     Raises:
-        UsageError: a load or an event is wrong, or there are both frames and a load.
+        UsageError: the time, a load or an event is wrong, or there are both frames and a load.
         CardError: no card of this target runs here.
         DataError: the capture cannot be read.
         VerifyError: the export does not compile.
     """
     if frames is not None and load:
         raise UsageError("--frames and --load: expected one of them, got both")
-    scenario = in_software(scenario_under(plan, seconds, load, event))
-    if any(failure.kind == "stuck" for failure in scenario.failures):
-        raise UsageError("--event: expected arrives, leaves or lost, for no host's region is stuck")
+    target = card_target(plan.card.device.target)
+    least, usual, most = target.run_seconds
+    seconds = usual if seconds is None else seconds
+    if not least <= seconds <= most:
+        raise UsageError(
+            f"seconds: expected {least:g} to {most:g} for target {target.name}, got {seconds:g}"
+        )
+    scenario = scenario_under(plan, seconds, load, event)
+    if wrong := {failure.kind for failure in scenario.failures} - target.failures:
+        known = "arrives, leaves or lost" if target.failures else "arrives or leaves"
+        raise UsageError(f"--event: expected {known} for target {target.name}, got {wrong.pop()}")
     with closing(open_card(plan, directory, threads or scenario.regions)) as opened:
-        card = software_card(plan, plan.card.device.target)
-        given = generated(scenario, card, seed) if frames is None else recorded(frames)
-        return run_card(scenario, opened, given, RealTime(), progress)
+        scenario = opened.fitted(scenario)
+        given = (
+            generated(scenario, opened.requests(_FRAMES), seed)
+            if frames is None
+            else recorded(frames)
+        )
+        return run_card(scenario, opened, given, progress=progress)

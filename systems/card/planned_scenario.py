@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from n3ic.errors import UsageError
-from n3ic.systems.card.control.loads import Load, parse_load
+from n3ic.systems.card.control.loads import Load, number, parse_load
 from n3ic.systems.card.control.scenario import (
     Board,
     Failure,
@@ -20,7 +20,7 @@ from n3ic.systems.card.control.scenario import (
     SimTenant,
 )
 from n3ic.systems.card.demand import demand_of, of_every_packet
-from n3ic.systems.card.export import frames_held
+from n3ic.systems.card.export import frames_held, taking_turns
 from n3ic.systems.card.plan import CardPlan, GraphPlan
 from n3ic.systems.card.planner import time_weights
 from n3ic.systems.card.resources import Budget, budget_of
@@ -62,9 +62,10 @@ def scenario_of(planned: CardPlan, budget: Budget, seconds: float) -> Scenario:
     # A target without queues is simulated with those of SuperNIC.
     if queue := frames_held(planned.card):
         board = replace(board, ingress_queue=1, store=queue - 1)
+    sharing = taking_turns(planned)
     return Scenario(
         board,
-        {name: _task(planned, name, hz) for name in planned.card.tasks},
+        {name: _task(planned, name, hz, name in sharing) for name in planned.card.tasks},
         tuple(SimTenant(t.name, t.weight) for t in planned.card.tenants),
         graphs,
         len(planned.regions),
@@ -95,10 +96,9 @@ def with_loads(scenario: Scenario, texts: Sequence[str]) -> Scenario:
     names = tuple(scenario.tenant_of)
     graphs = list(scenario.graphs)
     for text in texts:
-        tenant, kind, factor = parse_load(text, names)
         for i, graph in enumerate(graphs):
+            tenant, load = parse_load(text, graph.load, names)
             if tenant in ("", graph.tenant):
-                load = replace(graph.load, kind=kind, rate=graph.load.rate * factor)
                 graphs[i] = replace(graph, load=load)
     return replace(scenario, graphs=tuple(graphs))
 
@@ -118,7 +118,7 @@ def with_events(scenario: Scenario, texts: Sequence[str]) -> Scenario:
     failures = list(scenario.failures)
     for text in texts:
         event = _EVENT.fullmatch(text)
-        at = _number(event["at"]) if event else math.nan
+        at = number(event["at"]) if event else math.nan
         if event is None or not 0 <= at < scenario.seconds:
             raise UsageError(
                 f"--event {text!r}: expected TENANT:arrives@SECOND, TENANT:leaves@SECOND, "
@@ -144,13 +144,6 @@ def with_events(scenario: Scenario, texts: Sequence[str]) -> Scenario:
     return replace(scenario, tenants=tuple(tenants.values()), failures=tuple(failures))
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
 def _graph(planned: CardPlan, graph_plan: GraphPlan, weight: float) -> SimGraph:
     tenant, graph = planned.card.graphs[graph_plan.uid]
     length = round(graph.packet_bytes)
@@ -166,10 +159,10 @@ def _graph(planned: CardPlan, graph_plan: GraphPlan, weight: float) -> SimGraph:
     )
 
 
-def _task(planned: CardPlan, name: str, hz: float) -> SimTask:
+def _task(planned: CardPlan, name: str, hz: float, turns: bool) -> SimTask:
     cost = planned.costs[name]
     resources = {r.name: r for r in planned.resources}
-    area, interval, turns = 0.0, 1, False
+    area, interval = 0.0, 1
     for need, amount in cost.needs.items():
         resource = resources[need]
         if resource.within != "region" or not resource.capacity:
@@ -207,5 +200,5 @@ def packets_offered(scenario: Scenario) -> Mapping[str, float]:
     for graph in scenario.graphs:
         tenant = scenario.tenant_of[graph.tenant]
         length = min(tenant.leaves, scenario.seconds) - tenant.arrives
-        out[graph.name] = graph.load.rate * max(0.0, length)
+        out[graph.name] = graph.load.offered(length)
     return out

@@ -4,18 +4,24 @@
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from n3ic.model.classifier import Classifier
 from n3ic.systems.card.compile import SoftwareCard
+from n3ic.systems.card.control.regions import Costs
+from n3ic.systems.card.control.scenario import Scenario
 from n3ic.systems.card.driver import Chain, GraphCounters
+from n3ic.systems.card.frames import traffic
 
-WIRE_NAME = "(wire)"  # as card-exec names the frames that name no graph
+_WINDOW = 0.1  # seconds of a monitoring window
+_HOLD = 1.0  # seconds that a chain serves before another takes its region
 
 
 class SoftwareDriver(ABC):
-    """A card in software; see :class:`~n3ic.systems.card.driver.RunningCard`.
+    """A card in software; see :class:`~n3ic.systems.card.control.run.RunningCard`.
 
     A region holds the networks of its chain. A network that no region holds, or that no tenant uses
     who is there, is removed, so frames that need it are refused.
@@ -25,12 +31,15 @@ class SoftwareDriver(ABC):
         lengths: bytes of a frame of each graph, which turn packets into bytes per second.
     """
 
+    simulated = False
+
     def __init__(self, card: SoftwareCard, lengths: Mapping[str, float]) -> None:
         self.card = card
         self._lengths = lengths
         self._regions: dict[int, frozenset[str]] = {}
         self._used = self._loaded = frozenset(card.networks)
         self._rates = [t.rate for t in card.tenants]
+        self._began: float | None = None
         self._change_networks()
 
     @abstractmethod
@@ -65,6 +74,27 @@ class SoftwareDriver(ABC):
         """Remove the networks that no other region holds; see the protocol."""
         self._regions.pop(region, None)
         self._change_networks()
+
+    def fitted(self, scenario: Scenario) -> Scenario:
+        """Set the times of software, where networks are loaded at once."""
+        board = replace(scenario.board, monitor=_WINDOW, hold=_HOLD, costs=Costs(0.0, 0.0))
+        return replace(scenario, board=board)
+
+    def requests(self, count: int) -> Mapping[str, Sequence[bytes]]:
+        """Make frames; see the protocol."""
+        out: dict[str, list[bytes]] = {g.name: [] for g in self.card.graphs}
+        for request in traffic(self.card, count):
+            out[self.card.graphs[request.graph].name].append(request.frame)
+        return out
+
+    def wait(self, until: float) -> float:
+        """Sleep until a second, if it is not past; see the protocol."""
+        if self._began is None:
+            self._began = time.monotonic()
+        left = until - (time.monotonic() - self._began)
+        if left > 0:
+            time.sleep(left)
+        return time.monotonic() - self._began
 
     def guaranteed(self) -> Mapping[str, int]:
         """Return the rates of the token buckets; see the protocol."""

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -24,6 +26,7 @@ SIZE_KINDS: tuple[SizeKind, ...] = ("fixed", "data-centre")
 _MIXES: dict[SizeKind, tuple[tuple[int, ...], tuple[float, ...]]] = {
     "data-centre": ((64, 128, 192, 576, 1518), (30, 20, 15, 5, 30)),
 }
+_MOST_FACTOR = 1e6
 _PARETO_SHAPE = 1.5  # finite mean, infinite variance: self-similar when many are added up
 OVERHEAD_BYTES = 20  # preamble, start of frame and minimum gap, which occupy the wire as well
 
@@ -109,6 +112,11 @@ class Load:
         """Return the factor of the rate at a second."""
         return next((f for at, f in reversed(self.changes) if time >= at), 1.0)
 
+    def offered(self, seconds: float) -> float:
+        """Return the mean number of packets in the first seconds."""
+        times = [0.0, *(at for at, _ in self.changes if 0 < at < seconds), max(0.0, seconds)]
+        return self.rate * sum((end - at) * self.factor(at) for at, end in pairwise(times))
+
     def _gaps(self, rng: np.random.Generator) -> Iterator[float]:
         """Generate the seconds between packets as if the rate never changed."""
         mean = 1 / self.rate
@@ -153,21 +161,25 @@ class Load:
         return time
 
 
-def parse_load(text: str, tenants: Collection[str]) -> tuple[str, LoadKind, float]:
-    """Parse a load as given on the command line: ``[TENANT=]KIND[*FACTOR]``.
+def parse_load(text: str, load: Load, tenants: Collection[str]) -> tuple[str, Load]:
+    """Change a load as the command line says: ``[TENANT=]KIND[*FACTOR][,FACTOR@SECOND]...``.
 
     Args:
-        text: such as ``bursts``, ``mallory=constant*10``.
+        text: such as ``bursts``, ``mallory=constant*10``, ``soc=poisson*0.5,4@0.01,0@0.02``. Each
+            factor multiplies the rate, from a second after the tenant's arrival on.
+        load: the load that is changed.
         tenants: names of the tenants.
 
     Returns:
-        Tenant (empty for all), kind, and factor of the rate.
+        Tenant (empty for all), and the load.
 
     Raises:
-        UsageError: the tenant or kind is unknown, or the factor is not a number above 0.
+        UsageError: the tenant or kind is unknown, a factor is not a number (above 0 for the first
+            one), or the seconds do not rise.
     """
     tenant, separator, rest = text.rpartition("=")
-    kind, times, factor = rest.partition("*")
+    first, *later = rest.split(",")
+    kind, times, factor = first.partition("*")
     if separator and tenant not in tenants:
         raise UsageError(
             f"--load {text!r}: no tenant {tenant!r}, expected one of {', '.join(tenants)}"
@@ -175,11 +187,25 @@ def parse_load(text: str, tenants: Collection[str]) -> tuple[str, LoadKind, floa
     load_kind = next((k for k in LOAD_KINDS if k == kind), None)
     if load_kind is None:
         raise UsageError(f"--load {text!r}: expected one of {', '.join(LOAD_KINDS)}, got {kind!r}")
-    try:
-        value = float(factor) if times else 1.0
-    except ValueError:
-        # 0 is refused below, together with factors that are numbers but out of range.
-        value = 0.0
-    if not 0 < value < 1e6:
+    value = number(factor) if times else 1.0
+    if not 0 < value < _MOST_FACTOR:
         raise UsageError(f"--load {text!r}: expected a factor above 0, got {factor!r}")
-    return tenant, load_kind, value
+    changes: list[tuple[float, float]] = []
+    for change in later:
+        to, at = map(number, (change.partition("@")[0], change.partition("@")[2]))
+        if not (0 <= to < _MOST_FACTOR and (changes[-1][0] if changes else 0) < at < math.inf):
+            raise UsageError(
+                f"--load {text!r}: expected FACTOR@SECOND, later than the one before, got "
+                f"{change!r}"
+            )
+        changes.append((at, to / value))
+    changed = replace(load, kind=load_kind, rate=load.rate * value, changes=tuple(changes))
+    return tenant, changed
+
+
+def number(text: str) -> float:
+    """Parse a number; NaN, which no range holds, for other texts."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

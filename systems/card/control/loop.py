@@ -290,6 +290,10 @@ class ControlLoop:
             return
         (changed,) = launch.regions
         chain = regions.regions[changed].chain
+        if exported := self._scenario.exported:
+            others = [c for i, c in self._regions.serving.items() if i != changed]
+            if others.count(chain) >= exported.count(chain):
+                return  # there is no further bitstream of it
         # Only the changed region is taken over: the pins of _pinned_early() hold for one decision.
         self._change(changed, regions.regions[changed])
         self._log(launch.way, changed, chain, now)

@@ -4,31 +4,64 @@
 from __future__ import annotations
 
 import heapq
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from n3ic.errors import DataError
 from n3ic.meter.capture import Capture
 from n3ic.meter.packet import LINK_ETHERNET
-from n3ic.systems.card.compile import SoftwareCard
 from n3ic.systems.card.control.loop import ControlLoop, Event
-from n3ic.systems.card.control.regions import Costs
 from n3ic.systems.card.control.scenario import Scenario
-from n3ic.systems.card.driver import RunningCard
-from n3ic.systems.card.frames import traffic
+from n3ic.systems.card.driver import CardDriver
 from n3ic.util.display import Displayed, TextTable, View
 
 TimedFrame = tuple[float, bytes]  # second since the start, and the frame
 Wait = Callable[[float], float]  # waits until a second, and returns the second that it is then
 
-_WINDOW = 0.1  # seconds of a monitoring window
-_HOLD = 1.0  # seconds that a chain serves before another takes its region
-_FRAMES = 16  # different frames of a graph
+_LATE = 0.1  # seconds by which a load is late before it is told
 _SHOWN = 0.1  # seconds between two reports of progress
 _NANOSECONDS = 1e9
+
+
+class RunningCard(CardDriver, Protocol):
+    """A card that is given frames, and counts them for each tenant.
+
+    Attributes:
+        simulated: whether its time is simulated; otherwise it is the machine's.
+    """
+
+    simulated: bool
+
+    def fitted(self, scenario: Scenario) -> Scenario:
+        """Return a scenario with the regions and times of this card."""
+
+    def requests(self, count: int) -> Mapping[str, Sequence[bytes]]:
+        """Make frames of each graph, with inputs at their networks' edges."""
+
+    def wait(self, until: float) -> float:
+        """Wait until a second since the first call, and return the second that it is then."""
+
+    def send(self, frame: bytes, now: float) -> None:
+        """Give the card a frame.
+
+        Args:
+            frame: bytes of an Ethernet frame.
+            now: time in seconds; it never goes back.
+        """
+
+    def finish(self) -> None:
+        """Wait until every admitted frame is answered."""
+
+    def close(self) -> None:
+        """End the card."""
+
+    def guaranteed(self) -> Mapping[str, int]:
+        """Return each tenant's guarantee at present, in bytes per second."""
+
+    def tenant_counters(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the counters of each tenant, and last those of frames that named no graph."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +76,7 @@ class ControlledRun(Displayed):
         guaranteed: each tenant's guarantee at the end, in bytes per second.
         counters: counters of each tenant, and of frames that named no graph.
         events: actions of the control loop.
+        kind: ``measured``, or ``simulated`` for seconds of a simulated clock.
     """
 
     seconds: float
@@ -51,6 +85,7 @@ class ControlledRun(Displayed):
     guaranteed: Mapping[str, int]
     counters: Mapping[str, Mapping[str, int]]
     events: tuple[Event, ...]
+    kind: Literal["measured", "simulated"]
 
     def view(self) -> View:
         """The line and tables to display."""
@@ -59,52 +94,40 @@ class ControlledRun(Displayed):
         for name, counts in self.counters.items():
             guaranteed = f"{self.guaranteed[name]:,}" if name in self.guaranteed else ""
             rows.append((name, guaranteed, *(f"{counts[n]:,}" for n in names)))
-        tables = [TextTable("Frames (measured)", ("tenant", "guaranteed B/s", *names), (*rows,))]
+        tables = [
+            TextTable(f"Frames ({self.kind})", ("tenant", "guaranteed B/s", *names), (*rows,))
+        ]
         if self.events:
             actions = tuple(
-                (f"{e.time:.2f} s", e.what, str(e.region), " > ".join(e.chain)) for e in self.events
+                (f"{e.time:.4g} s", e.what, str(e.region), " > ".join(e.chain)) for e in self.events
             )
             head = ("time", "action", "region", "chain")
             tables.append(TextTable("The control loop", head, actions, left=4))
         rate = self.sent / self.seconds if self.seconds else 0.0
-        line = f"{self.sent:,} frames in {self.seconds:.2f} s, {rate:,.0f} frames/s"
-        notes = (f"the last frame came {self.late:.2f} s late",) if self.late > _WINDOW else ()
+        line = f"{self.sent:,} frames in {self.seconds:.4g} s, {rate:,.0f} frames/s ({self.kind})"
+        notes = (f"the last frame came {self.late:.2f} s late",) if self.late > _LATE else ()
         return View(line, tuple(tables), notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"kind": "measured", **asdict(self)}
+        return asdict(self)
 
 
-class RealTime:
-    """Seconds since the start of a run, by the machine's clock."""
+def generated(
+    scenario: Scenario, requests: Mapping[str, Sequence[bytes]], seed: int
+) -> Iterator[TimedFrame]:
+    """Frames of a scenario's load, in the order of time.
 
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-
-    def __call__(self, until: float) -> float:
-        """Sleep until a second, if it is not past, and return the second that it is."""
-        left = until - (time.monotonic() - self._began)
-        if left > 0:
-            time.sleep(left)
-        return time.monotonic() - self._began
-
-
-def in_software(scenario: Scenario) -> Scenario:
-    """A scenario with the times of software, where networks are loaded at once."""
-    board = replace(scenario.board, monitor=_WINDOW, hold=_HOLD, costs=Costs(0.0, 0.0))
-    return replace(scenario, board=board)
-
-
-def generated(scenario: Scenario, card: SoftwareCard, seed: int) -> Iterator[TimedFrame]:
-    """Frames of a scenario's load, in the order of time; inputs are at the networks' edges."""
-    requests: dict[str, list[bytes]] = {g.name: [] for g in card.graphs}
-    for request in traffic(card, _FRAMES):
-        requests[card.graphs[request.graph].name].append(request.frame)
+    Args:
+        scenario: the load.
+        requests: frames of each graph, which are sent in turn, and padded.
+        seed: seed of the load.
+    """
 
     def frames(name: str, packets: Iterable[tuple[float, int]]) -> Iterator[TimedFrame]:
+        own = requests[name]
         for i, (at, length) in enumerate(packets):
-            yield at, requests[name][i % _FRAMES].ljust(length, b"\0")
+            yield at, own[i % len(own)].ljust(length, b"\0")
 
     return heapq.merge(
         *(
@@ -134,7 +157,7 @@ def run_card(
     scenario: Scenario,
     card: RunningCard,
     frames: Iterable[TimedFrame],
-    wait: Wait,
+    wait: Wait | None = None,
     progress: Callable[[float, str], object] = lambda share, text: None,
 ) -> ControlledRun:
     """Give a card frames under the control loop.
@@ -145,9 +168,10 @@ def run_card(
         scenario: the card, its tenants, failures and times.
         card: the card.
         frames: frames in the order of time.
-        wait: the clock.
+        wait: another clock than the card's.
         progress: called with the share of time that is over, and a text.
     """
+    wait = wait or card.wait
     placed = [p.chain for p in scenario.chains_used(at_start=True)]
     loop = ControlLoop(scenario, card, placed)
     now, sent, late = 0.0, 0, 0.0
@@ -187,5 +211,11 @@ def run_card(
     except KeyboardInterrupt:
         now = wait(0.0)
     return ControlledRun(
-        now, sent, max(0.0, late), card.guaranteed(), card.tenant_counters(), tuple(loop.events)
+        now,
+        sent,
+        max(0.0, late),
+        card.guaranteed(),
+        card.tenant_counters(),
+        tuple(loop.events),
+        "simulated" if card.simulated else "measured",
     )

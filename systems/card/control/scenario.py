@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from n3ic.systems.card.control.loads import Load, SimPacket
-from n3ic.systems.card.control.regions import Costs
+from n3ic.systems.card.control.regions import Costs, cover
 from n3ic.systems.card.control.scaling import ScalingRules
 from n3ic.systems.card.description import Series
 from n3ic.systems.card.driver import Chain
@@ -30,7 +30,7 @@ class SimTask:
         area: area of one instance, in the caller's units.
         per_inference: whether only packets at which a flow is decided take the interval.
         turns: whether the task takes turns with the region's other such tasks, as tasks of one core
-            do.
+            or one executor do.
     """
 
     name: str
@@ -200,6 +200,7 @@ class Scenario:
         placed: chains at the start, one for each region from region 0.
         seconds: simulated time.
         failures: failures of regions.
+        exported: chain of each bitstream that there is; empty if one can be made of any chain.
         bins: number of bins for figures over time.
         tenant_of: tenants by name.
     """
@@ -213,6 +214,7 @@ class Scenario:
     placed: tuple[PlacedChain, ...]
     seconds: float
     failures: tuple[Failure, ...] = ()
+    exported: tuple[Chain, ...] = ()
     bins: int = 50
     tenant_of: Mapping[str, SimTenant] = field(init=False, repr=False)
 
@@ -231,7 +233,11 @@ class Scenario:
         return tuple(p if used & set(p.chain) else PlacedChain(()) for p in self.placed)
 
     def split(self, chain: Chain) -> tuple[Chain, ...]:
-        """Split a chain into parts that each fit a region."""
+        """Split a chain into parts that each fit a region, or cover it with exported chains."""
+        if self.exported:
+            held = {task for each in self.exported for task in each}
+            own = tuple(task for task in chain if task in held)
+            return tuple(self.exported[i] for i in cover(own, dict(enumerate(self.exported))))
         parts: list[Chain] = []
         room = 0.0
         for task in chain:

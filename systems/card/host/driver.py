@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from n3ic.errors import VerifyError
 from n3ic.model.classifier import Classifier
 from n3ic.systems.card.compile import SoftwareCard
-from n3ic.systems.card.driver import GraphCounters
+from n3ic.systems.card.driver import WIRE_NAME, GraphCounters
 from n3ic.systems.card.host.embedded_model import weights_of
 from n3ic.systems.card.host.library import CallStatus, CardLibrary
-from n3ic.systems.card.software_driver import WIRE_NAME, SoftwareDriver
+from n3ic.systems.card.software_driver import SoftwareDriver
 
 _SECOND = 10**9
 _TOGETHER = 32  # frames after which answers are taken; far fewer than wait in a queue

@@ -10,8 +10,8 @@ from typing import ClassVar
 from n3ic.model.classifier import Classifier
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.compile import frame_lengths, software_card, unplanned_card
+from n3ic.systems.card.control.run import RunningCard
 from n3ic.systems.card.description import Card
-from n3ic.systems.card.driver import RunningCard
 from n3ic.systems.card.export import IDLE_GIVEN_AWAY, CardCheck, CardTarget
 from n3ic.systems.card.host.changes import change_running
 from n3ic.systems.card.host.driver import HostDriver

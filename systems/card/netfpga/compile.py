@@ -52,7 +52,7 @@ from n3ic.systems.card.netfpga.image import (
     UserTask,
 )
 from n3ic.systems.card.netfpga.user_verilog import UserVerilogError, modules_of
-from n3ic.systems.card.plan import CardPlan, GraphPlan
+from n3ic.systems.card.plan import CardPlan, GraphPlan, PlannedRegion
 from n3ic.systems.card.planner import packet_costs
 from n3ic.systems.card.resources import PAGES
 from n3ic.systems.card.tasks.kind import DENIED, MEMORY_WORD, kind_of
@@ -92,7 +92,7 @@ def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> Netf
         for n, t in card.tasks.items()
         if isinstance(t, NetworkTask | InputStage)
     }
-    regions_used = [r for r in plan.regions if any(_placed(card, name) for name in r.chain)]
+    regions_used = used_regions(plan)
     regions: list[CardRegion] = []
     places: dict[tuple[int, str], _Place] = {}
     number = {r.index: i for i, r in enumerate(regions_used)}
@@ -129,6 +129,26 @@ def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> Netf
     steps = _steps(plan)
     stepped = tuple(replace(graph, step=steps[graph.uid]) for graph in graphs)
     return replace(image, tenants=tuple(shares), graphs=stepped)
+
+
+def used_regions(plan: CardPlan) -> list[PlannedRegion]:
+    """Return the regions of a plan that the image has, in the order of its regions."""
+    return [r for r in plan.regions if any(_placed(plan.card, name) for name in r.chain)]
+
+
+def taking_turns(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> frozenset[str]:
+    """Return the networks that share an executor, where their region has only one such."""
+    card = plan.card
+    names = [[n for n in r.chain if isinstance(card.tasks[n], NetworkTask)] for r in plan.regions]
+    models = {n: binary_network(network_of(card, n)) for chain in names for n in chain}
+    chains = _Chains(card, models, options, _loads(plan), clock_hz)
+    out = set[str]()
+    for chain in names:
+        tasks = (task for task in chains.tasks(chain)[0] if isinstance(task, CoreTask))
+        shared = [task.names for task in tasks if len(task.names) > 1]
+        if len(shared) == 1:
+            out |= {*shared[0]}
+    return frozenset(out)
 
 
 def _steps(plan: CardPlan) -> dict[int, int]:
@@ -480,13 +500,21 @@ def _share(
     beats = 0.0
     mine = [g for g in image.graphs if g.tenant == tenant]
     for graph, graph_plan in zip(mine, planned, strict=True):
-        least = image.offset + graph.input_bytes  # bytes of a request
-        beats += graph_plan.guaranteed * math.ceil(max(graph_plan.packet_bytes, least) / BEAT)
-    rate = math.ceil(beats / clock_hz * RATE_UNIT)
+        beats += graph_plan.guaranteed * frame_beats(image, graph, graph_plan)
     burst = math.ceil(sum(g.burst_bytes for g in planned) / BEAT)
     return CardTenant(
         image.tenants[tenant].name,
-        # A rate of 0 would stop the tenant; above one beat per clock, the bus is the limit.
-        min(max(1, rate), RATE_UNIT),
+        bucket_rate(beats, clock_hz),
         min(max(_LONGEST, burst), MAX_BURST),
     )
+
+
+def frame_beats(image: NetfpgaCardImage, graph: CardGraph, planned: GraphPlan) -> int:
+    """Return the beats of a graph's mean frame, which holds at least a request."""
+    return math.ceil(max(planned.packet_bytes, image.offset + graph.input_bytes) / BEAT)
+
+
+def bucket_rate(beats: float, clock_hz: float) -> int:
+    """Return a tenant's rate as its register holds it, from beats per second."""
+    # A rate of 0 would stop the tenant; above one beat per clock, the bus is the limit.
+    return min(max(1, math.ceil(beats / clock_hz * RATE_UNIT)), RATE_UNIT)

@@ -8,7 +8,7 @@ while it is held, and is reset only when it is empty.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from n3ic.errors import ExportError
 from n3ic.exporters.netfpga.sequential import memory_contents as sequential_memory
@@ -76,13 +76,13 @@ def reconfigure_region(region: int, clocks: int) -> list[Operation]:
         region: number of the region.
         clocks: clocks of the partial reconfiguration: a million at 200 MHz for SuperNIC's 5 ms.
     """
+    return [*clear_region(region), wait_clocks(clocks), *hold_region(region)]
+
+
+def hold_region(region: int) -> list[Operation]:
+    """Let no packet into a region, which is not in reset; packets inside are served."""
     address = register(REGION, region)
-    return [
-        *clear_region(region),
-        wait_clocks(clocks),
-        set_register(address, _HOLD),
-        wait_register(address, _IN_RESET, 0),
-    ]
+    return [set_register(address, _HOLD), wait_register(address, _IN_RESET, 0)]
 
 
 def start_region(region: int) -> list[Operation]:
@@ -122,13 +122,17 @@ def remove_graphs(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[Operat
     left as they are.
     """
     closed = [op for graph in graphs for op in close_graph(image, graph)]
-    # Packets that were judged before the graph closed are admitted within this many clocks.
-    drain = [wait_clocks(_JUDGED)]
     # A reset would lose packets in flight, so the tenant's packets leave first.
-    drain += [wait_left(t) for t in sorted({image.graphs[g].tenant for g in graphs})]
+    drain = drained(sorted({image.graphs[g].tenant for g in graphs}))
     cleared = [op for region in _own_regions(image, graphs) for op in clear_region(region)]
     taken = move_pages(_own_pages(image, graphs), give=False)
     return [*closed, *drain, *cleared, *taken]
+
+
+def drained(queues: Iterable[int]) -> list[Operation]:
+    """Wait until the packets that have arrived have left, by the numbers of their queues."""
+    # A packet that was judged is admitted within this many clocks.
+    return [wait_clocks(_JUDGED), *(wait_left(q) for q in queues)]
 
 
 def listing(operations: Sequence[Operation]) -> str:

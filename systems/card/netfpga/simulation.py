@@ -6,13 +6,14 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.systems.card.netfpga.image import NetfpgaCardImage
-from n3ic.systems.card.netfpga.traffic import TrafficPacket, beats_text
+from n3ic.systems.card.netfpga.traffic import FIRST_CLOCK, TrafficPacket, packets_text
 from n3ic.systems.card.tasks.kind import Entries, writes
 
 COUNTERS = ("admitted", "beyond", "overflow", "results", "cut_off", "left")
@@ -63,6 +64,26 @@ def wait_clocks(clocks: int) -> Operation:
     return (6, clocks, 0, 0)
 
 
+def announce(beats: int) -> Operation:
+    """Make an operation that says how many more beats are in the input of a live bench."""
+    return (9, beats, 0, 0)
+
+
+def wait_clock(clock: int) -> Operation:
+    """Make an operation that waits until a clock, and then tells the present one."""
+    return (10, clock, 0, 0)
+
+
+def read_register(address: int) -> Operation:
+    """Make an operation that reads a register."""
+    return (1, address, 0, 0)
+
+
+def program_text(program: Iterable[Operation]) -> str:
+    """Format operations for ``n3ic_card_tb.v``."""
+    return "".join(f"{kind:x} {a:x} {b:x} {c:x}\n" for kind, a, b, c in program)
+
+
 def load(region: int, model: int, writes: Iterable[tuple[int, int]]) -> list[Operation]:
     """Make operations that write a network into the unused bank, and swap the banks."""
     at = region << 8 | model
@@ -83,7 +104,7 @@ def load_table(region: int, place: int, entries: Entries) -> list[Operation]:
 def read_count(region: int, place: int, address: int) -> list[Operation]:
     """Make operations that read a word that a packet task counts."""
     at = region << 24 | place << 16 | address
-    return [set_register(register(COUNT, 0), at), wait_clocks(4), (1, register(COUNT, 0), 0, 0)]
+    return [set_register(register(COUNT, 0), at), wait_clocks(4), read_register(register(COUNT, 0))]
 
 
 def move_pages(entries: Iterable[int], *, give: bool) -> list[Operation]:
@@ -179,31 +200,16 @@ def run(
         MissingDependencyError: No simulator is installed.
         VerifyError: The card does not build or stops, or leaves a packet unfinished.
     """
-    sizes = {"WR_AW": image.wr_aw, "REGIONS": len(image.regions)}
-    defines = ["N3IC_TRACE"] if trace else []
-    if image.memory_stages:
-        sizes |= {"FRAME_W": image.frame_w, "PAGE_W": image.page_w}
-        defines.append("MEMORY")
-        packets = after_zeros(image, packets)
     tool = simulate.choose_simulator(simulator, short=True)
     queues = len(image.tenants) + 1
-    reads = [(1, register(COUNTER, q, k), 0, 0) for q in range(queues) for k in range(6)]
-    text = "".join(
-        " ".join(f"{value:x}" for value in operation) + "\n"
-        for operation in [
-            *program,
-            wait_sent(len(packets)),
-            wait_clocks(_DRAINED << image.seq_w),
-            *reads,
-        ]
-    )
-    rtl = directory.resolve() / "rtl"
-    sources = sorted(str(p) for p in rtl.rglob("*.v"))
+    reads = [read_register(register(COUNTER, q, k)) for q in range(queues) for k in range(6)]
+    drained = wait_clocks(_DRAINED << image.seq_w)
+    text = program_text([*program, wait_sent(len(packets)), drained, *reads])
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
         work = Path(name)
-        (work / "in.txt").write_text(beats_text(packets))
+        (work / "in.txt").write_text(packets_text(packets, FIRST_CLOCK + zeroed(image)))
         (work / "program.txt").write_text(text)
-        binary = simulate.compile_bench(work, tool, "n3ic_card_tb", sizes, defines, sources)
+        binary = build(directory, image, work, tool, trace=trace)
         plus = [f"+{k}={work / f'{k}.txt'}" for k in ("in", "out", "program")]
         plus += [f"+pauses={int(pauses)}", "+quiet=100"]
         what = f"the card ({simulate.version(tool)})"
@@ -211,45 +217,103 @@ def run(
             [*binary, *plus], directory.resolve() / "mem", simulate.RUN_SECONDS, what
         )
         lines = (work / "out.txt").read_text().splitlines()
-    for line in output.splitlines():
-        if line.startswith(("the card", "the program")):
-            raise VerifyError(f"{what}: {line}")
+    check_output(output, what)
     return _log(lines, output, image, simulate.version(tool))
 
 
-def after_zeros(
-    image: NetfpgaCardImage, packets: Sequence[TrafficPacket]
-) -> Sequence[TrafficPacket]:
-    """Let the first packet come when the tenants have their pages of on-board memory."""
+def build(
+    directory: Path,
+    image: NetfpgaCardImage,
+    work: Path,
+    tool: Literal["verilator", "icarus"],
+    *,
+    trace: bool = False,
+) -> list[str]:
+    """Compile the card of a directory and its bench in ``work``; return the command that runs it.
+
+    Raises:
+        VerifyError: The card does not build.
+    """
+    rtl = directory.resolve() / "rtl"
+    sources = sorted(str(p) for p in rtl.rglob("*.v"))
+    parameters = {"WR_AW": image.wr_aw, "REGIONS": len(image.regions)}
+    defines = ["N3IC_TRACE"] if trace else []
+    if image.memory_stages:
+        parameters |= {"FRAME_W": image.frame_w, "PAGE_W": image.page_w}
+        defines.append("MEMORY")
+    return simulate.compile_bench(work, tool, "n3ic_card_tb", parameters, defines, sources)
+
+
+def check_output(output: str, what: str) -> None:
+    """Check that the bench had nothing to complain of.
+
+    Args:
+        output: its standard output.
+        what: what ran, for the error.
+
+    Raises:
+        VerifyError: The card held its input up, or a wait of the program took too long.
+    """
+    for line in output.splitlines():
+        if line.startswith(("the card", "the program")):
+            raise VerifyError(f"{what}: {line}")
+
+
+class BenchLines:
+    """Reads what the bench writes, line by line.
+
+    Attributes:
+        sent: clock of each packet's last beat at the input.
+        registers: clock, address and value of each register that was read.
+        reached: clocks until which the program waited.
+        beats: fields of the beats of a packet that has not left whole.
+    """
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+        self.registers: list[tuple[int, int, int]] = []
+        self.reached: list[int] = []
+        self.beats: list[list[str]] = []
+
+    def take(self, line: str) -> SentPacket | None:
+        """Read a line; return the packet whose last beat it is.
+
+        Raises:
+            VerifyError: A value has unknown bits.
+        """
+        kind, *fields = line.split()
+        if kind == "i":
+            self.sent.append(int(fields[0]))
+        elif kind == "c":
+            self.reached.append(int(fields[0]))
+        elif kind == "r":
+            self.registers.append((int(fields[0]), int(fields[1], 16), _number(fields[2], 10)))
+        else:
+            self.beats.append(fields)
+            if fields[1] == "1":
+                packet = _left(self.beats)
+                self.beats = []
+                return packet
+        return None
+
+
+def zeroed(image: NetfpgaCardImage) -> int:
+    """Clocks after a reset in which the tenants get their pages of on-board memory."""
+    if not image.memory_stages:
+        return 0
     filled = sum(image.page_limits) * (_WORD_CLOCKS * (1 << image.page_w) + _PAGE_CLOCKS)
-    return [
-        replace(p, gap=p.gap + (0 if n else image.memory_pages + filled))
-        for n, p in enumerate(packets)
-    ]
+    return image.memory_pages + filled
 
 
 def _log(
     lines: Sequence[str], output: str, image: NetfpgaCardImage, simulator: str
 ) -> SimulationLog:
-    departures: list[SentPacket] = []
-    sent: list[int] = []
-    reads: list[tuple[int, int, int]] = []
-    beats: list[list[str]] = []
-    for line in lines:
-        kind, *fields = line.split()
-        if kind == "i":
-            sent.append(int(fields[0]))
-        elif kind == "r":
-            reads.append((int(fields[0]), int(fields[1], 16), _number(fields[2], 10)))
-        else:
-            beats.append(fields)
-            if fields[1] == "1":
-                departures.append(_left(beats))
-                beats = []
-    if beats:
-        raise VerifyError(f"the card: a packet of {len(beats)} beats has no end")
+    bench = BenchLines()
+    departures = tuple(packet for line in lines if (packet := bench.take(line)))
+    if bench.beats:
+        raise VerifyError(f"the card: a packet of {len(bench.beats)} beats has no end")
     count = 6 * (len(image.tenants) + 1)
-    values = [value for _, _, value in reads[-count:]]
+    values = [value for _, _, value in bench.registers[-count:]]
     counters = [
         dict(zip(COUNTERS, values[at : at + 6], strict=True)) for at in range(0, len(values), 6)
     ]
@@ -257,11 +321,11 @@ def _log(
         _inferred(line, image) for line in output.splitlines() if line.startswith("t ")
     )
     return SimulationLog(
-        tuple(departures),
-        tuple(sent),
+        departures,
+        tuple(bench.sent),
         tuple(counters),
         inferences,
-        tuple(reads[:-count]),
+        tuple(bench.registers[:-count]),
         simulator,
     )
 

@@ -8,11 +8,13 @@ from typing import ClassVar
 
 from n3ic.model.network import BinaryModel
 from n3ic.systems.card.changes import CardChange
+from n3ic.systems.card.control.run import RunningCard
 from n3ic.systems.card.export import IDLE_GIVEN_AWAY, CardCheck, CardTarget
 from n3ic.systems.card.netfpga.bounds import ADDED, added_latency
 from n3ic.systems.card.netfpga.changes import change_text, operations_of
-from n3ic.systems.card.netfpga.compile import image_of
+from n3ic.systems.card.netfpga.compile import image_of, taking_turns
 from n3ic.systems.card.netfpga.control import RECONFIGURATION_SECONDS
+from n3ic.systems.card.netfpga.driver import NetfpgaDriver
 from n3ic.systems.card.netfpga.image import NetfpgaCardImage
 from n3ic.systems.card.netfpga.verify import verify_card
 from n3ic.systems.card.netfpga.write import write_card, write_readme
@@ -28,6 +30,9 @@ class NetfpgaCards(CardTarget):
     beyond: ClassVar[str] = IDLE_GIVEN_AWAY
     queue: ClassVar[int] = 1 << NetfpgaCardImage.seq_w
     families: ClassVar[tuple[str, ...]] = (BinaryModel.family,)
+    # The bench counts 2^31 clocks.
+    run_seconds: ClassVar[tuple[float, float, float]] = (1e-5, 0.02, 10.0)
+    failures: ClassVar[frozenset[str]] = frozenset()  # no region can hold another one's chain
 
     def card_image(self, plan: CardPlan) -> NetfpgaCardImage:
         """Return the card of a plan; see :mod:`~n3ic.systems.card.netfpga.control` for changes.
@@ -37,7 +42,11 @@ class NetfpgaCards(CardTarget):
         Raises:
             CardError: The target does not support a task or a flow.
         """
-        return image_of(plan, self.exporter.options, 1e6 * self.exporter.device.clock_mhz)
+        return image_of(plan, self.exporter.options, self._clock_hz)
+
+    def taking_turns(self, plan: CardPlan) -> frozenset[str]:
+        """Return the networks that share an executor; see the base class."""
+        return taking_turns(plan, self.exporter.options, self._clock_hz)
 
     def write_card(self, plan: CardPlan, out: Path) -> None:
         """Write Verilog, memory files and README of a card; see the base class."""
@@ -63,10 +72,18 @@ class NetfpgaCards(CardTarget):
             card_run.simulator, card_run.packets, card_run.inferences, graphs, tuple(figures)
         )
 
+    def open_card(self, plan: CardPlan, directory: Path, threads: int) -> RunningCard:
+        """Compile a card's Verilog, and simulate it; see the base class."""
+        return NetfpgaDriver(plan, self.card_image(plan), directory, self._clock_hz)
+
+    @property
+    def _clock_hz(self) -> float:
+        return 1e6 * self.exporter.device.clock_mhz
+
     def change_card(self, plan: CardPlan, change: CardChange, to: str) -> str:
         """Write the control plane's operations into a new file ``to``; see the base class."""
         image = self.card_image(plan)
-        clocks = round(RECONFIGURATION_SECONDS * 1e6 * self.exporter.device.clock_mhz)
+        clocks = round(RECONFIGURATION_SECONDS * self._clock_hz)
         operations = operations_of(image, change, clocks)
         write_atomic(free_path(to, replace=False), change_text(image, change, operations))
         return f"{to}: {len(operations):,} operations for cfg_* and wr_* of the card"

@@ -13,9 +13,11 @@ from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
 from n3ic.systems.card.description import PacketTask
 from n3ic.systems.card.frames import FrameResult, address, joined, results_of, uid_of, words_of
-from n3ic.systems.card.netfpga.image import ALL_PORTS, RESULT_BYTES, CardGraph, NetfpgaCardImage
+from n3ic.systems.card.netfpga.image import RESULT_BYTES, CardGraph, NetfpgaCardImage
 from n3ic.systems.card.tasks.chain import RunningTasks, head_of, write_head
 from n3ic.systems.card.tasks.kind import DENIED
+
+FIRST_CLOCK = 49  # of the bench, in which the card takes a beat
 
 
 @dataclass(frozen=True)
@@ -162,26 +164,29 @@ def branch_results(image: NetfpgaCardImage, index: int, packet: TrafficPacket) -
     return branch_outputs
 
 
-def beats_text(packets: Sequence[TrafficPacket]) -> str:
-    """Format packets for ``n3ic_card_tb.v``."""
+def packet_text(number: int, packet: TrafficPacket, clock: int) -> str:
+    """Format a packet for ``n3ic_card_tb.v``, a line for each beat.
+
+    Args:
+        number: number of the packet.
+        packet: the packet; its gap does not count.
+        clock: clock of its first beat.
+    """
+    frame = packet.frame
+    user = len(frame.data) | packet.source << 16
     lines = []
+    for beat in range(frame.beats):
+        data = frame.data[BEAT * beat : BEAT * beat + BEAT].ljust(BEAT, b"\0")[::-1]
+        head = (clock + beat, int(beat == frame.beats - 1), frame.keep(beat), user, number)
+        lines.append(" ".join([*(f"{v:08x}" for v in head), data.hex(" ", 4)]) + "\n")
+    return "".join(lines)
+
+
+def packets_text(packets: Sequence[TrafficPacket], clock: int = FIRST_CLOCK) -> str:
+    """Format packets from a clock on, with their gaps between them; see :func:`packet_text`."""
+    texts = []
     for number, packet in enumerate(packets):
-        frame = packet.frame
-        user = len(frame.data) | packet.source << 16
-        for beat in range(frame.beats):
-            gap = packet.gap if beat == 0 else 0
-            data = frame.data[BEAT * beat : BEAT * beat + BEAT].ljust(BEAT, b"\0")[::-1]
-            head = (gap, int(beat == frame.beats - 1), frame.keep(beat), user, number)
-            lines.append(" ".join([*(f"{v:08x}" for v in head), data.hex(" ", 4)]))
-    return "\n".join(lines) + "\n"
-
-
-__all__ = [
-    "ALL_PORTS",
-    "ExpectedOutcome",
-    "TrafficPacket",
-    "beats_text",
-    "build",
-    "named",
-    "outcome",
-]
+        clock += packet.gap
+        texts.append(packet_text(number, packet, clock))
+        clock += packet.frame.beats
+    return "".join(texts)

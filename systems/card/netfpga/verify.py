@@ -104,7 +104,7 @@ def verify_card(
 def packets_of(image: NetfpgaCardImage, count: int) -> list[TrafficPacket]:
     """Make packets of all graphs in random order, and other packets between them."""
     rng = np.random.default_rng(11)
-    fields = [_fields(image, graph, count, rng) for graph in image.graphs]
+    fields = [inputs_of(image, graph, count, rng) for graph in image.graphs]
     order = rng.permutation([g for g in range(len(image.graphs)) for _ in range(count)])
     packets: list[TrafficPacket] = []
     for g in order.tolist():
@@ -143,7 +143,7 @@ def work(image: NetfpgaCardImage, graph: CardGraph) -> int:
     return clocks
 
 
-def _fields(
+def inputs_of(
     image: NetfpgaCardImage, graph: CardGraph, count: int, rng: np.random.Generator
 ) -> list[bytes]:
     """Make verification inputs for each network of the graph in turn."""

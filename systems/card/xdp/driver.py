@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from n3ic.model.classifier import Classifier
-from n3ic.systems.card.driver import GraphCounters
-from n3ic.systems.card.software_driver import WIRE_NAME, SoftwareDriver
+from n3ic.systems.card.driver import WIRE_NAME, GraphCounters
+from n3ic.systems.card.software_driver import SoftwareDriver
 from n3ic.systems.card.xdp.image import XdpCardImage
 from n3ic.systems.card.xdp.program import CardProgram
 

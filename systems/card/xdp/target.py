@@ -10,7 +10,7 @@ from n3ic.errors import MissingDependencyError
 from n3ic.exporters.xdp.libbpf import BpfError
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.compile import frame_lengths, software_card
-from n3ic.systems.card.driver import RunningCard
+from n3ic.systems.card.control.run import RunningCard
 from n3ic.systems.card.export import CardCheck, CardTarget
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.xdp.changes import change_attached

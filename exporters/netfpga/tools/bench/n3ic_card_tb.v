@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drives n3ic_card with packets and a program of its control plane, and writes its output.
 //
-// +in=FILE: a beat is 13 hexadecimal words: clocks before it, last, keep, lowest word of tuser, the
-//   packet's number (next word of tuser), the eight words of its data, the highest first.
+// +in=FILE: a beat is 13 hexadecimal words: the clock before which it is not sent, last, keep, lowest
+//   word of tuser, the packet's number (next word of tuser), the eight words of its data, the highest
+//   first.
 // +program=FILE: lines of OPERATION A B C, hexadecimal:
 //   0 register A becomes B            1 register A is read: a line "r A VALUE"
 //   2 wait until A packets were sent  3 wait until register A, masked with B, is C
@@ -10,6 +11,10 @@
 //   5 banks of that region and model are swapped    6 wait for A clocks
 //   7 wait until the write port of region A is free
 //   8 wait until counter B reaches the present value of counter A
+//   9 A further beats are in the input (with +live=1)
+//   a wait until clock A and until all beats announced are sent: a line "c CLOCK"
+// +live=1: both files are pipes. The bench waits for the next operation, and reads no beat that operation
+//   9 has not announced, so whoever writes the program steps the clock. Lines r and c are flushed.
 // +pauses=1: the receiver pauses at random. +quiet=N: the bench ends N clocks after the last beat.
 // With MEMORY, the card has an on-board memory that answers after random times.
 // +out=FILE: lines
@@ -31,12 +36,12 @@ module n3ic_card_tb #(
     reg clk = 1'b0;
     always #2.5 clk = !clk;
 `endif
-    integer in_file, out_file, program_file, scanned, w, clock, idle, quiet, sent, gap, pauses, pause;
+    integer in_file, out_file, program_file, scanned, w, clock, idle, quiet, sent, pauses, pause, live;
     reg [8*1024-1:0] in_name, out_name, program_name;
-    reg [31:0]  random, word, far, in_gap, in_last, in_keep, in_user, in_number, op, a, b, c;
+    reg [31:0]  random, word, far, granted, in_at, in_last, in_keep, in_user, in_number, op, a, b, c;
     reg [255:0] in_data, data;
     reg [31:0]  keep, user, number;
-    reg         resetn, last, valid, have, more, out_ready, op_have, op_more, reading, expired;
+    reg         resetn, last, valid, have, more, out_ready, op_have, op_more, reached, expired;
     wire        in_ready, out_valid, out_last;
     wire [255:0] out_data;
     wire [31:0]  out_keep, cfg_rdata;
@@ -104,6 +109,7 @@ module n3ic_card_tb #(
         if (!$value$plusargs("program=%s", program_name)) $display("+program=FILE is missing");
         if (!$value$plusargs("pauses=%d", pauses)) pauses = 0;
         if (!$value$plusargs("quiet=%d", quiet)) quiet = 3000;
+        if (!$value$plusargs("live=%d", live)) live = 0;
         in_file      = $fopen(in_name, "r");
         out_file     = $fopen(out_name, "w");
         program_file = $fopen(program_name, "r");
@@ -114,7 +120,7 @@ module n3ic_card_tb #(
         clock = 0;
         idle = 0;
         sent = 0;
-        gap = 0;
+        granted = live == 0 ? 32'hffffffff : 32'd0;
         pause = 0;
         random = 32'h2545f491;
         resetn = 1'b0;
@@ -124,7 +130,6 @@ module n3ic_card_tb #(
         out_ready = 1'b0;
         op_have = 1'b0;
         op_more = 1'b1;
-        reading = 1'b0;
         expired = 1'b0;
         cfg_wr = 1'b0;
         cfg_addr = 16'd0;
@@ -147,8 +152,8 @@ module n3ic_card_tb #(
             end
             if (valid && !in_ready) $display("the card holds its input up");
             valid <= 1'b0;
-            if (!have && more) begin
-                scanned = $fscanf(in_file, "%h %h %h %h %h", in_gap, in_last, in_keep, in_user,
+            if (!have && more && granted != 0) begin
+                scanned = $fscanf(in_file, "%h %h %h %h %h", in_at, in_last, in_keep, in_user,
                                   in_number);
                 for (w = 7; w >= 0 && scanned > 0; w = w - 1) begin
                     scanned = $fscanf(in_file, "%h", word);
@@ -156,10 +161,9 @@ module n3ic_card_tb #(
                 end
                 have = scanned == 1;
                 more = have;
-                gap  = in_gap;
+                granted = granted - 1;
             end
-            if (have && gap > 0) gap = gap - 1;
-            else if (have) begin
+            if (have && clock >= in_at) begin
                 data   <= in_data;
                 keep   <= in_keep;
                 user   <= in_user;
@@ -168,7 +172,7 @@ module n3ic_card_tb #(
                 valid  <= 1'b1;
                 have   = 1'b0;
             end
-            if (have || more) idle = 0;
+            if (have || (more && granted != 0)) idle = 0;
             // --- and leave ------------------------------------------------------------------
             if (out_valid && out_ready) begin
                 $fwrite(out_file, "o %0d %h %h %h %h\n", clock, out_last, out_keep, out_user,
@@ -196,6 +200,10 @@ module n3ic_card_tb #(
                 // A register's value is valid two clocks after its address.
                 if (op == 1 || op == 3) cfg_addr <= a[15:0];
                 if (op == 1 && pause == 4) $fwrite(out_file, "r %0d %h %0d\n", clock, a, cfg_rdata);
+                if (op == 9) granted = granted + a;
+                reached = op == 10 && clock >= a && granted == 0 && !have;
+                if (reached) $fwrite(out_file, "c %0d\n", clock);
+                if (reached || (op == 1 && pause == 4)) $fflush(out_file);
                 if (op == 8) cfg_addr <= (pause < 4) ? a[15:0] : b[15:0];
                 if (op == 8 && pause == 4) far = cfg_rdata;
                 if (op == 4 || op == 5) begin
@@ -208,15 +216,16 @@ module n3ic_card_tb #(
                 end
                 if (op == 0 || (op == 1 && pause == 4) || (op == 2 && sent >= a)
                     || (op == 3 && pause >= 4 && (cfg_rdata & b) == c) || op == 4 || op == 5
+                    || op == 9 || reached
                     || (op == 8 && pause >= 9 && $signed(cfg_rdata - far) >= 0)
                     || (op == 6 && pause >= a) || (op == 7 && pause >= 4 && !wr_busy[a]))
                     op_have = 1'b0;
-                if (pause > 1000000) begin
+                if (pause > 1000000 && op != 10) begin
                     $display("the program waits for ever: %h %h %h %h", op, a, b, c);
                     expired = 1'b1;
                 end
             end
-            if ((!more && !have && !op_more && !op_have && idle >= quiet) || expired) begin
+            if (((!more || granted == 0) && !have && !op_more && !op_have && idle >= quiet) || expired) begin
                 $fclose(out_file);
                 $finish;
             end

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import UsageError
-from n3ic.systems.card.control.loads import LOAD_KINDS, SIZE_KINDS, Load
+from n3ic.systems.card.control.loads import LOAD_KINDS, SIZE_KINDS, Load, parse_load
 
 
 def arrivals(load, seconds, seed=0):
@@ -58,3 +58,24 @@ def test_an_unknown_kind_is_refused_with_those_that_exist(wrong):
 def test_the_same_seed_gives_the_same_packets():
     load = Load(1e4, "heavy-tailed", sizes="data-centre")
     assert arrivals(load, 0.1, 3) == arrivals(load, 0.1, 3) != arrivals(load, 0.1, 4)
+
+
+def test_a_typed_load_changes_at_its_seconds():
+    """Factors are of the rate that is wanted, whatever the first one is."""
+    tenant, load = parse_load("u=constant*0.5,4@1,0@2.5", Load(100.0, bytes=99), ("u", "v"))
+    assert (tenant, load.bytes) == ("u", 99)
+    times = [p.time for p in arrivals(load, 9)]
+    counts = [sum(a <= t < b for t in times) for a, b in ((0, 1), (1, 2.5), (2.5, 9))]
+    assert counts == pytest.approx([50, 600, 0], abs=1)
+    assert load.offered(2.0) == 450
+    assert parse_load("poisson", load, ("u",)) == ("", Load(50.0, "poisson", bytes=99))
+
+
+MISTYPED = """w=poisson storm poisson*0 poisson*x poisson*nan poisson, poisson,1 poisson,1@0
+poisson,-1@2 poisson,1@2,1@2 poisson,1@inf poisson,1e9@1 poisson,1@2@3"""
+
+
+@pytest.mark.parametrize("wrong", MISTYPED.split())
+def test_a_load_that_is_mistyped_is_refused(wrong):
+    with pytest.raises(UsageError, match=r"--load .*(expected|no tenant)"):
+        parse_load(wrong, Load(1.0), ("u",))

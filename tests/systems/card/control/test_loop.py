@@ -101,6 +101,19 @@ def test_an_instance_comes_after_three_windows_of_load_and_goes_after_three_with
     ]
 
 
+def test_no_chain_is_launched_that_no_bitstream_holds():
+    """Of two bitstreams, one holds both tasks: it comes whole, and no load brings a second one."""
+    both = ("b", "a")
+    made = replace(card(3, arrives=2.0), exported=(A, both))
+    loop, driver = started(made, A)
+    driver.taken()
+    for now in range(1, 9):
+        driver.offered["u/g"] += 9 * RATE
+        loop.step(float(now))
+    assert [order for order in driver.taken() if order[0] != "rates"] == [("load", 1, both, 2.5)]
+    assert [e.what for e in loop.events] == ["pre-launch"]
+
+
 def test_a_lost_region_is_never_used_again():
     loop, driver = started(card(2), A)
     driver.offered["u/g"] += 5

@@ -83,13 +83,13 @@ def in_virtual_time(plan, driver, frames, seconds, *events):
         now = max(now, until)
         return now
 
-    scenario = run.in_software(scenario_under(plan, seconds, (), events))
+    scenario = driver.fitted(scenario_under(plan, seconds, (), events))
     return run.run_card(scenario, driver, frames, wait)
 
 
 def test_a_load_within_the_guarantees_is_answered(plan, card, driver):
-    scenario = run.in_software(scenario_under(plan, 0.02, ("poisson", "alpha=constant*0.5"), ()))
-    done = in_virtual_time(plan, driver, run.generated(scenario, card, 3), 0.02)
+    scenario = driver.fitted(scenario_under(plan, 0.02, ("poisson", "alpha=constant*0.5"), ()))
+    done = in_virtual_time(plan, driver, run.generated(scenario, driver.requests(16), 3), 0.02)
     assert done.sent == sum(counts["admitted"] for counts in done.counters.values())
     assert done.counters["alpha"]["admitted"] == pytest.approx(0.01 * WANTED["alpha"], abs=1)
     assert done.counters["beta"]["admitted"] == pytest.approx(0.02 * WANTED["beta"], rel=0.05)
@@ -167,7 +167,7 @@ def test_only_a_card_that_equals_its_export_and_runs_on_a_host_is_opened(folder,
     cards.differing_models(tmp_path)
     programs = cards.plan(tmp_path, cards.alone("p4", "p"))
     export_card(programs, tmp_path / "p4", verify=False)
-    with pytest.raises(UsageError, match="expected one of target host or xdp"):
+    with pytest.raises(UsageError, match="expected one of target host, xdp or netfpga"):
         open_card(programs, tmp_path / "p4", 1)
 
 
