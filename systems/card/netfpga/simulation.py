@@ -74,11 +74,6 @@ def wait_clock(clock: int) -> Operation:
     return (10, clock, 0, 0)
 
 
-def read_register(address: int) -> Operation:
-    """Make an operation that reads a register."""
-    return (1, address, 0, 0)
-
-
 def program_text(program: Iterable[Operation]) -> str:
     """Format operations for ``n3ic_card_tb.v``."""
     return "".join(f"{kind:x} {a:x} {b:x} {c:x}\n" for kind, a, b, c in program)
