@@ -44,7 +44,7 @@ _PARAMETERS = {
     "thresholds": re.compile(r"(threshold\d+ )+"),
     "biases": re.compile(r"(bias\d+ )+"),
 }
-_FIELD_BITS, _LEAST_LANE = 2048, 64
+_FIELD_BITS, _LEAST_LANE, _MOST_LANE = 2048, 64, 1024
 _SHUNTING = {"shunting": ("shunt_below", "threshold"), "shunt_port": ("shunt_to", "egress_port")}
 _READINGS = ["model", "model_again"]
 
@@ -485,7 +485,7 @@ def _lanes(inputs: int, outputs: int) -> tuple[int, int]:
     powers = [1 << i for i in range(1, 64)]
     enough = next(power for power in powers if power >= inputs)
     fitting = max((power for power in powers if power * outputs <= _FIELD_BITS), default=0)
-    lane = min(enough, max(fitting, _LEAST_LANE))
+    lane = min(enough, _MOST_LANE, max(fitting, _LEAST_LANE))
     fields = math.ceil(outputs / (_FIELD_BITS // lane))
     return lane, math.ceil(outputs / fields)
 

@@ -16,6 +16,7 @@ from n3ic.exporters.p4.shared.pipeline import PipelineLayer, PopcountStage, popc
 
 _WORD_BITS = 2048  # p4c's default limit of a field
 _SHORTEST_LANE = 64  # narrower lanes would need more parts, each with stages of its own
+_WIDEST_LANE = 1024  # its stages shift by at most 256, as p4c does
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class LaneSize:
         """Width of a lane, a power of two from 2 on, and of a part of the input."""
         all_inputs = 1 << max(1, (self.inputs - 1).bit_length())
         lane = _SHORTEST_LANE
-        while lane * self.outputs * 2 <= _WORD_BITS:
+        while lane < _WIDEST_LANE and lane * self.outputs * 2 <= _WORD_BITS:
             lane *= 2
         return min(lane, all_inputs)
 

@@ -77,5 +77,5 @@ def _fields(expression: Any) -> Iterator[str]:
     elif isinstance(expression, s.BinaryExpression):
         yield from _fields(expression.left)
         yield from _fields(expression.right)
-    elif isinstance(expression, s.Complement | s.Cast):
+    elif isinstance(expression, s.Complement | s.Cast | s.Slice):
         yield from _fields(expression.operand)

@@ -27,7 +27,7 @@ from n3ic.targets.decoding import Decoded
 _PROGRAM = "n3ic.p4"
 _KEY = re.compile(r"^ +meta\.k(\d{1,5}) = (.*);$", re.MULTILINE)
 _PART = re.compile(
-    r"\(\(\(bit<(\d{1,5})>\) (?:meta\.x|\(meta\.x >> (\d{1,5})\))\)"
+    r"\(\(\(bit<(\d{1,5})>\) (?:meta\.x|\(meta\.x >> (\d{1,5})\)|meta\.x\[(\d{1,5}):(\d{1,5})\])\)"
     r" & (\d{1,5})w0x([0-9a-f]{1,512})\)"
 )
 _JOINED = "(P | P)"
@@ -141,13 +141,15 @@ def _bits(key: int, text: str) -> tuple[int, ...]:
     """The input bits of a key, whose parts must fill it once."""
     at: dict[int, int] = {}
     widths = set()
-    for width, shift, mask_width, digits in _PART.findall(text):
+    for width, shift, high, low, mask_width, digits in _PART.findall(text):
         widths |= {int(width), int(mask_width)}
         mask = int(digits, 16)
         for place in (i for i in range(mask.bit_length()) if mask >> i & 1):
             if place in at:
                 raise _wrong(f"bit {place} of key {key} is made twice")
-            at[place] = place + int(shift or 0)
+            at[place] = place + int(shift or low or 0)
+            if high and at[place] > int(high):
+                raise _wrong(f"bit {place} of key {key} lies beyond its slice")
     shape = _PART.sub("P", text)
     while _JOINED in shape:
         shape = shape.replace(_JOINED, "P")

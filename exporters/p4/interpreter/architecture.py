@@ -46,6 +46,7 @@ class Architecture:
         sends: whether packets are dropped unless they are sent to a port by a function.
         digest_bits: required width of ``digest_data``; 0 for an architecture without it.
         zeroed: whether metadata starts as 0.
+        most_shift: largest amount of a shift that the compiler takes.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Architecture:
     digest_bits: int
     zeroed: bool
     sends: bool = False
+    most_shift: int = 256  # of p4c's bmv2 back ends
 
 
 def _fields(*pairs: tuple[str, int]) -> tuple[tuple[str, Bit], ...]:
@@ -165,6 +167,7 @@ SUME = Architecture(
     drop=0,
     digest_bits=256,
     zeroed=False,
+    most_shift=1 << 31,
 )
 
 PSA = Architecture(

@@ -8,7 +8,7 @@ rules of the language.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from n3ic.exporters.p4.interpreter import syntax as s
@@ -134,7 +134,9 @@ class ProgramCompiler:
         constants: dict[str, CompiledExpression] = {}
         for item in items:
             kind = self._type(item.type)
-            value = compile_expression(item.value, Scope({}, constants))
+            value = compile_expression(
+                item.value, Scope({}, constants, self.architecture.most_shift)
+            )
             if value.constant is None or item.name in constants:
                 raise P4Error(f"{item.name} is not a constant, or declared twice", item.line)
             constants[item.name] = fit(value, bits_of(kind), item.line)
@@ -200,7 +202,7 @@ class ProgramCompiler:
                 start = 0 if known else None
                 self._storage[role] = self.layout.allocate(kind, role, start)
             variables[parameter.name] = self._storage[role]
-        return Scope(variables, self._constants)
+        return Scope(variables, self._constants, self.architecture.most_shift)
 
     # --- parsers ---------------------------------------------------------------------------
 
@@ -297,7 +299,7 @@ class ProgramCompiler:
             if not isinstance(slot, ValueSlot):
                 raise P4Error(f"{parameter.name}: action data is bit<N>", parameter.line)
             parameters[parameter.name] = slot
-        scope = Scope({**outer.variables, **parameters}, outer.constants)
+        scope = replace(outer, variables={**outer.variables, **parameters})
         # P4-SDNet allows no branch there, and hardware targets of v1model may not either.
         if any(isinstance(statement, s.Conditional) for statement in action.body):
             raise P4Error(f"{action.name}: an action must not contain if", action.line)
@@ -484,7 +486,9 @@ class ProgramCompiler:
         # P4 copies arguments in and out. References are the same if no argument is passed twice.
         if len({id(storage) for storage in variables.values()}) != len(variables):
             raise P4Error(f"{full} takes a variable twice", call.line)
-        return self._compile_control(control, Scope(variables, self._constants), full)
+        return self._compile_control(
+            control, Scope(variables, self._constants, self.architecture.most_shift), full
+        )
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def _size(expression: s.Expression, known: dict[str, int]) -> int:
     match expression:
         case s.PathName():
             return known.get(str(expression), 1)
-        case s.Complement(operand=operand) | s.Cast(operand=operand):
+        case s.Complement(operand=operand) | s.Cast(operand=operand) | s.Slice(operand=operand):
             return 1 + _size(operand, known)
         case s.BinaryExpression(left=left, right=right):
             return 1 + _size(left, known) + _size(right, known)

@@ -48,10 +48,11 @@ class CompiledExpression:
 
 @dataclass(frozen=True)
 class Scope:
-    """Meaning of names: storage, or constants with their widths."""
+    """Meaning of names: storage, or constants with their widths; and the widest shift."""
 
     variables: Mapping[str, Storage]
     constants: Mapping[str, CompiledExpression]
+    most_shift: int
 
 
 def constant(width: int | None, value: int) -> CompiledExpression:
@@ -111,10 +112,18 @@ def compile_expression(expression: s.Expression, scope: Scope) -> CompiledExpres
                 raise P4Error("~ needs a value with a width", expression.line)
             run, mask = inner.run, (1 << inner.width) - 1  # Python's ~ would be negative
             return CompiledExpression(inner.width, lambda frame: run(frame) ^ mask)
+        case s.Slice(operand=operand, high=high, low=low):
+            value = compile_expression(operand, scope)
+            return _slice(value, s.number(high), s.number(low), expression.line)
         case s.Cast(width=width, operand=operand):
             return _cast(s.width_of(width), compile_expression(operand, scope), expression.line)
         case s.BinaryExpression(left=left, operator=op, right=right):
             a, b = compile_expression(left, scope), compile_expression(right, scope)
+            if op in ("<<", ">>") and (b.constant or 0) > scope.most_shift:
+                raise P4Error(
+                    f"{op} {b.constant}: p4c shifts by at most {scope.most_shift}; take a slice",
+                    expression.line,
+                )
             return _binary(op, a, b, expression.line)
 
 
@@ -157,6 +166,13 @@ def _cast(width: int, value: CompiledExpression, line: int) -> CompiledExpressio
     return CompiledExpression(
         width, run if width >= value.width else lambda frame: run(frame) & mask
     )
+
+
+def _slice(value: CompiledExpression, high: int, low: int, line: int) -> CompiledExpression:
+    if value.width is None or not low <= high < value.width:
+        raise P4Error(f"[{high}:{low}] takes no bits of bit<{value.width}>", line)
+    run, mask = value.run, (2 << high - low) - 1
+    return CompiledExpression(high - low + 1, lambda frame: run(frame) >> low & mask)
 
 
 def _binary(

@@ -77,6 +77,15 @@ class BinaryExpression(_Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Slice(_Node):
+    """``e[high:low]``: some bits of a variable."""
+
+    operand: PathName
+    high: Token
+    low: Token
+
+
+@dataclass(frozen=True, eq=False)
 class Cast(_Node):
     """``(bit<width>) e``."""
 
@@ -84,7 +93,7 @@ class Cast(_Node):
     operand: Expression
 
 
-Expression = NumberLiteral | PathName | Complement | BinaryExpression | Cast
+Expression = NumberLiteral | PathName | Complement | BinaryExpression | Slice | Cast
 
 
 @dataclass(frozen=True, eq=False)

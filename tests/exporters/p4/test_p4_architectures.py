@@ -2,6 +2,8 @@
 """One program for three architectures: the same scores, ports and drops; what is not theirs."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,17 @@ def test_an_export_is_verified(tmp_path: Path, name: str, architecture: str) -> 
     assert f"on a device with {architecture.upper()}\n" in report.splitlines(keepends=True)[0]
     assert "bmv2 shows" not in report
     assert "**It was not\ncompiled here.**" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("p4c-bm2-psa"), reason="needs p4c-bm2-psa")
+@pytest.mark.parametrize("name", ["masked", "tables", "trees"])
+def test_p4c_compiles_programs_for_psa(tmp_path: Path, name: str) -> None:
+    export(model_of(name), "p4", tmp_path / "out", options={"architecture": "psa"})
+    command = ["p4c-bm2-psa", "-o", str(tmp_path / "n3ic.json"), str(tmp_path / "out" / "n3ic.p4")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "n3ic.json").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("architecture", PORTABLE)

@@ -649,6 +649,18 @@ def test_no_number_is_wider_than_a_field_of_p4c(tmp_path: Path, shape: tuple[int
     assert {each.digest for each in P4.decode(tmp_path, model, options)} == {model.digest}
 
 
+@pytest.mark.parametrize("shape", [(2100, 1, 2), (600, 3, 2)])
+def test_no_shift_is_wider_than_p4c_takes(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """Where a word of counters is wider, bits are taken from it by slices."""
+    model = small(shape)
+    options = write(P4, model, tmp_path)
+    text = (tmp_path / "n3ic.p4").read_text()
+    assert max(int(amount) for amount in re.findall(r">> (\d+)", text)) <= 256
+    assert re.search(r"meta\.x\[\d{3,}:\d{3,}\]", text)
+    assert difference(P4, model, tmp_path, options, 3) == ""
+    assert {each.digest for each in P4.decode(tmp_path, model, options)} == {model.digest}
+
+
 @BOTH
 def test_no_latency_is_below_a_clock(target: Exporter, tmp_path: Path) -> None:
     model = small((2, 2))

@@ -57,7 +57,10 @@ def value(expression: str, start: str = "") -> int:
         ("(bit<40>) (8w0x81 << 1)", 2),  # what leaves on the left is lost
         ("(bit<40>) (8w0x81 >> 1)", 0x40),  # unsigned: zeros come in
         ("(bit<40>) (8w1 << 8)", 0),  # shifts beyond the width
-        ("(bit<40>) (8w255 >> 300)", 0),
+        ("(bit<40>) (8w255 >> 256)", 0),
+        ("(bit<40>) meta.y[1:1]", 1),
+        ("(bit<40>) (meta.y[2:1] ++ meta.y[0:0])", 3),
+        ("(bit<40>) meta.y[7:0]", 3),
         ("(bit<40>) (8w0xab ++ 4w0xc)", 0xABC),  # the left side is the high one
         ("(bit<40>) (bit<4>) 8w0xab", 0xB),  # casts keep the low bits
         ("40w8 | 40w1 & 3", 9),
@@ -88,6 +91,10 @@ def test_expressions_follow_the_specification(expression: str, result: int) -> N
         ("meta.x = ~1;", "~ needs a value with a width"),
         ("meta.x = 1 + 1;", r"\+ needs a value with a width"),
         ("meta.x = meta.y >> meta.y;", "shifts a value with a width by a constant"),
+        ("meta.x = meta.y >> 257;", "p4c shifts by at most 256; take a slice"),
+        ("meta.x = meta.y[8:1];", r"\[8:1\] takes no bits of bit<8>"),
+        ("meta.x = (bit<8>) meta.y[1:2];", r"\[1:2\] takes no bits of bit<8>"),
+        ("meta.x = meta.y[3:0];", "expected bit<8>, got bit<4>"),
         ("hdr.h = 1;", "not a single value"),
         ("meta.x.setValid();", "is not a header"),
         ("missing();", "not supported here"),

@@ -24,7 +24,8 @@ from n3ic.targets.decoded_graphs import DecodedGraph, graph_of_tables
 _PROGRAM = "n3ic.p4"
 _INDEX = r"^ +{meta}\.t(\d{{1,5}})_index = (.*);$"
 _BIT = (
-    r"\((?:\(\(bit<(?P<w>\d{{1,3}})>\) \({meta}\.x >> (?P<right>\d{{1,5}})\)\)"
+    r"\((?:\(\(bit<(?P<w>\d{{1,3}})>\) (?:\({meta}\.x >> (?P<right>\d{{1,5}})\)"
+    r"|{meta}\.x\[(?P<high>\d{{1,5}}):(?P<low>\d{{1,5}})\])\)"
     r"|\(\(\(bit<(?P<w2>\d{{1,3}})>\) {meta}\.x\) << (?P<left>\d{{1,5}})\)"
     r"|\(\(bit<(?P<w3>\d{{1,3}})>\) {meta}\.x\)) & (?P<w4>\d{{1,3}})w0x(?P<mask>[0-9a-f]{{1,2}})\)"
 )
@@ -113,7 +114,9 @@ def _index(terms: str, meta: str, table: int) -> tuple[int, ...]:
         if match is None:
             raise VerifyError(f"{_PROGRAM}: the index of table {table} is not made of input bits")
         widths = {match[name] for name in ("w", "w2", "w3", "w4")} - {None}
-        bit = j + int(match["right"] or 0) - int(match["left"] or 0)
+        bit = j + int(match["right"] or match["low"] or 0) - int(match["left"] or 0)
+        if match["high"] and int(match["high"]) < bit:
+            raise VerifyError(f"{_PROGRAM}: bit {j} of the index of table {table} has no input bit")
         if widths != {str(len(parts))} or int(match["mask"], 16) != 1 << j or bit < 0:
             raise VerifyError(f"{_PROGRAM}: bit {j} of the index of table {table} is not in place")
         bits.append(bit)
