@@ -324,10 +324,32 @@ class ProgramCompiler:
         if default not in chosen:
             raise P4Error(f"default action {table.default} is not in actions", table.line)
         size = _DEFAULT_SIZE if table.size is None else s.number(table.size)
-        self.tables[name] = RuntimeTable(
+        out = RuntimeTable(
             name, keys, matches, {action.name: action for action in chosen}, size, default.bind(())
         )
-        return self.tables[name]
+        self.tables[name] = out
+        if table.entries is not None:
+            if matches != ("exact",):
+                raise P4Error(f"{name}: constant entries need one exact key", table.line)
+            for entry in table.entries:
+                action = _named(actions, entry.action, "action", entry.line)
+                slots, data = action.parameters, entry.data or ()
+                if len(slots) != len(data):
+                    raise P4Error(f"{entry.action} takes {len(slots)} numbers", entry.line)
+                values = [
+                    self._constant(each, slot.type.width, scope)
+                    for each, slot in zip(data, slots, strict=True)
+                ]
+                key = self._constant(entry.key, keys[0].sized, scope)
+                out.add(action.name, (key,), values, None)
+            out.constant = True
+        return out
+
+    def _constant(self, expression: s.Expression, width: int, scope: Scope) -> int:
+        value = fit(compile_expression(expression, scope), width, expression.line).constant
+        if value is None:
+            raise P4Error("a constant entry has numbers alone", expression.line)
+        return value
 
     # --- statements ------------------------------------------------------------------------
 

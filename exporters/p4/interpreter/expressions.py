@@ -113,8 +113,8 @@ def compile_expression(expression: s.Expression, scope: Scope) -> CompiledExpres
             run, mask = inner.run, (1 << inner.width) - 1  # Python's ~ would be negative
             return CompiledExpression(inner.width, lambda frame: run(frame) ^ mask)
         case s.Slice(operand=operand, high=high, low=low):
-            value = compile_expression(operand, scope)
-            return _slice(value, s.number(high), s.number(low), expression.line)
+            whole = compile_expression(operand, scope)
+            return _slice(whole, s.number(high), s.number(low), expression.line)
         case s.Cast(width=width, operand=operand):
             return _cast(s.width_of(width), compile_expression(operand, scope), expression.line)
         case s.BinaryExpression(left=left, operator=op, right=right):

@@ -228,6 +228,15 @@ class TableKey(_Node):
 
 
 @dataclass(frozen=True, eq=False)
+class ConstantEntry(_Node):
+    """``key: action(data);`` among the ``const entries`` of a table with one exact key."""
+
+    key: Expression
+    action: str
+    data: tuple[Expression, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
 class TableDeclaration(_Node):
     """A ``table``, with or without keys, with a default action without arguments."""
 
@@ -236,6 +245,7 @@ class TableDeclaration(_Node):
     keys: tuple[TableKey, ...] | None
     actions: tuple[str, ...]
     size: Any
+    entries: tuple[ConstantEntry, ...] | None
     default: str
 
 
@@ -320,7 +330,7 @@ class _Rules(Transformer[Token, Any]):
         return tuple(item for item in items if item is not None)
 
     fields = block_names = annotations = parameters = states = members = statements = _listed
-    keys = names = table_keys = _listed
+    keys = names = table_keys = entries = _listed
 
     def annotation(self, items: list[Any]) -> tuple[str, str]:
         return str(items[0]), str(items[1]).strip('"')

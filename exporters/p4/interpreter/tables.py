@@ -101,6 +101,7 @@ class RuntimeTable:
         actions: actions by name.
         size: maximum number of entries.
         default: action on a miss.
+        constant: whether the program gives the entries, which nobody changes.
         entries: entries in order; an entry's handle is its index.
     """
 
@@ -110,6 +111,7 @@ class RuntimeTable:
     actions: Mapping[str, CompiledAction]
     size: int
     default: BoundAction
+    constant: bool = False
     entries: list[TableEntry] = field(default_factory=list)
     _places: dict[tuple[Keys, int | None], int] = field(default_factory=dict)
     _masked: list[tuple[int, int, int]] = field(default_factory=list)  # value, mask and handle
@@ -120,7 +122,12 @@ class RuntimeTable:
         return any(match != "exact" for match in self.matches)
 
     def set_default(self, action: str, data: Sequence[int]) -> None:
-        """Set the action on a miss."""
+        """Set the action on a miss.
+
+        Raises:
+            P4Error: the program gives the table's entries.
+        """
+        self._check_changeable()
         self.default = self.actions[action].bind(data)
 
     def add(self, action: str, keys: Keys, data: Sequence[int], priority: int | None) -> None:
@@ -129,6 +136,7 @@ class RuntimeTable:
         Raises:
             P4Error: the table is full, or already has an entry with these keys and this priority.
         """
+        self._check_changeable()
         if (keys, priority) in self._places:
             raise P4Error(f"table {self.name} already has an entry for {list(keys)}")
         if len(self.entries) >= self.size:
@@ -140,6 +148,7 @@ class RuntimeTable:
 
     def clear(self) -> None:
         """Remove all entries; the next one has the handle 0."""
+        self._check_changeable()
         self.entries.clear()
         self._places.clear()
         self._masked.clear()
@@ -150,8 +159,13 @@ class RuntimeTable:
         Raises:
             P4Error: the table has no such entry.
         """
+        self._check_changeable()
         old = self.entry(handle)
         self.entries[handle] = TableEntry(old.keys, old.priority, self.actions[action].bind(data))
+
+    def _check_changeable(self) -> None:
+        if self.constant:
+            raise P4Error(f"table {self.name} has constant entries")
 
     def entry(self, handle: int) -> TableEntry:
         """Return the entry with a handle.

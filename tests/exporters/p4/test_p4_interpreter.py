@@ -294,6 +294,47 @@ def test_declarations_that_do_not_run_are_refused(parts: dict[str, str], reason:
         switch(**parts)
 
 
+SEND = "action send(bit<8> v) { meta.x = v; }"
+
+
+def listed(entries: str, key: str = "meta.y: exact;") -> str:
+    keys = f"key = {{ {key} }} actions = {{ send; NoAction; }}"
+    return (
+        f"{SEND} table t {{ {keys} const entries = {{ {entries} }} default_action = NoAction(); }}"
+    )
+
+
+def test_constant_entries_are_looked_up_and_never_changed() -> None:
+    table = listed("3: send(8w7); (8w4): send(9);")
+    for y, x in ((3, 7), (4, 9), (5, 1)):
+        body = f"meta.x = 1; meta.y = {y}; t.apply();"
+        assert after(locals=table, apply=body).value("metadata.x") == x
+    running = switch(locals=table, apply="meta.x = 1; meta.y = 3; t.apply();")
+    for command in ("table_add I.t I.send 5 => 1", "table_clear I.t", "table_modify I.t I.send 0 1",
+                    "table_set_default I.t I.send 1"):  # fmt: skip
+        with pytest.raises(P4Error, match=r"table I\.t has constant entries"):
+            running.load(command)
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        (listed("3: send(8w7); 3: send(8w8);"), "already has an entry"),
+        (listed("3: send();"), "send takes 1 numbers"),
+        (listed("3: send(1, 2);"), "send takes 1 numbers"),
+        (listed("3: send(meta.y);"), "numbers alone"),
+        (listed("3: send(256);"), "256 does not fit bit<8>"),
+        (listed("256: send(1);"), "256 does not fit bit<8>"),
+        (listed("3: gone(1);"), "no action gone"),
+        (listed("3: send(1);", "meta.y: exact; meta.w: exact;"), "need one exact key"),
+        (listed("3: send(1);", "meta.y: ternary;"), "need one exact key"),
+    ],
+)
+def test_constant_entries_that_cannot_be_are_refused(table: str, reason: str) -> None:
+    with pytest.raises(P4Error, match=reason):
+        switch(locals=table, apply="meta.y = 1; t.apply();")
+
+
 def test_controls_work_on_what_they_are_given() -> None:
     inner = "control Inner(inout h_t one, in meta_t m) { apply { one.a = one.a + m.w; } }"
     two = "Inner() first; Inner() second;"
