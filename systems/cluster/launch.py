@@ -47,6 +47,13 @@ _KEY_BYTES = 32
 _LOOPBACK_TILE, _ETHERNET_TILE = 1 << 15, 1400  # bytes of numbers
 AnySession = TypeVar("AnySession", bound=CoordinatorSession)
 _SEED_STEP = 1_000_003  # makes each node lose different datagrams
+# Dask looks at what its processes do up to a hundred times a second; a node needs its core.
+_SELDOM = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.monitor-interval": "1s",
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "10s",
+}
 
 
 @dataclass(frozen=True)
@@ -420,6 +427,7 @@ def workers(processes: int, dask: str | None = None) -> Iterator[Any]:
         MissingDependencyError: distributed is not installed.
     """
     with needed("a ring of processes"):
+        from dask import config as dask_config
         from distributed import Client, LocalCluster
     if dask is not None:
         try:
@@ -429,7 +437,8 @@ def workers(processes: int, dask: str | None = None) -> Iterator[Any]:
         with client:
             yield client
         return
-    with held():  # workers inherit the signal mask, so that only this process ends them
+    # Workers inherit the configuration, and the signal mask, so that only this process ends them.
+    with held(), dask_config.set(_SELDOM):
         cluster = LocalCluster(
             n_workers=processes,
             threads_per_worker=1,

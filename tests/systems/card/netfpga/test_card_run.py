@@ -292,6 +292,7 @@ def opened_fixture(card):
         yield opened
 
 
+@pytest.mark.slow
 @needs_simulator
 def test_four_tenants_have_what_the_law_says_on_both(card):
     folder, plan = card

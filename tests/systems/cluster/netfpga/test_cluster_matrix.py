@@ -214,13 +214,18 @@ def test_tasks_that_cannot_be_are_told_home(tmp_path):
     [
         (GemmKernel(np.ones((4097, 3), dtype=int)), {}, "4,097 numbers, a card takes 4,096"),
         (GemmKernel(np.full((1, 3), 1 << 31)), {}, "weights of 32 bits with a sign"),
-        (GemmKernel(np.ones((4096, 4096), dtype=int)), {}, "bytes of weights, a card holds"),
         (GemmKernel(np.ones((4, 3), dtype=int)), {"columns": 3}, "expected one of .1, 2, 4"),
     ],
 )
 def test_what_a_card_cannot_hold_is_refused_in_words(kernel, options, words):
     with pytest.raises(ClusterError, match=words):
         matrix_image(kernel, 1, 1, **options, **neighbours_of(1, 1))
+
+
+def test_more_weights_than_a_card_has_block_ram_for_are_refused(monkeypatch):
+    monkeypatch.setattr("n3ic.systems.cluster.netfpga.matrix_image.MAX_WEIGHTS", 1000)
+    with pytest.raises(ClusterError, match="bytes of weights, a card holds 1,000"):
+        matrix_image(GemmKernel(np.ones((64, 64), dtype=int)), 1, 1, **neighbours_of(1, 1))
 
 
 def test_windows_that_are_no_slices_are_refused():
