@@ -61,7 +61,7 @@ def simulate_card(
     Args:
         card: the card's description, a ``card.toml``; or one that was read.
         seconds: simulated seconds, above 0.
-        load: loads of tenants, ``[TENANT=]KIND[*FACTOR][,FACTOR@SECOND]...``; a kind is
+        load: loads of tenants, ``[TENANT=]KIND[*FACTOR[,FACTOR@SECOND...]]``; a kind is
             ``constant``, ``poisson``, ``bursts`` or ``heavy-tailed``, and a factor multiplies the
             wanted rate, from a second on.
         event: ``TENANT:arrives@SECOND``, ``TENANT:leaves@SECOND``, ``REGION:stuck@SECOND`` or

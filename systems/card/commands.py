@@ -116,7 +116,7 @@ def simulate(
     load: Annotated[
         list[str] | None,
         typer.Option(
-            help="Load of tenants: [TENANT=]KIND[*FACTOR][,FACTOR@SECOND]...; KIND is constant, "
+            help="Load of tenants: [TENANT=]KIND[*FACTOR[,FACTOR@SECOND...]]; KIND is constant, "
             "poisson, bursts or heavy-tailed, FACTOR multiplies the wanted rate from a SECOND. "
             "Repeatable."
         ),

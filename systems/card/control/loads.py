@@ -162,7 +162,7 @@ class Load:
 
 
 def parse_load(text: str, load: Load, tenants: Collection[str]) -> tuple[str, Load]:
-    """Change a load as the command line says: ``[TENANT=]KIND[*FACTOR][,FACTOR@SECOND]...``.
+    """Change a load as the command line says: ``[TENANT=]KIND[*FACTOR[,FACTOR@SECOND...]]``.
 
     Args:
         text: such as ``bursts``, ``mallory=constant*10``, ``soc=poisson*0.5,4@0.01,0@0.02``. Each
