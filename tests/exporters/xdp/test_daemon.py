@@ -172,6 +172,7 @@ def test_a_hangup_swaps_the_model(daemon, veth, daemon_model, built, tmp_path):
     assert running.end() == 0
 
 
+@pytest.mark.slow
 def test_policies_of_a_pack_are_in_force(daemon, veth, daemon_model, built, tmp_path):
     policies = [f"{name}=drop" for name in CLASSES[1:]] + [f"benign=interface:{veth[0]}"]
     path = repacked(

@@ -461,6 +461,7 @@ def exported(tmp_path_factory, clang):
     return build(tmp_path_factory.mktemp("graph"), metered())
 
 
+@pytest.mark.slow
 def test_a_pack_holds_trees_and_takes_retrained_ones(exported, tmp_path):
     model = write_pack(exported, tmp_path / "pack", Choices())
     assert model == metered()

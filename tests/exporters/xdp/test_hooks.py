@@ -83,6 +83,7 @@ def test_large_frames_are_exact(image, in_namespace, mode):
     in_namespace(check)
 
 
+@pytest.mark.slow
 def test_large_frames_run_in_the_driver(exported, in_namespace, run_folder):
 
     def check():

@@ -403,6 +403,7 @@ def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
         n3ic("update", one, _saved(replace(wide, classes=("b", "a", "c")), tmp_path))
 
 
+@pytest.mark.slow
 def test_a_retrained_network_needs_no_new_program(link, models, tmp_path, clang):
     """Though the first one had neurons and a feature that it did not need."""
     one, _ = link

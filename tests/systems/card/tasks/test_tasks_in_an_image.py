@@ -82,6 +82,7 @@ def test_a_card_with_all_tasks_has_no_warnings(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[:3000]
 
 
+@pytest.mark.slow
 @needs_icarus
 def test_a_table_changes_while_packets_flow(tmp_path: Path) -> None:
     """Each packet meets the old rules or the new ones, whole, and the networks lose no bit."""

@@ -185,6 +185,7 @@ def killed_at(step, folder, rows):
     return os.WIFSIGNALED(status)
 
 
+@pytest.mark.slow
 def test_a_kill_while_the_log_begins_anew_loses_nothing(tmp_path, model):
     folder = tmp_path / "first"
     LearningFolder.begin(folder, model, SETTINGS)
