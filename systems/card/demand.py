@@ -161,7 +161,7 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
         visits = rates[i] * (1.0 if of_every_packet(card.tasks[tasks[j]]) else ratio)
         work[i, j] = [visits * _value(cost, r) for r in time]
     own = np.array([pages_of(card.tasks[name]) for name in tasks])
-    held = uses @ (own / np.maximum(uses.sum(axis=0), 1))
+    pages = uses @ (own / np.maximum(uses.sum(axis=0), 1))
     # These tasks have no rate that could fill them, so their graphs divide one instance.
     endless = uses & (occupancy == 0) & ~(work > 0).any(axis=2)
     return CardDemand(
@@ -184,7 +184,7 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Card
         load=_table([[_load(g, r) for r in common] for g in graphs], len(common)),
         common_capacity=_capacities(common),
         memory=memory,
-        pages=_table([[held[g] for _ in memory] for g in range(len(graphs))], len(memory)),
+        pages=_table([[pages[g] for _ in memory] for g in range(len(graphs))], len(memory)),
         latency=np.array([c.latency_ns.value if c.latency_ns else 0.0 for c in costs.values()]),
     )
 

@@ -251,7 +251,7 @@ class GemmKernel:
     array: ClassVar[int] = OPERAND
 
     @cached_property
-    def held(self) -> WindowedMatrix:
+    def whole_matrix(self) -> WindowedMatrix:
         """What the nodes hold together.
 
         Raises:
@@ -261,21 +261,21 @@ class GemmKernel:
 
     def share(self, node: int, nodes: int) -> Share:
         """Return the columns that a node holds."""
-        return row_shares(self.held.matrix.shape[1], nodes)[node - 1]
+        return row_shares(self.whole_matrix.matrix.shape[1], nodes)[node - 1]
 
     def arrays_of(self, node: int, nodes: int) -> list[ArrayPart]:
         """Make what a node holds."""
-        share, width = self.share(node, nodes), self.held.matrix.shape[1]
+        share, width = self.share(node, nodes), self.whole_matrix.matrix.shape[1]
         if share.start == share.end:
             return []
-        columns = self.held.columns(share.start, share.end)
+        columns = self.whole_matrix.columns(share.start, share.end)
         return [MatrixColumns(OPERAND, share.start, columns, width)]
 
     def expected_shares(self, nodes: int) -> set[NodeShare]:
         """Return what the nodes must report."""
         shares = (self.share(node, nodes) for node in range(1, nodes + 1))
         return {
-            NodeShare(s.node, MATRIX_SHARE, OPERAND, s.start, s.end, 0, self.held.packets)
+            NodeShare(s.node, MATRIX_SHARE, OPERAND, s.start, s.end, 0, self.whole_matrix.packets)
             for s in shares
             if s.start < s.end
         }
@@ -290,7 +290,7 @@ class GemmKernel:
             ClusterError: The operand does not fit the kernel.
         """
         rows = np.asarray(operand)
-        return integers(rows, "the first matrix", (*rows.shape[:1], self.held.numbers))
+        return integers(rows, "the first matrix", (*rows.shape[:1], self.whole_matrix.numbers))
 
     def result(self, results: NDArray[np.int64]) -> NDArray[np.int64]:
         """Make the result of what the rows give, of shape ``(rows, windows * columns)``."""
@@ -299,9 +299,9 @@ class GemmKernel:
     @property
     def digest(self) -> str:
         """SHA-256 of what the nodes hold."""
-        held = self.held
-        text = f"{held.matrix.shape} {held.windows} {held.step} {held.combine}".encode()
-        return hashlib.sha256(text + held.matrix.tobytes()).hexdigest()
+        whole = self.whole_matrix
+        text = f"{whole.matrix.shape} {whole.windows} {whole.step} {whole.combine}".encode()
+        return hashlib.sha256(text + whole.matrix.tobytes()).hexdigest()
 
 
 class JobFlow(RingFlow):

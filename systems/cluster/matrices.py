@@ -22,7 +22,6 @@ from n3ic.systems.cluster.sparse import Combine, Elements
 LANES = 16
 """Numbers of a slice: a card reads one number of each of so many memories in a clock."""
 
-
 CARD_KERNELS = (
     "a card takes one share of a binary layer, GemmKernel, ConvolutionKernel, or AggregationKernel "
     "(n3ic.systems.cluster.matrices), which holds its graph on the nodes"
@@ -70,7 +69,7 @@ class FilterKernel(GemmKernel):
     filters: Filters
 
     @cached_property
-    def held(self) -> WindowedMatrix:
+    def whole_matrix(self) -> WindowedMatrix:
         """What the nodes hold together.
 
         Raises:
@@ -129,7 +128,7 @@ class AggregationKernel(GemmKernel):
     combine: Combine
 
     @cached_property
-    def held(self) -> WindowedMatrix:
+    def whole_matrix(self) -> WindowedMatrix:
         """What the nodes hold together.
 
         Raises:

@@ -448,7 +448,7 @@ class GemmSession(RowSession[np.int64]):
 
     def __init__(self, kernel: GemmKernel, nodes: int, ring: RingLink, sock: socket.socket) -> None:
         self._kernel, self._nodes = kernel, nodes
-        columns, windows = kernel.held.matrix.shape[1], kernel.held.windows
+        columns, windows = kernel.whole_matrix.matrix.shape[1], kernel.whole_matrix.windows
         flow = GemmFlow(OPERAND, columns, windows)
         super().__init__(nodes, kernel.digest, flow, windows * columns, np.int64, ring, sock)
 
@@ -483,7 +483,7 @@ class GemmSession(RowSession[np.int64]):
 
     def compute(self, rows: NDArray[Any]) -> NDArray[np.int64]:
         """Combine rows with the matrix in this process; the kernel bounds the sums."""
-        return self._kernel.held.results(rows).reshape(len(rows), -1)
+        return self._kernel.whole_matrix.results(rows).reshape(len(rows), -1)
 
 
 class JobSession(CoordinatorSession):

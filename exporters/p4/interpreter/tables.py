@@ -134,7 +134,8 @@ class RuntimeTable:
         """Append an entry.
 
         Raises:
-            P4Error: the table is full, or already has an entry with these keys and this priority.
+            P4Error: the table is full, already has an entry with these keys and this priority, or
+                has those of the program.
         """
         self._check_changeable()
         if (keys, priority) in self._places:
@@ -147,7 +148,11 @@ class RuntimeTable:
         self.entries.append(TableEntry(keys, priority, self.actions[action].bind(data)))
 
     def clear(self) -> None:
-        """Remove all entries; the next one has the handle 0."""
+        """Remove all entries; the next one has the handle 0.
+
+        Raises:
+            P4Error: the program gives the table's entries.
+        """
         self._check_changeable()
         self.entries.clear()
         self._places.clear()
@@ -157,7 +162,7 @@ class RuntimeTable:
         """Change what an entry does.
 
         Raises:
-            P4Error: the table has no such entry.
+            P4Error: the table has no such entry, or those of the program.
         """
         self._check_changeable()
         old = self.entry(handle)

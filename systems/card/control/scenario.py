@@ -235,8 +235,8 @@ class Scenario:
     def split(self, chain: Chain) -> tuple[Chain, ...]:
         """Split a chain into parts that each fit a region, or cover it with exported chains."""
         if self.exported:
-            held = {task for each in self.exported for task in each}
-            own = tuple(task for task in chain if task in held)
+            tasks = {task for each in self.exported for task in each}
+            own = tuple(task for task in chain if task in tasks)
             return tuple(self.exported[i] for i in cover(own, dict(enumerate(self.exported))))
         parts: list[Chain] = []
         room = 0.0

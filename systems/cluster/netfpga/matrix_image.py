@@ -124,10 +124,10 @@ def matrix_image(
         ClusterError: The card cannot hold what the kernel gives it; the error says what.
     """
     links = link_settings(node, nodes, own, predecessor, successor, resend_ms)
-    share, held = kernel.share(node, nodes), kernel.held
+    share, whole = kernel.share(node, nodes), kernel.whole_matrix
     if share.start == share.end:
         return relay_image(links, kernel.digest, node)
-    part = held.columns(share.start, share.end)
+    part = whole.columns(share.start, share.end)
     weight_w = _weight_bits(part, node)
     at_once = [1 << i for i in range(7) if (1 << i) * weight_w <= MAX_COLUMN_BITS]
     if columns not in at_once:
@@ -135,27 +135,27 @@ def matrix_image(
     rows, sparse = _placed(part, columns, node)
     size = MatrixSize(
         row_w=max(MatrixSize.row_w, address_bits(len(rows.ends))),
-        words_w=max(MatrixSize.words_w, address_bits(-(-held.numbers // LANES) * LANES)),
+        words_w=max(MatrixSize.words_w, address_bits(-(-whole.numbers // LANES) * LANES)),
         columns=columns,
         weight_w=weight_w,
         sparse=int(sparse),
-        maximum=int(held.combine is Combine.MAX),
+        maximum=int(whole.combine is Combine.MAX),
     )
     used = rows.weights.size * weight_w // 8
     if used > MAX_WEIGHTS:
         raise ClusterError(
             f"node {node}: {used:,} bytes of weights, a card holds {MAX_WEIGHTS:,}; use more nodes"
         )
-    rest = held.numbers - (held.packets - 1) * VALUES_PER_PACKET
+    rest = whole.numbers - (whole.packets - 1) * VALUES_PER_PACKET
     leaving = DataId.TOTALS << 24 | HOME << 16 | kernel.array << 8 | LEAVING_SCORES
-    settings = [*links, leaving, held.matrix.shape[1], share.end - share.start, rest, 0]
+    settings = [*links, leaving, whole.matrix.shape[1], share.end - share.start, rest, 0]
     status = card_status(
         kernel.digest,
         node,
         (kernel.array, share.start, share.end, 0),
-        (MATRIX_SHARE, 1 << size.slot_w, held.packets, 1),
+        (MATRIX_SHARE, 1 << size.slot_w, whole.packets, 1),
     )
-    sizes = np.array([len(rows.ends), held.windows, held.step // LANES], dtype=np.uint32)
+    sizes = np.array([len(rows.ends), whole.windows, whole.step // LANES], dtype=np.uint32)
     writes = [
         setting_writes(settings, status, ()),
         writes_of(0, _SETTINGS + np.arange(len(sizes)), sizes),

@@ -174,7 +174,7 @@ def _pipelines(
 ) -> tuple[NetworkPipeline | None, NetworkPipeline | None]:
     """Divide the nodes over the steps before and behind the card's, so that the slowest is fast."""
     parts = (cut.before, seconds[:step]), (cut.behind, seconds[step + 1 :])
-    found: list[tuple[float, NetworkPipeline | None, NetworkPipeline | None]] = []
+    choices: list[tuple[float, NetworkPipeline | None, NetworkPipeline | None]] = []
     for count in range(nodes + 1):
         pair: list[NetworkPipeline | None] = []
         for (part, each), some in zip(parts, (count, nodes - count), strict=True):
@@ -183,11 +183,11 @@ def _pipelines(
                 pair.append(None if part is None else plan_pipeline(part, some, each))
         if len(pair) == len(parts):
             slowest = max(t for p in pair if p is not None for t in p.seconds)
-            found.append((slowest, pair[0], pair[1]))
-    if not found:
+            choices.append((slowest, pair[0], pair[1]))
+    if not choices:
         raise ClusterError(
             f"{nodes} nodes beside the card: expected at most {len(seconds) - 1}, the other steps, "
             "and a node for each side of its step"
         )
-    _, before, behind = min(found, key=lambda choice: choice[0])
+    _, before, behind = min(choices, key=lambda choice: choice[0])
     return before, behind

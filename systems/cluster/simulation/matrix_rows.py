@@ -30,7 +30,7 @@ def matrix_row(
         weight_rows: rows of weights of a node, by number; those of a matrix without zeros where a
             node is not named.
     """
-    held, rows = kernel.held, weight_rows or {}
+    matrix, rows = kernel.whole_matrix, weight_rows or {}
     local, results = nothing(len(nodes)), np.zeros(len(nodes) + 1, dtype=np.int64)
     work = []
     for number, node in enumerate(nodes, 1):
@@ -40,16 +40,16 @@ def matrix_row(
             continue
         at_once = max(1, int(node.figures.macs) // LANES)
         groups = -(-columns // at_once)
-        whole = rows.get(number, groups * -(-len(held.matrix) // LANES))
+        whole = rows.get(number, groups * -(-len(matrix.matrix) // LANES))
         array = node.figures.array or _NONE
-        packets = held.windows * -(-columns // WIDE_PER_PACKET)
+        packets = matrix.windows * -(-columns // WIDE_PER_PACKET)
         # Sums leave while others are added: the slower of the two sets the pace.
         begins = whole / groups * min(groups, -(-WIDE_PER_PACKET // at_once))
-        clocks = max(held.windows * whole, begins + (packets - 1) * array.totals) + array.row
+        clocks = max(matrix.windows * whole, begins + (packets - 1) * array.totals) + array.row
         local[number] = clocks * node.figures.macs
         results[number] = packets
         work.append((number, 0.0))
     none = nothing(len(nodes))
-    flow = PacketTrain(HOME, held.packets, tuple(work))
+    flow = PacketTrain(HOME, matrix.packets, tuple(work))
     stage = Stage("matrix", (flow,), results, local, none, none, none, whole=True)
     return Workload("matrix", (stage,))

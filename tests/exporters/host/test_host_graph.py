@@ -250,8 +250,8 @@ def test_a_value_fits_its_type_up_to_both_ends(kind: str) -> None:
     if kind == "int64_t":
         half, message = 1 << 63, "beyond 64 bits"
     for value, fits in ((half - 1, True), (half, False), (-half, True), (-half - 1, False)):
-        found = difference(text.replace("VALUE", str(value)), FOREST)
-        assert message in found if not fits else found == "", (value, found)
+        refusal = difference(text.replace("VALUE", str(value)), FOREST)
+        assert message in refusal if not fits else refusal == "", (value, refusal)
     long = text.replace("VALUE", str(10**19))
     assert "a number is expected, not 10000000000000000000" in difference(long, FOREST)
 

@@ -365,9 +365,9 @@ def test_an_index_bit_that_no_input_sets_is_zero(tmp_path, classes, monkeypatch)
         for low, words in zip(range(0, model.input.n_bits, 4), structure.touched, strict=True):
             count = min(4, model.input.n_bits - low)
             size = 8 * len(words)
-            kept = 15 - sum(1 << bit - low for bit in unset if low <= bit < low + 4)
+            read = 15 - sum(1 << bit - low for bit in unset if low <= bit < low + 4)
             for row in range(1 << count):
-                like = at + size * (row & kept)
+                like = at + size * (row & read)
                 rows[at + size * row : at + size * (row + 1)] = data[like : like + size]
             at += size << count
         path.write_bytes(rows)

@@ -252,15 +252,15 @@ def test_two_elements_of_one_row_in_a_task_are_refused():
 
 
 def test_a_bit_that_changes_in_a_matrix_is_found():
-    held: Any = GemmKernel(np.arange(24).reshape(8, 3)).arrays_of(1, 1)[0]
+    part: Any = GemmKernel(np.arange(24).reshape(8, 3)).arrays_of(1, 1)[0]
 
     def multiply_rows():
         for row in range(SCRUBBED):
             task = (PacketType.TASK, TaskId.VALUES, BY_RANGE, 0, 0, 3)
-            list(held.perform_task(TaskPacket(*task, row=row, count=8)))
+            list(part.perform_task(TaskPacket(*task, row=row, count=8)))
 
     multiply_rows()
-    held._columns.matrix[7, 2] ^= 1
+    part._columns.matrix[7, 2] ^= 1
     with pytest.raises(ClusterError, match="array 0: weights changed in memory"):
         multiply_rows()
 

@@ -501,8 +501,8 @@ def test_at_most_sixteen_meanings_are_followed(monkeypatch: pytest.MonkeyPatch) 
         trees.append(Choose(0, 3 * k, 3 * k + 1))
     sums = [Add(3 * k + 2, 5 if k == 0 else 50 + k) for k in range(17)]
     reader = Reading(monkeypatch, *trees, *sums, scores=(0, len(trees) + 16)).reader
-    found = reader._same_trees([reader._network.bit(0)], 2, range(4), set())
-    assert len(found) == 16
+    trees = reader._same_trees([reader._network.bit(0)], 2, range(4), set())
+    assert len(trees) == 16
 
 
 def test_a_table_has_at_most_twenty_index_bits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def check(kernel, operand, want, folder, *, nodes=3, card=CARD, **options):
 def by_node(kernel, operand):
     """The result as the processes of a ring of one node compute it."""
     rows = kernel.rows(operand)
-    return kernel.result(kernel.held.results(rows).reshape(len(rows), -1))
+    return kernel.result(kernel.whole_matrix.results(rows).reshape(len(rows), -1))
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_gemm_is_exact_at_the_ends_of_32_bits(tmp_path, inner, columns, bits, at
     kernel = GemmKernel(matrix)
     want = rows @ matrix
     seen = check(kernel, rows, want, tmp_path, nodes=nodes, card=card, columns=at_once)
-    assert seen.stored == 30 * kernel.held.packets
+    assert seen.stored == 30 * kernel.whole_matrix.packets
     assert seen.bad_packets == seen.bad_datagrams == seen.strays == 0
 
 
@@ -230,7 +230,7 @@ def test_more_weights_than_a_card_has_block_ram_for_are_refused(monkeypatch):
 
 def test_windows_that_are_no_slices_are_refused():
     class Odd(GemmKernel):
-        held = WindowedMatrix(np.ones((4, 3), dtype=int), windows=2, step=5)
+        whole_matrix = WindowedMatrix(np.ones((4, 3), dtype=int), windows=2, step=5)
 
     with pytest.raises(ClusterError, match="at multiples of 16"):
         matrix_image(Odd(np.ones((4, 3))), 1, 1, **neighbours_of(1, 1))

@@ -179,7 +179,7 @@ def test_rows_follow_one_another_as_the_plan_says(tmp_path, inputs, neurons):
 
 def on_card(kernel, at_once):
     """The same kernel with all columns on the card of :class:`Alone`, and its image."""
-    columns = kernel.held.matrix.shape[1]
+    columns = kernel.whole_matrix.matrix.shape[1]
     # The simulated ring is the card alone; beside the Verilog, nodes 1 and 3 hold nothing.
     kernel.__dict__["share"] = lambda node, nodes: Share(
         node, 0, columns if nodes == 1 or node == CARD else 0
@@ -189,27 +189,27 @@ def on_card(kernel, at_once):
 
 def verilog_matrix_rows(folder, kernel, image, rows):
     """When the last number of each row was stored, and when its last sums began to leave."""
-    held = kernel.held
-    columns = held.matrix.shape[1]
-    status = (0, 0, columns, 0, 4, 16, held.packets, 1)
+    whole = kernel.whole_matrix
+    columns = whole.matrix.shape[1]
+    status = (0, 0, columns, 0, 4, 16, whole.packets, 1)
     card = Alone(folder, image=image, digest=kernel.digest, status=status)
     card.begin()
-    flow = GemmFlow(0, columns, held.windows)
-    numbers = np.ones((1, held.numbers), dtype=np.int64)
+    flow = GemmFlow(0, columns, whole.windows)
+    numbers = np.ones((1, whole.numbers), dtype=np.int64)
     os.kill(card.rig.process.pid, signal.SIGSTOP)  # so that the rows come back to back
     for row in range(rows):
         for packet in flow._tasks(row, numbers):
             card.rig.send(frame(card.raw(packet)))
             card.sequence += 1
     os.kill(card.rig.process.pid, signal.SIGCONT)
-    packets = held.windows * -(-columns // 6)
+    packets = whole.windows * -(-columns // 6)
     for _ in range(rows * packets):
         card.packet()
     card.rig.stop()
     seen = list(events(card.rig.log))
     stored = [clock for kind, clock, _ in seen if kind == "s"]
     left = [at for kind, at, size in seen if kind == "o" and size == TASK and at > stored[0]]
-    return stored[held.packets - 1 :: held.packets], left[packets - 1 :: packets]
+    return stored[whole.packets - 1 :: whole.packets], left[packets - 1 :: packets]
 
 
 def simulated_matrix_rows(kernel, at_once, weight_rows, rows, *, free):

@@ -48,7 +48,7 @@ class Local:
 
 def computed(kernel, operand):
     rows = kernel.rows(operand)
-    return kernel.result(kernel.held.results(rows).reshape(len(rows), -1))
+    return kernel.result(kernel.whole_matrix.results(rows).reshape(len(rows), -1))
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
