@@ -255,7 +255,9 @@ class MatrixRing(CardRing):
     def __init__(self, kernel, nodes, card, folder, columns=4, **faults):
         self.kernel, self.nodes = kernel, nodes
         image = matrix_image(kernel, nodes, card, columns=columns, **neighbours_of(card, nodes))
-        flow = GemmFlow(kernel.array, kernel.held.matrix.shape[1], kernel.held.windows)
+        flow = GemmFlow(
+            kernel.array, kernel.whole_matrix.matrix.shape[1], kernel.whole_matrix.windows
+        )
         super().__init__(image, kernel.digest, nodes, card, flow, folder, **faults)
 
     def parts_of(self, node):
