@@ -16,11 +16,12 @@ from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.gathering import Gathering
-from n3ic.systems.cluster.memory import TileMemory
+from n3ic.systems.cluster.memory import TileMemory, shared_with
 from n3ic.systems.cluster.node import ROW_SLOTS, ArrayPart, status_packet
 from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement, Share
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
+    DataId,
     ProtocolError,
     TaskId,
     TaskPacket,
@@ -66,7 +67,9 @@ class NextLayer:
                 destination=turn,
                 lap=lap,
                 tile_bytes=tile_bytes,
-                shared=None if self.memory is None else self.memory.bits(row, self.array),
+                shared=None
+                if self.memory is None
+                else self.memory.numbers(row, TaskId.BITS, self.array),
             )
         )
 
@@ -131,7 +134,7 @@ class Activation:
             row=row,
             start=self.start,
             tile_bytes=tile_bytes,
-            shared=None if self.memory is None else self.memory.scores(row),
+            shared=None if self.memory is None else self.memory.numbers(row, DataId.SCORES),
         )
 
 
@@ -200,19 +203,8 @@ class _InputWords:
         row, at = packet.row, packet.offset + first - self._needed.start
         if not packet.shared:
             return self._rows.add_words(row, at, packet.words[:, first:last])
-        place = shared_with(self._memory, packet).bits(row, self._array)
+        place = shared_with(self._memory, packet).numbers(row, TaskId.BITS, self._array)
         return self._rows.add_placed(row, at, last - first, place[: packet.rows, self._needed])
-
-
-def shared_with(memory: TileMemory | None, packet: TaskPacket) -> TileMemory:
-    """Return the memory that holds a packet's numbers.
-
-    Raises:
-        ProtocolError: There is none, or it has fewer rows.
-    """
-    if memory is None or packet.rows > memory.rows:
-        raise ProtocolError(f"tile {packet.row}: no memory for {packet.rows} rows")
-    return memory
 
 
 class NeuronShare(ArrayPart):
@@ -287,14 +279,16 @@ class InputShare(ArrayPart):
         if (words & ~self._pad).any():
             raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
         offset = self.start // WORD_BITS
-        memory = self._memory if packet.shared else None
+        place = None
+        if packet.shared and self._memory is not None:
+            place = self._memory.numbers(packet.row, TaskId.SUMS, self.array, offset)
         return sums_packets(
             self._weights.results(words, f"layer {self.array}"),
             array=self.array,
             row=packet.row,
             offset=offset,
             tile_bytes=packet.tile_bytes,
-            shared=None if memory is None else memory.sums(packet.row, self.array, offset),
+            shared=place,
         )
 
     @property
@@ -365,7 +359,7 @@ class Reducer(ArrayPart):
         if not packet.shared:
             return packet.sums
         memory = shared_with(self._memory, packet)
-        sums = memory.sums(packet.row, self.array, packet.offset)
+        sums = memory.numbers(packet.row, TaskId.SUMS, self.array, packet.offset)
         return sums[: packet.rows, packet.start : packet.end]
 
     @property

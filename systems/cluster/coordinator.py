@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
 from n3ic.model.bits import WORD_BITS, word_count
-from n3ic.systems.cluster.binary import layer_input, shared_with
+from n3ic.systems.cluster.binary import layer_input
 from n3ic.systems.cluster.endpoint import SILENT
-from n3ic.systems.cluster.memory import SLOTS, TileMemory
+from n3ic.systems.cluster.memory import TileMemory, scores_in
 from n3ic.systems.cluster.node import ROW_SLOTS
 from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement
 from n3ic.systems.cluster.protocol import (
@@ -389,7 +389,7 @@ class RowFlow(TaggedRows[np.int32]):
             placement.shape[-1],
             np.int32,
             rows if memory is None else memory.rows,
-            ROW_SLOTS if memory is None else SLOTS,
+            ROW_SLOTS if memory is None else memory.slots,
         )
         self._input = layer_input(placement, 0, memory)
         self._tile_bytes = tile_bytes
@@ -399,7 +399,4 @@ class RowFlow(TaggedRows[np.int32]):
         return self._input.packets(operand, tag, 0, self._tile_bytes, lap=True)
 
     def _values(self, packet: TaskPacket) -> NDArray[np.int32]:
-        if not packet.shared:
-            return packet.scores
-        memory = shared_with(self._memory, packet)
-        return memory.scores(packet.row)[: packet.rows, packet.start : packet.end]
+        return scores_in(self._memory, packet)

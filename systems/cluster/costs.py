@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from n3ic.systems.cluster.memory import rows_of
+from n3ic.systems.cluster.memory import model_layout
 from n3ic.systems.cluster.nodes import ClusterDescription, ClusterNode
 from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement
 from n3ic.systems.cluster.protocol import HEADER_BYTES, MAX_PACKETS, PACKET_BYTES
@@ -158,7 +158,7 @@ def estimate_cost(
         cores: processors that all processes share; 0 if each has its own.
     """
     tiled = is_tiled(cluster)
-    together = rows_of(placement) if tiled else 1
+    together = model_layout(placement).rows if tiled else 1
     nodes = (cluster.home, *cluster.nodes)
     alone = tile_nodes(placement, cluster, 1) if tiled else nodes
     nodes = tile_nodes(placement, cluster, together) if tiled else nodes

@@ -19,7 +19,7 @@ from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.endpoint import Endpoint
 from n3ic.systems.cluster.kernels import GemmKernel, Kernel
 from n3ic.systems.cluster.link import LinkTiming
-from n3ic.systems.cluster.memory import TileMemory, bytes_of, mapped, shared_file
+from n3ic.systems.cluster.memory import TileLayout, TileMemory, model_layout, shared_file
 from n3ic.systems.cluster.node import ArrayPart, Node
 from n3ic.systems.cluster.placement import ModelPlacement
 from n3ic.systems.cluster.protocol import HOME
@@ -89,8 +89,8 @@ class RingWork(ABC, Generic[AnySession]):
         """Return what a node must hold."""
 
     @property
-    def shared_placement(self) -> ModelPlacement | None:
-        """Placement whose tiles nodes of one host may share in memory; None for other work."""
+    def shared_layout(self) -> TileLayout | None:
+        """Tiles that nodes of one host may share in memory; None if packets carry the numbers."""
         return None
 
     @abstractmethod
@@ -115,16 +115,14 @@ class NodeAssignment:
     placement: Mapping[str, Any] = field(default_factory=dict)
 
     def arrays(self, number: int, memory: TileMemory | None) -> Sequence[ArrayPart]:
-        """Make the arrays that the node holds; ``memory`` is that of its model's tiles."""
+        """Make the arrays that the node holds; ``memory`` is that of the ring's tiles."""
         if not self.model:
+            for array in self.kernel_arrays:
+                array.memory = memory
             return self.kernel_arrays
         # The model travels as its file, so a node checks it as it would check any file.
-        return parts_of(BinaryModel.from_bytes(self.model), self.placed, number, memory)
-
-    @property
-    def placed(self) -> ModelPlacement:
-        """Placement of the model."""
-        return ModelPlacement.from_dict(dict(self.placement))
+        placement = ModelPlacement.from_dict(dict(self.placement))
+        return parts_of(BinaryModel.from_bytes(self.model), placement, number, memory)
 
 
 class ModelWork(RingWork[Session]):
@@ -148,9 +146,9 @@ class ModelWork(RingWork[Session]):
         )
 
     @property
-    def shared_placement(self) -> ModelPlacement:
-        """The placement."""
-        return self.placement
+    def shared_layout(self) -> TileLayout:
+        """The layers' inputs, partial popcounts and scores."""
+        return model_layout(self.placement)
 
     def part(self, number: int) -> NodeAssignment:
         """Return the model and its placement, from which a node takes its share."""
@@ -212,13 +210,14 @@ class NodeProcess:
         host, port = self._sock.getsockname()
         return host, port
 
-    def share(self, path: str) -> bool:
+    def share(self, layout: TileLayout, path: str) -> bool:
         """Map the memory of the ring's tiles, and return whether this process could.
 
         Args:
+            layout: where the numbers lie.
             path: path of the memory; empty to forget it.
         """
-        self._memory = shared_tiles(self._part.placed, path)
+        self._memory = TileMemory.mapped(layout, path)
         return self._memory is not None
 
     def process(self) -> int:
@@ -347,23 +346,17 @@ def _memory_of(
     work: RingWork[Any], processes: Mapping[int, Any], options: RingOptions
 ) -> TileMemory | None:
     """Give the processes memory for their tiles; None if they do not share a host."""
-    placement = work.shared_placement
-    if placement is None or options.cards:
+    layout = work.shared_layout
+    if layout is None or options.cards:
         return None
-    with shared_file(bytes_of(placement)) as path:
-        memory = shared_tiles(placement, path)
+    with shared_file(layout.bytes) as path:
+        memory = TileMemory.mapped(layout, path)
         # All or none: a node without it could not read what the others write there.
-        if memory and all(actor.share(path).result() for actor in processes.values()):
+        if memory and all(actor.share(layout, path).result() for actor in processes.values()):
             return memory
     for actor in processes.values():
-        actor.share("").result()
+        actor.share(layout, "").result()
     return None
-
-
-def shared_tiles(placement: ModelPlacement, path: str) -> TileMemory | None:
-    """Map the memory of a ring's tiles; None if it is not there for this process."""
-    buffer = mapped(path, bytes_of(placement)) if path else None
-    return None if buffer is None else TileMemory(placement, buffer)
 
 
 def tile_bytes(hosts: Collection[str], cards: Collection[int]) -> int:

@@ -7,25 +7,99 @@ are there.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from n3ic.model.bits import Words, word_count
+from n3ic.model.bits import word_count
 from n3ic.systems.cluster.placement import ModelPlacement
-from n3ic.systems.cluster.protocol import SHARED_ROWS, TILE_ROWS
+from n3ic.systems.cluster.protocol import (
+    SHARED_ROWS,
+    TILE_ROWS,
+    DataId,
+    ProtocolError,
+    TaskId,
+    TaskPacket,
+)
 
 SLOTS = 16
-"""Tiles in flight."""
+"""Tiles in flight of a binary model."""
 _MOST_BYTES = 1 << 26
 _TILE_WEIGHTS = 1 << 33  # weights that a process counts in some 40 ms
 _ALIGNED = 64
+
+
+@dataclass(frozen=True)
+class SharedArray:
+    """What a layer or part reads of every row in flight.
+
+    Attributes:
+        task: the packets that tell of its numbers.
+        array: number of the layer or part that reads it; 0 for scores.
+        offset: the first input word of the part that was counted; 0 except for popcounts.
+        width: numbers of a row.
+        kind: their numpy dtype.
+    """
+
+    task: TaskId | DataId
+    array: int
+    offset: int
+    width: int
+    kind: str
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.width * np.dtype(self.kind).itemsize
+
+
+@dataclass(frozen=True)
+class TileLayout:
+    """Where the numbers of the tiles of a ring lie.
+
+    Attributes:
+        arrays: what the layers or parts read.
+        rows: maximum rows of a tile.
+        slots: tiles in flight, a power of two.
+    """
+
+    arrays: tuple[SharedArray, ...]
+    rows: int
+    slots: int = SLOTS
+
+    @classmethod
+    def fitting(cls, arrays: Iterable[SharedArray], rows: int, slots: int = SLOTS) -> TileLayout:
+        """Make the layout with at most so many rows that fits the memory of a ring."""
+        every = tuple(arrays)
+        room = _MOST_BYTES // slots // sum(array.row_bytes for array in every)
+        return cls(every, max(1, min(rows, SHARED_ROWS, room)), slots)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the memory."""
+        return sum(map(self._size, self.arrays))
+
+    def views(self, buffer: mmap.mmap | bytearray) -> dict[tuple[str, int, int], NDArray[Any]]:
+        """Each array in the memory, of shape ``(slots, rows, width)``."""
+        views = {}
+        at = 0
+        for array in self.arrays:
+            shape = (self.slots, self.rows, array.width)
+            flat = np.frombuffer(buffer, array.kind, math.prod(shape), at)
+            views[array.task.name, array.array, array.offset] = flat.reshape(shape)
+            at += self._size(array)
+        return views
+
+    def _size(self, array: SharedArray) -> int:
+        return -(-self.slots * self.rows * array.row_bytes // _ALIGNED) * _ALIGNED
 
 
 class TileMemory:
@@ -34,73 +108,91 @@ class TileMemory:
     A tile's slot is free again when its scores are home: every node has read its numbers by then.
 
     Args:
-        placement: placement of the model.
-        buffer: memory of :func:`bytes_of` bytes.
+        layout: where they lie.
+        buffer: memory of :attr:`TileLayout.bytes`.
 
     Attributes:
         rows: maximum rows of a tile.
+        slots: tiles in flight.
     """
 
-    def __init__(self, placement: ModelPlacement, buffer: mmap.mmap | bytearray) -> None:
-        self.rows = rows_of(placement)
-        self._arrays: dict[tuple[str, int, int], NDArray[Any]] = {}
-        at = 0
-        for key, width, kind in _arrays(placement):
-            shape = (SLOTS, self.rows, width)
-            count = SLOTS * self.rows * width
-            flat = np.frombuffer(buffer, dtype=kind, count=count, offset=at)
-            self._arrays[key] = flat.reshape(shape)
-            at += -(-count * flat.itemsize // _ALIGNED) * _ALIGNED
+    def __init__(self, layout: TileLayout, buffer: mmap.mmap | bytearray) -> None:
+        self.rows = layout.rows
+        self.slots = layout.slots
+        self._views = layout.views(buffer)
 
-    def bits(self, row: int, array: int) -> Words:
-        """Return a layer's packed input: uint32 array of shape ``(rows, words)``."""
-        bits: Words = self._arrays["bits", array, 0][row % SLOTS]
-        return bits
+    @classmethod
+    def mapped(cls, layout: TileLayout, path: str) -> TileMemory | None:
+        """Map the memory of :func:`shared_file`; return None if this process does not see it."""
+        buffer = _mapped(path, layout.bytes) if path else None
+        return None if buffer is None else cls(layout, buffer)
 
-    def sums(self, row: int, array: int, offset: int) -> NDArray[np.uint16]:
-        """Return the popcounts of the part of a layer's inputs that begins at word ``offset``.
+    def numbers(
+        self, row: int, task: TaskId | DataId, array: int = 0, offset: int = 0
+    ) -> NDArray[Any]:
+        """Return what a layer or part reads of the rows of a tag, or their scores.
+
+        Args:
+            row: the tag.
+            task: the packets that tell of the numbers.
+            array: number of the layer or part.
+            offset: the first input word of the part that was counted, for popcounts.
 
         Returns:
-            uint16 array of shape ``(rows, neurons)``.
+            Array of shape ``(rows, width)``, into which the sender writes.
 
         Raises:
-            KeyError: No part begins there.
+            KeyError: Nothing reads such numbers.
         """
-        sums: NDArray[np.uint16] = self._arrays["sums", array, offset][row % SLOTS]
-        return sums
-
-    def scores(self, row: int) -> NDArray[np.int32]:
-        """Return the scores: int32 array of shape ``(rows, classes)``."""
-        scores: NDArray[np.int32] = self._arrays["scores", 0, 0][row % SLOTS]
-        return scores
+        numbers: NDArray[Any] = self._views[task.name, array, offset][row % self.slots]
+        return numbers
 
 
-def _arrays(
-    placement: ModelPlacement,
-) -> Iterator[tuple[tuple[str, int, int], int, DTypeLike]]:
-    """Yield name, columns and dtype of each array."""
+def shared_with(memory: TileMemory | None, packet: TaskPacket) -> TileMemory:
+    """Return the memory that holds a packet's numbers.
+
+    Raises:
+        ProtocolError: The nodes share none, or it has fewer rows.
+    """
+    if memory is None or packet.rows > memory.rows:
+        raise ProtocolError(f"tile {packet.row}: no memory for {packet.rows} rows")
+    return memory
+
+
+def scores_in(memory: TileMemory | None, packet: TaskPacket) -> NDArray[np.int32]:
+    """Return the scores that a packet carries or tells of, of shape ``(rows, classes)``.
+
+    Raises:
+        ProtocolError: The nodes share no memory, or it has fewer rows.
+    """
+    if not packet.shared:
+        return packet.scores
+    scores: NDArray[np.int32] = shared_with(memory, packet).numbers(packet.row, DataId.SCORES)
+    return scores[: packet.rows, packet.start : packet.end]
+
+
+def _model_arrays(placement: ModelPlacement) -> Iterator[SharedArray]:
     for array, layer in enumerate(placement.layers):
-        yield ("bits", array, 0), word_count(placement.shape[array]), np.uint32
+        inputs, outputs = placement.shape[array : array + 2]
+        yield SharedArray(TaskId.BITS, array, 0, word_count(inputs), "=u4")
         for share in layer.shares if layer.reducers else ():
-            yield ("sums", array, share.start // 32), placement.shape[array + 1], np.uint16
-    yield ("scores", 0, 0), placement.shape[-1], np.int32
+            yield SharedArray(TaskId.SUMS, array, share.start // 32, outputs, "=u2")
+    yield scores_array(placement.shape[-1])
 
 
-def _row_bytes(placement: ModelPlacement) -> int:
-    return sum(width * np.dtype(kind).itemsize for _, width, kind in _arrays(placement))
+def scores_array(width: int) -> SharedArray:
+    """What comes home: scores of so many classes."""
+    return SharedArray(DataId.SCORES, 0, 0, width, "=i4")
 
 
-def rows_of(placement: ModelPlacement) -> int:
-    """Return the most rows of a tile: enough that its messages cost little beside its weights."""
+def model_layout(placement: ModelPlacement) -> TileLayout:
+    """Return the memory of a binary model's tiles.
+
+    A tile has enough rows that its messages cost little beside its weights.
+    """
     weights = sum(a * b for a, b in pairwise(placement.shape))
-    enough = max(TILE_ROWS, min(SHARED_ROWS, _TILE_WEIGHTS // weights))
-    return max(1, min(enough, _MOST_BYTES // SLOTS // _row_bytes(placement)))
-
-
-def bytes_of(placement: ModelPlacement) -> int:
-    """Return the bytes of the memory of a ring."""
-    count = sum(1 for _ in _arrays(placement))
-    return SLOTS * rows_of(placement) * _row_bytes(placement) + count * _ALIGNED
+    enough = max(TILE_ROWS, _TILE_WEIGHTS // weights)
+    return TileLayout.fitting(_model_arrays(placement), enough)
 
 
 @contextmanager
@@ -127,7 +219,7 @@ def shared_file(size: int) -> Iterator[str]:
         os.close(file)
 
 
-def mapped(path: str, size: int) -> mmap.mmap | None:
+def _mapped(path: str, size: int) -> mmap.mmap | None:
     """Map the memory of :func:`shared_file`; return None if it is not there for this process."""
     try:
         file = os.open(path, os.O_RDWR)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import ClassVar
 
+from n3ic.systems.cluster.memory import TileMemory
 from n3ic.systems.cluster.protocol import (
     BODY_BYTES,
     BY_RANGE,
@@ -31,10 +32,12 @@ class ArrayPart(ABC):
         array: number of the array.
         start: first element held.
         end: one past the last element held.
+        memory: memory that the nodes share; None if packets carry the numbers.
         tasks: identifiers of the tasks that it accepts.
         readable: whether it answers RDMA tasks.
     """
 
+    memory: TileMemory | None = None
     tasks: ClassVar[frozenset[IntEnum]]
     readable: ClassVar[bool] = False
 

@@ -650,6 +650,7 @@ def activation_tiles(
     node: int,
     tile_bytes: int,
     lap: bool = False,
+    shared: NDArray[np.uint8] | None = None,
 ) -> Iterator[Tile]:
     """Make the tiles that carry activations to the node of a network's next part.
 
@@ -660,14 +661,15 @@ def activation_tiles(
         node: number of the node.
         tile_bytes: maximum bytes of numbers in a tile.
         lap: whether the coordinator sends them.
+        shared: the part's input in shared memory; None if tiles carry them.
     """
-    for columns in _columns(activations, tile_bytes, 1, whole=False):
+    for columns in _columns(activations, tile_bytes, 1, whole=shared is not None):
         part = activations[:, columns]
         end = columns.start + part.shape[1]
         packet = TaskPacket(
             PacketType.TASK, TaskId.ACTIVATIONS, node, array, columns.start, end, row, lap=lap
         )
-        yield tile_of(part, tile_bytes, packet)
+        yield tile_of(part, tile_bytes, packet, shared)
 
 
 def _tail(data: bytes, key: bytes) -> bytes:

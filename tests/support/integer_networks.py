@@ -5,21 +5,37 @@ import numpy as np
 
 from n3ic.systems.cluster.coordinator import Coordinator
 from n3ic.systems.cluster.endpoint import Endpoint
-from n3ic.systems.cluster.networks.pipeline import NetworkFlow, NetworkPart, layout
+from n3ic.systems.cluster.networks.pipeline import (
+    NetworkFlow,
+    NetworkPart,
+    layout,
+    network_tiles,
+)
 from n3ic.systems.cluster.networks.ring import pipeline_digest
 from n3ic.systems.cluster.node import Node
-from tests.support.rings import Network, by_row
+from tests.support.rings import Network, by_row, tile_memory
 
 
 class PipelineRing:
-    """A network of integers over nodes in memory."""
+    """A network of integers over nodes in memory.
 
-    def __init__(self, network, pipeline, tile_bytes=2000, **faults):
+    Args:
+        network: the network.
+        pipeline: its parts.
+        tile_bytes: maximum bytes of numbers in a tile.
+        shared: whether the nodes share memory.
+        faults: of the links.
+    """
+
+    def __init__(self, network, pipeline, tile_bytes=2000, *, shared=False, **faults):
         self.network, self.results = network, {}
         nodes, digest = pipeline.nodes, pipeline_digest(network, pipeline)
-        self.flow = NetworkFlow(network, pipeline, tile_bytes)
+        memory = tile_memory(network_tiles(network, pipeline)) if shared else None
+        self.flow = NetworkFlow(network, pipeline, tile_bytes, memory)
         self.home = Coordinator(nodes, digest, self.flow.accept_data)
         parts = {n: NetworkPart(network, pipeline, n) for n in range(1, nodes + 1)}
+        for part in parts.values():
+            part.memory = memory
         stations = {n: Endpoint(Node(n, [part], digest), nodes) for n, part in parts.items()}
         self.station = Endpoint(self.home, nodes, session=7)
         self.wire = Network(stations | {0: self.station}, **faults)

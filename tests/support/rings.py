@@ -12,7 +12,7 @@ from n3ic.systems.cluster.dense import GemmFlow
 from n3ic.systems.cluster.endpoint import CARD, Endpoint
 from n3ic.systems.cluster.kernels import GemmKernel, JobFlow
 from n3ic.systems.cluster.link import LinkTiming
-from n3ic.systems.cluster.memory import TileMemory, bytes_of
+from n3ic.systems.cluster.memory import TileMemory, model_layout
 from n3ic.systems.cluster.node import Node
 
 
@@ -85,6 +85,11 @@ def by_row(results):
     return lambda first, rows: results.update(enumerate(rows, first))
 
 
+def tile_memory(layout):
+    """Memory of the tiles of a ring, of this process alone."""
+    return TileMemory(layout, bytearray(layout.bytes))
+
+
 class BinaryRing:
     """A binary model over nodes in memory."""
 
@@ -101,7 +106,7 @@ class BinaryRing:
     ):
         timing = timing or LinkTiming()
         self.scores = {}
-        memory = TileMemory(placement, bytearray(bytes_of(placement))) if shared else None
+        memory = tile_memory(model_layout(placement)) if shared else None
         self.flow = RowFlow(placement, tile_bytes, memory)
         self.home = Coordinator(placement.nodes, model.digest, self.flow.accept_data)
         self.nodes = {

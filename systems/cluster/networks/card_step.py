@@ -143,7 +143,7 @@ def network_with_card(
         options: how to start the rings.
 
     Raises:
-        ClusterError: A card does not compute the step, or there are more nodes than other steps.
+        ClusterError: A card does not compute the step, or a side of it has no node.
         MissingDependencyError: distributed, or a tool of the simulated card, is missing.
     """
     given = without_cards(options or RingOptions())
@@ -178,16 +178,15 @@ def _pipelines(
     for count in range(nodes + 1):
         pair: list[NetworkPipeline | None] = []
         for (part, each), some in zip(parts, (count, nodes - count), strict=True):
-            fits = some == 0 if part is None else 1 <= some <= len(part.steps)
+            fits = some == 0 if part is None else some >= 1
             if fits:
                 pair.append(None if part is None else plan_pipeline(part, some, each))
         if len(pair) == len(parts):
-            slowest = max(t for p in pair if p is not None for t in p.seconds)
+            slowest = max(p.bottleneck_s for p in pair if p is not None)
             choices.append((slowest, pair[0], pair[1]))
     if not choices:
         raise ClusterError(
-            f"{nodes} nodes beside the card: expected at most {len(seconds) - 1}, the other steps, "
-            "and a node for each side of its step"
+            f"{nodes} nodes beside the card: expected a node for each side of its step"
         )
     _, before, behind = min(choices, key=lambda choice: choice[0])
     return before, behind

@@ -32,6 +32,12 @@ class NetworkStep:
     inputs: tuple[int, ...]
     name: str = ""
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of its numbers in a process, as float32."""
+        values = (getattr(self.operation, field.name) for field in fields(self.operation))  # type: ignore[arg-type]
+        return sum(4 * value.size for value in values if isinstance(value, np.ndarray))
+
 
 @dataclass(frozen=True, eq=False)
 class Part:

@@ -22,6 +22,7 @@ from n3ic.systems.cluster.launch import (
     ring_on,
     workers,
 )
+from n3ic.systems.cluster.memory import TileLayout
 from n3ic.systems.cluster.networks.network import IntegerNetwork, checked_items
 from n3ic.systems.cluster.networks.pipeline import (
     NetworkFlow,
@@ -29,6 +30,7 @@ from n3ic.systems.cluster.networks.pipeline import (
     NetworkPipeline,
     layout,
     measured_seconds,
+    network_tiles,
     plan_pipeline,
 )
 from n3ic.systems.cluster.replacement import LastingRing
@@ -57,7 +59,7 @@ class NetworkSession(RowSession[np.int32]):
     ) -> None:
         self._network = network
         self._given = layout(network, 0)
-        flow = NetworkFlow(network, pipeline, ring.tile_bytes)
+        flow = NetworkFlow(network, pipeline, ring.tile_bytes, ring.memory)
         digest, width = pipeline_digest(network, pipeline), network.values[-1].size
         super().__init__(pipeline.nodes, digest, flow, width, np.int32, ring, sock)
 
@@ -88,8 +90,9 @@ class NetworkSession(RowSession[np.int32]):
 
 
 def pipeline_digest(network: IntegerNetwork, pipeline: NetworkPipeline) -> str:
-    """SHA-256 of a network and of the ends of its parts."""
-    return hashlib.sha256(f"{network.digest} {pipeline.ends}".encode()).hexdigest()
+    """SHA-256 of a network, of the ends of its parts and of their nodes."""
+    parts = f"{network.digest} {pipeline.ends} {pipeline.replicas}"
+    return hashlib.sha256(parts.encode()).hexdigest()
 
 
 class NetworkWork(RingWork[NetworkSession]):
@@ -112,6 +115,11 @@ class NetworkWork(RingWork[NetworkSession]):
         """Return a node's operations."""
         part = NetworkPart(self._network, self._pipeline, number)
         return NodeAssignment(pipeline_digest(self._network, self._pipeline), (part,))
+
+    @property
+    def shared_layout(self) -> TileLayout:
+        """The parts' inputs, and scores."""
+        return network_tiles(self._network, self._pipeline)
 
     def session(self, link: RingLink, sock: socket.socket) -> NetworkSession:
         """Make the coordinator's session."""

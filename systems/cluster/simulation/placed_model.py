@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.systems.cluster.costs import is_tiled, tile_nodes
-from n3ic.systems.cluster.memory import SLOTS, rows_of
+from n3ic.systems.cluster.memory import SLOTS, model_layout
 from n3ic.systems.cluster.node import ROW_SLOTS
 from n3ic.systems.cluster.nodes import ClusterDescription
 from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement, Share
@@ -46,7 +46,7 @@ def simulate_placed(
         The row alone, the many rows, the nodes with the coordinator first, and the number of rows.
     """
     tiled = is_tiled(cluster)
-    together = rows_of(placement) if tiled else 1
+    together = model_layout(placement).rows if tiled else 1
     described = tile_nodes(placement, cluster, 1) if tiled else (cluster.home, *cluster.nodes)
     one = [sim_node(node) for node in described]
     # Processes on shared cores compete for them; cards have pipelines of their own.

@@ -14,7 +14,7 @@ from n3ic.systems.cluster.convolution import Filters
 from n3ic.systems.cluster.coordinator import Coordinator, RingFlow, RowFlow
 from n3ic.systems.cluster.dense import GemmFlow
 from n3ic.systems.cluster.kernels import ConvolutionKernel, GemmKernel, JobFlow, SparseKernel
-from n3ic.systems.cluster.memory import TileMemory, bytes_of
+from n3ic.systems.cluster.memory import model_layout
 from n3ic.systems.cluster.node import Node
 from n3ic.systems.cluster.placement import LayerSplit, even_placement
 from n3ic.systems.cluster.protocol import (
@@ -27,6 +27,7 @@ from n3ic.systems.cluster.protocol import (
     Tile,
 )
 from n3ic.systems.cluster.sparse import Combine
+from tests.support.rings import tile_memory
 
 MODEL = random_model((70, 64, 40, 3), np.random.default_rng(0))
 PLACED = even_placement(MODEL, 2, (LayerSplit.OUTPUT, LayerSplit.INPUT, LayerSplit.REPLICATED))
@@ -39,7 +40,7 @@ KERNELS = {
     "convolution": ConvolutionKernel(Filters(np.ones((2, 1, 3, 3), dtype=int), IMAGE, padding=1)),
     "binary": ConvolutionKernel(Filters(np.ones((2, 1, 3, 3), dtype=int), IMAGE, binary=True)),
 }
-MEMORY = TileMemory(PLACED, bytearray(bytes_of(PLACED)))
+MEMORY = tile_memory(model_layout(PLACED))
 NODES = {
     "model": lambda: Node(2, parts_of(MODEL, PLACED, 2), MODEL.digest),
     "shared": lambda: Node(2, parts_of(MODEL, PLACED, 2, MEMORY), MODEL.digest),

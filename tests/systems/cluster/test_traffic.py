@@ -11,7 +11,7 @@ from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.binary import parts_of
 from n3ic.systems.cluster.coordinator import Coordinator, RowFlow
-from n3ic.systems.cluster.memory import TileMemory, bytes_of
+from n3ic.systems.cluster.memory import model_layout
 from n3ic.systems.cluster.node import Node
 from n3ic.systems.cluster.placement import (
     LayerPlacement,
@@ -22,13 +22,13 @@ from n3ic.systems.cluster.placement import (
     even_shares,
 )
 from n3ic.systems.cluster.traffic import NodeWork, mean_traffic, period, row_traffic, sum_traffic
-from tests.support.rings import by_row
+from tests.support.rings import by_row, tile_memory
 
 
 def counted_by_nodes(model, placed, row_words, *, shared):
     """Packets on each link when the nodes' own handlers compute a row, and its scores."""
     results = {}
-    memory = TileMemory(placed, bytearray(bytes_of(placed))) if shared else None
+    memory = tile_memory(model_layout(placed)) if shared else None
     flow = RowFlow(placed, memory=memory)
     flow.slots = 1
     home = Coordinator(placed.nodes, model.digest, flow.accept_data)

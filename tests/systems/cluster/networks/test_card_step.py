@@ -91,6 +91,5 @@ def test_nodes_are_divided_over_both_sides():
     cut = CardStep.of(network(), 1)
     before, behind = _pipelines(cut, 3, [1.0, 1.0, 1.0, 1.0], 1)
     assert (before.nodes, behind.nodes) == (1, 2)
-    for nodes in (1, 4):
-        with pytest.raises(ClusterError, match=f"{nodes} nodes beside the card"):
-            _pipelines(cut, nodes, [1.0] * 4, 1)
+    with pytest.raises(ClusterError, match="1 nodes beside the card"):
+        _pipelines(cut, 1, [1.0] * 4, 1)

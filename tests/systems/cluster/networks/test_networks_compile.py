@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks that people have: as integers they are near the module, and the same on every ring."""
 
-from itertools import pairwise
+from itertools import chain, combinations, pairwise, product
 
 import networkx as nx
 import numpy as np
@@ -15,7 +15,7 @@ from n3ic.systems.cluster.launch import RingOptions
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.networks.compile import compile_module
 from n3ic.systems.cluster.networks.operations import Aggregate, Convolution, Dense, Rescale
-from n3ic.systems.cluster.networks.pipeline import plan_pipeline
+from n3ic.systems.cluster.networks.pipeline import NetworkPipeline, plan_pipeline
 from n3ic.systems.cluster.networks.ring import network_ring
 from n3ic.systems.cluster.udp import FaultInjection
 from scripts.fcsn.networks import (
@@ -87,7 +87,7 @@ def test_a_ring_gives_the_scores_of_one_process(small):
     _, _, _, network = small
     items = integers(network, 5)
     nodes = min(4, len(network.steps))
-    pipeline = plan_pipeline(network, nodes, [1.0] * len(network.steps))
+    pipeline = NetworkPipeline((*range(nodes), len(network.steps)))
     ring = PipelineRing(network, pipeline, tile_bytes=1400, seed=2, loss=0.01, jitter=0.001)
     assert np.array_equal(ring.scores(items), network.scores(items))
 
@@ -195,16 +195,44 @@ def test_what_a_cluster_does_not_compute_is_refused_by_its_node(module, text):
         compile_module(module.eval(), torch.randn(50, 8))
 
 
-def test_a_pipeline_is_balanced_by_the_seconds_of_operations():
+def test_nodes_that_hold_a_whole_network_take_its_items_in_turn():
     network = compile_module(*_module("vgg"))
     steps = len(network.steps)
+    pipeline = plan_pipeline(network, 3, [1.0] * steps)
+    assert (pipeline.ends, pipeline.replicas) == ((0, steps), (3,))
+    assert {pipeline.taker(0, row) for row in range(6)} == {1, 2, 3}
+
+
+def test_parts_that_fit_a_node_are_as_fast_as_the_best_division():
+    network = compile_module(*_module("vgg"))
+    steps, nodes = len(network.steps), 3
     seconds = np.random.default_rng(0).random(steps)
-    pipeline = plan_pipeline(network, 3, seconds)
-    parts = [seconds[a:b].sum() for a, b in pairwise(pipeline.ends)]
-    others = (
-        max(seconds[:a].sum(), seconds[a:b].sum(), seconds[b:].sum())
-        for a in range(1, steps) for b in range(a + 1, steps)
-    )  # fmt: skip
-    assert max(parts) < min(others) + 0.01  # activations on the wire cost a little
-    with pytest.raises(ClusterError, match=f"expected 1 to {steps}, the operations"):
-        plan_pipeline(network, steps + 1, seconds)
+    held = np.cumsum([0, *(step.bytes for step in network.steps)])
+    most = int(held[-1]) - 1
+
+    def bottlenecks():
+        for cuts in chain(combinations(range(1, steps), 1), combinations(range(1, steps), 2)):
+            parts = list(pairwise((0, *cuts, steps)))
+            if all(held[b] - held[a] <= most for a, b in parts):
+                for counts in product((1, 2), repeat=len(parts)):
+                    if sum(counts) == nodes:
+                        zipped = zip(parts, counts, strict=True)
+                        yield max(seconds[a:b].sum() / count for (a, b), count in zipped)
+
+    pipeline = plan_pipeline(network, nodes, seconds, node_bytes=most)
+    assert all(held[b] - held[a] <= most for a, b in pairwise(pipeline.ends))
+    assert pipeline.nodes == nodes
+    # Activations on the wire cost a little.
+    assert pipeline.bottleneck_s < min(bottlenecks()) + 0.01
+
+
+def test_a_network_that_does_not_fit_its_nodes_is_refused():
+    network = compile_module(*_module("vgg"))
+    seconds = [1.0] * len(network.steps)
+    widest = max(step.bytes for step in network.steps)
+    with pytest.raises(ClusterError, match=rf"{widest:,} bytes of weights: a node holds"):
+        plan_pipeline(network, 3, seconds, node_bytes=widest - 1)
+    with pytest.raises(ClusterError, match=r"1 nodes of .* bytes: expected at least [2-9] for"):
+        plan_pipeline(network, 1, seconds, node_bytes=widest)
+    with pytest.raises(ClusterError, match="0 nodes: expected at least 1"):
+        plan_pipeline(network, 0, seconds)

@@ -55,12 +55,23 @@ def test_integers_classify_as_well_as_the_module(digits):
     assert np.mean(whole == real) > 0.96
 
 
-@pytest.mark.parametrize("ends", [(0, 5), (0, 2, 5), (0, 1, 3, 5), (0, 1, 2, 3, 5)], ids=str)
-def test_a_ring_gives_the_scores_of_one_process(digits, ends):
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        NetworkPipeline((0, 5)),
+        NetworkPipeline((0, 2, 5)),
+        NetworkPipeline((0, 1, 2, 3, 5), seconds=(0.01,) * 4),
+        NetworkPipeline((0, 5), seconds=(0.002,), replicas=(3,)),
+        NetworkPipeline((0, 1, 3, 5), seconds=(0.002,) * 3, replicas=(2, 1, 3)),
+    ],
+    ids=lambda pipeline: f"{pipeline.ends}{pipeline.replicas}",
+)
+def test_a_ring_gives_the_scores_of_one_process(digits, pipeline, shared):
     images, _, _, network = digits
     items = network.encode(images[:150].numpy())
     faults = {"seed": 3, "loss": 0.1, "repeat": 0.1, "damage": 0.1, "jitter": 0.01}
-    ring = PipelineRing(network, NetworkPipeline(ends), **faults)
+    ring = PipelineRing(network, pipeline, shared=shared, **faults)
     assert np.array_equal(ring.scores(items), network.scores(items))
     assert np.array_equal(ring.scores(items[::-1]), network.scores(items[::-1]))
 
