@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from n3ic.systems.cluster.networks.network import IntegerNetwork
-from n3ic.systems.cluster.networks.pipeline import layout
+from n3ic.systems.cluster.networks.pipeline import NetworkPipeline, layout
 from scripts.fcsn.network_runs import compiled, random_items, scores_digest
 
 if TYPE_CHECKING:
@@ -27,45 +27,58 @@ def main() -> None:
     comm = MPI.COMM_WORLD
     request = json.loads(sys.argv[1])
     network = compiled(request["network"])
-    items = random_items(network, request["items"])
+    pipeline = NetworkPipeline(tuple(request["ends"]), (), tuple(request["replicas"]))
+    rows, items = request["rows"], random_items(network, request["items"])
     with threadpool_limits(1):
-        _run(network, comm, request["ends"], request["rows"], items[: request["rows"]])
+        _run(network, pipeline, comm, rows, items[: rows * comm.size])
         seconds = []
         for _ in range(request["repeats"]):
             comm.Barrier()
             began = time.perf_counter()
-            scores = _run(network, comm, request["ends"], request["rows"], items)
+            scores = _run(network, pipeline, comm, rows, items)
             seconds.append(max(comm.allgather(time.perf_counter() - began)))
-    digest = comm.allgather(scores_digest(scores))[-1]
+    tiles = {tag: tile for some in comm.allgather(scores) for tag, tile in some.items()}
     if comm.rank == 0:
+        digest = scores_digest(np.concatenate([tiles[tag] for tag in sorted(tiles)]))
         sys.stdout.write(json.dumps({"seconds": seconds, "scores": digest}) + "\n")
 
 
 def _run(
-    network: IntegerNetwork, comm: Comm, ends: list[int], rows: int, items: NDArray[np.generic]
-) -> NDArray[np.int32]:
-    """Compute this rank's part of all items, ``rows`` at a time; the last rank has the scores."""
+    network: IntegerNetwork,
+    pipeline: NetworkPipeline,
+    comm: Comm,
+    rows: int,
+    items: NDArray[np.generic],
+) -> dict[int, NDArray[np.int32]]:
+    """Compute this rank's part of its tiles of ``rows`` items; the last part returns their scores.
+
+    Ranks are the nodes of a ring without its coordinator; those of the first part make the items.
+    """
     from mpi4py import MPI
 
-    first, last = ends[comm.rank], ends[comm.rank + 1]
+    node = comm.rank + 1
+    number = pipeline.part_of(node)
+    first, last = pipeline.ends[number : number + 2]
     part, given, gives = network.part(first, last), layout(network, first), layout(network, last)
-    scores, sent = [], MPI.REQUEST_NULL
-    for at in range(0, len(items), rows):
+    scores, sent = {}, MPI.REQUEST_NULL
+    for tag, at in enumerate(range(0, len(items), rows)):
+        if pipeline.taker(number, tag) != node:
+            continue
         block = items[at : at + rows]
-        if comm.rank:
+        if number:
             octets = np.empty((len(block), given.bytes), dtype=np.uint8)
-            comm.Recv(octets, comm.rank - 1)
+            comm.Recv(octets, pipeline.taker(number - 1, tag) - 1)
             results = part.compute(given.unpack(octets))
         else:
             results = part.compute([block])
-        if comm.rank + 1 < comm.size:
+        if number + 1 < pipeline.parts:
             sent.Wait()  # one message is on its way while the next rows are computed
             octets = gives.pack(results)
-            sent = comm.Isend(octets, comm.rank + 1)
+            sent = comm.Isend(octets, pipeline.taker(number + 1, tag) - 1)
         else:
-            scores.append(results[0].reshape(len(block), -1).astype(np.int32))
+            scores[tag] = results[0].reshape(len(block), -1).astype(np.int32)
     sent.Wait()
-    return np.concatenate(scores) if scores else np.zeros((0, 0), dtype=np.int32)
+    return scores
 
 
 if __name__ == "__main__":

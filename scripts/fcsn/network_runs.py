@@ -188,7 +188,8 @@ def measure_network(
                 raise VerifyError(f"{name}: the ring's scores differ from one process's")
     ranks = None
     if mpi:
-        request = {"network": name, "ends": parts.ends, "rows": parts.rows, "items": count}
+        request = {"network": name, "ends": parts.ends, "replicas": parts.replicas}
+        request |= {"rows": parts.rows, "items": count}
         answer = run_ranks("mpi_networks", {**request, "repeats": _REPEATS}, nodes)
         if answer["scores"] != scores_digest(expected):
             raise VerifyError(f"{name}: the MPI ranks' scores differ from one process's")

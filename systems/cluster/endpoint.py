@@ -16,6 +16,7 @@ from n3ic.errors import ClusterError
 from n3ic.systems.cluster.link import LinkTiming, Receiver, Sender
 from n3ic.systems.cluster.protocol import (
     BODY_BYTES,
+    BY_RANGE,
     HOME,
     MAX_PACKETS,
     WINDOW,
@@ -225,8 +226,20 @@ class Endpoint:
 
     def _put(self, packets: Iterable[TaskPacket | None]) -> None:
         for packet in packets:
+            if packet is not None and self._passes(packet):
+                self.send([packet])
+                continue
             self._unanswered += 1
             self._inbox.put((self._session, packet))
+
+    def _passes(self, packet: TaskPacket) -> bool:
+        """Whether a packet goes on at once, and not behind what the node computes.
+
+        Tiles may overtake each other; packets of 512 bits, whose order tells of an end, may not.
+        """
+        number = self.handler.number
+        passing = packet.destination not in {BY_RANGE, number}
+        return passing and number != HOME and isinstance(packet, Tile)
 
     def work(self) -> bool:
         """Wait for a received packet and handle it.

@@ -73,8 +73,8 @@ class Part:
                 del there[number]
         return [there[number] for number in self.gives]
 
-    def digest(self) -> bytes:
-        """Digest of the numbers in memory that :meth:`compute` reads beside its operands."""
+    def digest(self) -> int:
+        """CRC-32 of the numbers in memory that :meth:`compute` reads beside its operands."""
         return array_digest(a for _, kernel, _ in self._kernels for a in arrays_of(kernel))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.errors import ClusterError
+from n3ic.errors import ClusterError, needed
 from n3ic.systems.cluster.coordinator import TaggedRows
 from n3ic.systems.cluster.endpoint import TILE_ROOM
 from n3ic.systems.cluster.gathering import Gathering
@@ -44,6 +44,7 @@ from n3ic.systems.cluster.protocol import (
 from n3ic.systems.cluster.scrubbing import CheckedWeights
 
 _REPEATS = 3
+_ITEMS = 8
 _WIRE_S = 4e-9
 """Seconds that a node needs for a byte of activations, to send or to take it (measured)."""
 _TILE_S = 0.03
@@ -169,15 +170,28 @@ class NetworkPipeline:
             )
 
 
-def measured_seconds(network: IntegerNetwork, items: int = 8) -> list[float]:
-    """Measure each step on random inputs: processor seconds of an item, the least of some runs."""
+def measured_seconds(network: IntegerNetwork) -> list[float]:
+    """Measure each step on random inputs: processor seconds of an item, the least of some runs.
+
+    A product with one row reads as many weights as with many, so a quick network is measured with
+    as many items as a tile would have.
+
+    Raises:
+        MissingDependencyError: threadpoolctl is not installed.
+    """
+    with needed("the time of a network's operations"):
+        from threadpoolctl import threadpool_limits
+    with threadpool_limits(1):  # as in a node
+        seconds = _measured(network, _ITEMS)
+        several = min(TILE_ROWS, int(_TILE_S / sum(seconds)))
+        return _measured(network, several) if several > _ITEMS else seconds
+
+
+def _measured(network: IntegerNetwork, items: int) -> list[float]:
     given = network.values[0]
     rng = np.random.default_rng(0)
-    arrays: list[Array] = [
-        rng.integers(given.low, given.high, (items, *given.shape), endpoint=True).astype(
-            given.dtype
-        )
-    ]
+    drawn = rng.integers(given.low, given.high, (items, *given.shape), endpoint=True)
+    arrays: list[Array] = [drawn.astype(given.dtype)]
     seconds = []
     for step in network.steps:
         kernel = step.operation.kernel(*(network.values[i] for i in step.inputs))
