@@ -6,6 +6,7 @@
     python -m scripts.fcsn speedups
     python -m scripts.fcsn calibrate node.toml             # measure a process node here
     python -m scripts.fcsn networks --nodes 2,4            # VGG-11, ResNet-20, GCN ... on processes
+    python -m scripts.fcsn binary wide.n3ic --nodes 2,4    # a binary model on processes
 
 Run it in the root folder of the repository. MPI needs mpi4py and mpiexec (Debian: openmpi-bin).
 """
@@ -18,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -40,6 +41,9 @@ from scripts.fcsn.experiments import (
 from scripts.fcsn.mpi_baseline import Messages, MpiMeasurement, measure, on_cores
 from scripts.fcsn.picture import scaling_figure
 from scripts.fcsn.workloads import GRAPHS, KERNELS, KernelProblem, workload
+
+if TYPE_CHECKING:
+    from scripts.fcsn.network_runs import NetworkMeasurement
 
 _CLAIM_NODES = (4, 16)
 _CLAIM_RANKS = 16
@@ -309,21 +313,37 @@ def networks(
         for count in numbers:
             with spinner(f"{name} on {count} nodes"):
                 runs.append(measure_network(name, integers, count, loss=loss, share=share, mpi=mpi))
+    _show(runs, json=json, loss=loss)
+
+
+def binary(
+    model: Annotated[Path, typer.Argument(help="A model, or a folder with several models.")],
+    nodes: Annotated[str, typer.Option("--nodes", "-n", help="Numbers of nodes.")] = "2",
+    split: Annotated[str, typer.Option(help="Split of the layers, as of cluster run.")] = "output",
+    rows: Annotated[int, typer.Option(help="Rows of a run.", min=2)] = 8192,
+    json: JsonFlag = False,
+) -> None:
+    """Measure a binary model on rings of processes, beside one process."""
+    from n3ic.systems.cluster.run import networks_of
+    from scripts.fcsn.network_runs import measure_model
+
+    network, runs = networks_of(model), []
+    for count in counts(nodes):
+        with spinner(f"{model} on {count} nodes"):
+            runs.append(measure_model(network, split, count, rows))
+    _show(runs, json=json)
+
+
+def _show(runs: Sequence[NetworkMeasurement], *, json: bool, loss: float = 0.0) -> None:
     if json:
         each = [asdict(run) | {"processor_speedup": run.processor_speedup} for run in runs]
         print_json({"kind": "measured", "loss": loss, "runs": each})
         return
     table(
-        "measured: equal scores on a ring and in one process",
+        "measured: equal scores on a ring and in one process; times one process",
         [
-            "network",
-            "nodes",
-            "one process",
-            "ring",
-            "MPI ranks",
-            "speed-up",
-            "with a core each",
-            "FCsN's cards",
+            *("network", "nodes", "one process", "ring", "MPI ranks"),
+            *("ring", "as many processes without a ring", "a core each", "FCsN's cards"),
         ],
         [
             [
@@ -333,6 +353,7 @@ def networks(
                 f"{run.items / run.ring_s:,.0f}/s",
                 f"{run.items / run.ranks_s:,.0f}/s" if run.ranks_s else "",
                 f"{run.speedup:.2f}",
+                f"{run.ceiling:.2f}",
                 f"{run.processor_speedup:.2f}",
                 run.claim,
             ]
@@ -354,7 +375,7 @@ def _time(seconds: float) -> str:
 def main() -> None:
     """Run the command line; a mistake ends it with one line."""
     app = typer.Typer(help="FCsN's kernels on a simulated ring.", no_args_is_help=True)
-    for command in (scaling, speedups, calibrate, networks):
+    for command in (scaling, speedups, calibrate, networks, binary):
         app.command()(command)
     try:
         app()

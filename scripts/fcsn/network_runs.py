@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure whole networks on a ring of processes beside one process."""
+"""Measure whole networks on a ring of processes, beside one process and as many without a ring."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import hashlib
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,12 +19,16 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from n3ic.errors import VerifyError
-from n3ic.systems.cluster.launch import RingOptions
+from n3ic.kernel import prediction
+from n3ic.model.bits import pack
+from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.launch import ModelWork, RingOptions, ring_on, workers
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.networks.compile import compile_module
 from n3ic.systems.cluster.networks.network import IntegerNetwork
 from n3ic.systems.cluster.networks.pipeline import plan_pipeline
 from n3ic.systems.cluster.networks.ring import network_ring
+from n3ic.systems.cluster.placement import even_placement, splits_of
 from n3ic.systems.cluster.udp import FaultInjection
 from scripts.fcsn.mpi_baseline import run_ranks
 from scripts.fcsn.networks import (
@@ -96,6 +101,8 @@ class NetworkMeasurement:
         one_s: seconds of one process, with one thread: the fastest run.
         ring_s: seconds of the ring: the fastest run.
         speedup: median of the ratios of both, each measured right after the other.
+        ceiling: times one process that as many processes compute at once without a ring, each its
+            own items: what the cores of this machine give, median.
         one_processor_s: processor seconds of one process, median.
         busiest_processor_s: processor seconds of the ring's busiest process, median: what bounds
             the ring where each process has a core.
@@ -110,15 +117,83 @@ class NetworkMeasurement:
     one_s: float
     ring_s: float
     speedup: float
+    ceiling: float
     one_processor_s: float
     busiest_processor_s: float
-    ranks_s: float | None
-    claim: str
+    ranks_s: float | None = None
+    claim: str = ""
 
     @property
     def processor_speedup(self) -> float:
         """The speed-up where every process has a core of its own."""
         return self.one_processor_s / self.busiest_processor_s
+
+
+class Session(Protocol):
+    """What a ring's session and one process have in common."""
+
+    def scores(self, items: Any, /) -> NDArray[np.int32]:
+        """Compute items."""
+
+
+def compare_with_one(
+    name: str, ring: Session, one: Session, items: NDArray[Any], processes: Mapping[int, int]
+) -> NetworkMeasurement:
+    """Measure a ring, one process, and as many processes as nodes without a ring, in turns.
+
+    Args:
+        name: name of the network.
+        ring: the running ring.
+        one: the network in this process.
+        items: the items of a run.
+        processes: process of each node.
+
+    Raises:
+        VerifyError: a score differs.
+    """
+    everyone = [os.getpid(), *processes.values()]
+    ring.scores(items[:2])  # the first row prepares the kernels
+    one.scores(items[:2])
+    one_s, ring_s, one_processor, busiest, ceilings = [], [], [], [], []
+    for _ in range(_REPEATS):
+        before, began = _processor(everyone), time.perf_counter()
+        scores = ring.scores(items)
+        ring_s.append(time.perf_counter() - began)
+        busiest.append(max(b - a for a, b in zip(before, _processor(everyone), strict=True)))
+        began, spent = time.perf_counter(), time.process_time()
+        expected = one.scores(items)
+        one_s.append(time.perf_counter() - began)
+        one_processor.append(time.process_time() - spent)
+        if not np.array_equal(scores, expected):
+            raise VerifyError(f"{name}: the ring's scores differ from one process's")
+        together = _together(lambda: one.scores(items), len(processes))
+        ceilings.append(len(processes) * one_s[-1] / together)
+    return NetworkMeasurement(
+        name,
+        len(processes),
+        len(items),
+        min(one_s),
+        min(ring_s),
+        statistics.median(a / b for a, b in zip(one_s, ring_s, strict=True)),
+        statistics.median(ceilings),
+        statistics.median(one_processor),
+        statistics.median(busiest),
+    )
+
+
+def _together(compute: Callable[[], object], processes: int) -> float:
+    """Seconds until so many copies of this process have computed the same (POSIX)."""
+    began, children = time.perf_counter(), []
+    for _ in range(processes - 1):
+        child = os.fork()
+        if not child:
+            compute()
+            os._exit(0)
+        children.append(child)
+    compute()
+    for child in children:
+        os.waitpid(child, 0)
+    return time.perf_counter() - began
 
 
 def compiled(name: str, seed: int = 0) -> IntegerNetwork:
@@ -167,46 +242,44 @@ def measure_network(
     items, parts = random_items(network, count), plan_pipeline(network, nodes)
     faults = FaultInjection(loss, 1)
     options = RingOptions(timing=LinkTiming(limit=_LIMIT_S), faults=faults)
-    one, ring, ones, busiest = [], [], [], []
     with (
         threadpool_limits(1),
         network_ring(network, pipeline=parts, options=options) as running,
     ):
-        processes = [os.getpid(), *running.process_ids().values()]
-        running.session.scores(items[:2])  # the first row prepares the kernels
-        network.scores(items[:2])
-        for _ in range(_REPEATS):
-            before, began = _processor(processes), time.perf_counter()
-            scores = running.session.scores(items)
-            ring.append(time.perf_counter() - began)
-            busiest.append(max(b - a for a, b in zip(before, _processor(processes), strict=True)))
-            began, spent = time.perf_counter(), time.process_time()
-            expected = network.scores(items)
-            one.append(time.perf_counter() - began)
-            ones.append(time.process_time() - spent)
-            if not np.array_equal(scores, expected):
-                raise VerifyError(f"{name}: the ring's scores differ from one process's")
+        measurement = compare_with_one(name, running.session, network, items, running.process_ids())
     ranks = None
     if mpi:
-        request = {"network": name, "ends": parts.ends, "replicas": parts.replicas}
-        request |= {"rows": parts.rows, "items": count}
-        answer = run_ranks("mpi_networks", {**request, "repeats": _REPEATS}, nodes)
-        if answer["scores"] != scores_digest(expected):
+        parted = {"ends": parts.ends, "replicas": parts.replicas, "rows": parts.rows}
+        request = {"network": name, "items": count, "repeats": _REPEATS, **parted}
+        answer = run_ranks("mpi_networks", request, nodes)
+        if answer["scores"] != scores_digest(network.scores(items)):
             raise VerifyError(f"{name}: the MPI ranks' scores differ from one process's")
         ranks = min(answer["seconds"])
-    ratios = [a / b for a, b in zip(one, ring, strict=True)]
-    return NetworkMeasurement(
-        name,
-        nodes,
-        count,
-        min(one),
-        min(ring),
-        statistics.median(ratios),
-        statistics.median(ones),
-        statistics.median(busiest),
-        ranks,
-        CASES[name].claim,
-    )
+    return replace(measurement, ranks_s=ranks, claim=CASES[name].claim)
+
+
+def measure_model(model: BinaryModel, splits: str, nodes: int, rows: int) -> NetworkMeasurement:
+    """Measure a binary model, evenly divided, on a ring of processes here.
+
+    Args:
+        model: the model.
+        splits: the split of all layers, or of each, separated by commas.
+        nodes: number of nodes.
+        rows: rows of a run, random.
+
+    Raises:
+        VerifyError: a score differs.
+        UsageError: a split is unknown.
+        ClusterError: a node does not start, does not answer, or fails.
+    """
+    placement = even_placement(model, nodes, splits_of(splits, len(model.layers)))
+    work = ModelWork(model, placement)
+    words = pack(np.random.default_rng(0).random((rows, model.input.n_bits)) < 0.5)
+    one = prediction.load_into_kernel(model) or model
+    shape = "-".join(map(str, model.shape))
+    options = RingOptions(timing=LinkTiming(limit=_LIMIT_S))
+    with workers(nodes) as client, ring_on(client, work, options) as running:
+        return compare_with_one(shape, running.session, one, words, running.process_ids())
 
 
 def _processor(processes: Iterable[int]) -> list[float]:

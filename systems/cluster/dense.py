@@ -124,7 +124,7 @@ class MatrixColumns(ArrayPart):
         self._weights = CheckedWeights(columns.results, self._digest)
         self._rows: dict[int, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
 
-    def _digest(self) -> bytes:
+    def _digest(self) -> int:
         return array_digest([self._columns.matrix])
 
     def clear(self) -> None:

@@ -18,7 +18,7 @@ from n3ic.model.verification_vectors import verification_vectors
 from n3ic.systems.cluster.replacement import LastingRing
 from n3ic.systems.cluster.session import Session
 
-BATCH_ROWS = 64
+BATCH_ROWS = 4096
 LATENCY_ROWS = 50
 
 

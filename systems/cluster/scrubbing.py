@@ -56,5 +56,5 @@ def array_digest(arrays: Iterable[NDArray[Any]]) -> int:
     """CRC-32 of the bytes of arrays, which one or two bits that change always alter."""
     digest = 0
     for array in arrays:
-        digest = crc32(np.ascontiguousarray(array), digest)
+        digest = crc32(np.ascontiguousarray(array).data, digest)
     return digest

@@ -23,12 +23,14 @@ from n3ic.systems.cluster.placement import (
 )
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
+    HOME,
     ControlId,
     Datagram,
     DataId,
     PacketType,
     TaskId,
     TaskPacket,
+    Tile,
     bits_packets,
 )
 from tests.support.rings import BinaryRing, by_row
@@ -230,6 +232,30 @@ def test_a_window_bounds_what_is_on_its_way_and_acknowledgements_open_it():
     sender.acknowledged(99, 0, 0.013)  # never sent
     assert not sender.idle
     assert sender.silent(6.0)
+
+
+def test_tiles_for_others_pass_a_node_that_has_not_looked_at_its_own():
+    def tile(kind, identifier, destination):
+        return Tile(kind, identifier, destination, 0, 0, 4, 7, body=b"", tile_rows=2, limit=0)
+
+    passing = [
+        tile(PacketType.TASK, TaskId.ACTIVATIONS, 3),
+        tile(PacketType.DATA, DataId.SCORES, HOME),
+    ]
+    start = TaskPacket(PacketType.CONTROL, ControlId.START, BY_RANGE, 0, 0, 0)
+    waiting = [
+        start,
+        tile(PacketType.TASK, TaskId.ACTIVATIONS, 2),
+        tile(PacketType.TASK, TaskId.ACTIVATIONS, BY_RANGE),
+        TaskPacket(PacketType.TASK, TaskId.VALUES, 3, 0, 0, 4),  # packets keep their order
+    ]
+    before = Sender(5, 1, 2)
+    before.push([*waiting, *passing])
+    station = Endpoint(Node(2, [], PLAIN.digest), 3)
+    for datagram in before.due(0.0):
+        station.receive(datagram.encode(), 0.0)
+    sent = [Datagram.decode(data) for node, data in station.outgoing(0.0) if node == 3]
+    assert [packet for datagram in sent for packet in datagram.packets] == passing
 
 
 def test_datagrams_of_strangers_are_dropped():
