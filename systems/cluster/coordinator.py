@@ -32,6 +32,7 @@ from n3ic.systems.cluster.protocol import (
     PacketType,
     ProtocolError,
     TaskPacket,
+    Tile,
 )
 
 
@@ -162,6 +163,10 @@ class Coordinator:
             return []
         return [replace(packet, lap=True)]
 
+    def divide(self, tile: Tile) -> tuple[TaskPacket | None, list[TaskPacket]]:
+        """All that comes home is handled."""
+        return tile, []
+
     def fail(self, text: str) -> None:
         """Mark the session as failed; the first reason stays."""
         self.error = self.error or ClusterError(text)
@@ -264,6 +269,7 @@ class TaggedRows(RingFlow, Generic[Row]):
         result: dtype of a row's result.
         rows: maximum number of rows under one tag.
         most_slots: maximum number of tags in flight, whatever room the nodes have.
+        turns: nodes that take the tags in turn; the rows that wait are divided evenly over them.
 
     Attributes:
         slots: maximum number of tags in flight.
@@ -277,8 +283,10 @@ class TaggedRows(RingFlow, Generic[Row]):
         result: type[Row],
         rows: int = 1,
         most_slots: int = ROW_SLOTS,
+        turns: int = 1,
     ) -> None:
         self.slots = 1
+        self._turns = turns
         self._most_slots = most_slots
         self._array = array
         self._kind = kind
@@ -326,7 +334,7 @@ class TaggedRows(RingFlow, Generic[Row]):
     def _take(self) -> tuple[list[_Piece], NDArray[Any]]:
         """Take the next rows from the queue, of several batches if they are small."""
         pieces: list[_Piece] = []
-        room = self._most
+        room = self._room()
         while room and self._queue:
             batch = self._queue[0]
             rows = batch.rows[batch.at : batch.at + room]
@@ -337,6 +345,15 @@ class TaggedRows(RingFlow, Generic[Row]):
                 self._queue.popleft()
         one = len(pieces) == 1
         return pieces, pieces[0].rows if one else np.concatenate([p.rows for p in pieces])
+
+    def _room(self) -> int:
+        """Rows of the next tag: all nodes get as many of those that wait."""
+        if self._turns == 1:
+            return self._most
+        waiting = sum(len(batch.rows) - batch.at for batch in self._queue)
+        tags = -(-waiting // self._most)
+        tags += -(self._next + tags) % self._turns
+        return -(-waiting // tags)
 
     def accept_data(self, packet: TaskPacket) -> list[TaskPacket]:
         """Take numbers of some rows' results; return the tasks of rows that now have room."""
@@ -383,6 +400,7 @@ class RowFlow(TaggedRows[np.int32]):
     ) -> None:
         last = len(placement.layers) - 1
         rows = TILE_ROWS if tile_bytes else 1
+        first = layer_input(placement, 0, memory)
         super().__init__(
             last,
             DataId.SCORES,
@@ -390,8 +408,9 @@ class RowFlow(TaggedRows[np.int32]):
             np.int32,
             rows if memory is None else memory.rows,
             ROW_SLOTS if memory is None else memory.slots,
+            len(first.replicas) or 1,
         )
-        self._input = layer_input(placement, 0, memory)
+        self._input = first
         self._tile_bytes = tile_bytes
         self._memory = memory
 

@@ -16,7 +16,6 @@ from n3ic.errors import ClusterError
 from n3ic.systems.cluster.link import LinkTiming, Receiver, Sender
 from n3ic.systems.cluster.protocol import (
     BODY_BYTES,
-    BY_RANGE,
     HOME,
     MAX_PACKETS,
     WINDOW,
@@ -49,6 +48,10 @@ class Handler(Protocol):
 
     def handle(self, packet: TaskPacket) -> list[TaskPacket]:
         """Handle a packet; return the packets for the successor."""
+        ...
+
+    def divide(self, tile: Tile) -> tuple[TaskPacket | None, list[TaskPacket]]:
+        """Divide a tile into what is to be handled, if anything, and what only passes."""
         ...
 
 
@@ -226,20 +229,15 @@ class Endpoint:
 
     def _put(self, packets: Iterable[TaskPacket | None]) -> None:
         for packet in packets:
-            if packet is not None and self._passes(packet):
-                self.send([packet])
-                continue
+            own = packet
+            # Tiles may overtake each other; packets, whose order tells of an end, may not.
+            if isinstance(packet, Tile):
+                own, passing = self.handler.divide(packet)
+                self.send(passing)
+                if own is None:
+                    continue
             self._unanswered += 1
-            self._inbox.put((self._session, packet))
-
-    def _passes(self, packet: TaskPacket) -> bool:
-        """Whether a packet goes on at once, and not behind what the node computes.
-
-        Tiles may overtake each other; packets of 512 bits, whose order tells of an end, may not.
-        """
-        number = self.handler.number
-        passing = packet.destination not in {BY_RANGE, number}
-        return passing and number != HOME and isinstance(packet, Tile)
+            self._inbox.put((self._session, own))
 
     def work(self) -> bool:
         """Wait for a received packet and handle it.

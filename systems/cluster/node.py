@@ -19,6 +19,7 @@ from n3ic.systems.cluster.protocol import (
     PacketType,
     ProtocolError,
     TaskPacket,
+    Tile,
 )
 
 ROW_SLOTS = 64
@@ -143,6 +144,21 @@ class Node:
             waiting.extend(new)
             passed.extend(on)
         return passed
+
+    def divide(self, tile: Tile) -> tuple[TaskPacket | None, list[TaskPacket]]:
+        """Divide a tile into the part that this node computes, if any, and those that pass it.
+
+        They pass at once, not behind what the node computes.
+        """
+        if tile.destination not in (self.number, BY_RANGE):
+            return None, [tile]
+        array = self._takers.get((tile.array, tile.identifier))
+        if tile.destination == self.number or array is None or tile.type is not PacketType.TASK:
+            return tile, []
+        try:
+            return split(tile, array.start, array.end)
+        except ProtocolError:
+            return tile, []  # handling it says what is wrong
 
     def _classify(self, packet: TaskPacket) -> tuple[Iterable[TaskPacket], list[TaskPacket]]:
         """Return new packets for this node's own classifier, and packets for the successor."""

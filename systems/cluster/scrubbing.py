@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
 
-SCRUBBED = 1024
+SCRUBBED = 4096
 """Rows after which a node compares its weights with their digest."""
 
 

@@ -14,8 +14,15 @@ from n3ic.errors import ClusterError
 from n3ic.systems.cluster.launch import RingOptions
 from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.networks.compile import compile_module
-from n3ic.systems.cluster.networks.operations import Aggregate, Convolution, Dense, Rescale
-from n3ic.systems.cluster.networks.pipeline import NetworkPipeline, plan_pipeline
+from n3ic.systems.cluster.networks.network import IntegerNetwork, NetworkStep
+from n3ic.systems.cluster.networks.operations import (
+    Aggregate,
+    Convolution,
+    Dense,
+    Integers,
+    Rescale,
+)
+from n3ic.systems.cluster.networks.pipeline import NetworkFlow, NetworkPipeline, plan_pipeline
 from n3ic.systems.cluster.networks.ring import network_ring
 from n3ic.systems.cluster.udp import FaultInjection
 from scripts.fcsn.networks import (
@@ -236,3 +243,20 @@ def test_a_network_that_does_not_fit_its_nodes_is_refused():
         plan_pipeline(network, 1, seconds, node_bytes=widest)
     with pytest.raises(ClusterError, match="0 nodes: expected at least 1"):
         plan_pipeline(network, 0, seconds)
+
+
+@pytest.mark.parametrize(
+    ("items", "rows"),
+    [(24, [4] * 6), (23, [4, 4, 4, 4, 4, 3]), (2, [1, 1]), (1, [1]), (11, [3, 3, 3, 2])],
+)
+def test_items_are_divided_evenly_over_nodes_that_take_them_in_turn(items, rows):
+    network = IntegerNetwork(
+        Integers((3,), 0, 9), [NetworkStep(Dense(np.eye(3), np.zeros(3)), (0,))]
+    )
+    pipeline = NetworkPipeline((0, 1), (0.021,), (2,))  # at most four or five items a tile
+    flow = NetworkFlow(network, pipeline, 40_000)
+    flow.slots = 64
+    flow.submit(np.zeros((items, 3), np.uint8), lambda first, scores: None)
+    tiles = flow.admit()
+    assert [tile.rows for tile in tiles] == rows
+    assert [tile.destination for tile in tiles] == [2, 1, 2, 1, 2, 1][: len(rows)]
