@@ -126,6 +126,8 @@ class PacketTrain:
         kind: kind of operation.
         fetch: packets of data that the work needs from other nodes; the tasks are frozen until the
             data has arrived.
+        reads: packets of elements that an operation reads in the memory of its node; 0 if the
+            packets bring the elements.
     """
 
     origin: int
@@ -133,6 +135,7 @@ class PacketTrain:
     work: tuple[tuple[int, float], ...]
     kind: str = MAC
     fetch: tuple[tuple[int, int], ...] = ()
+    reads: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
