@@ -75,9 +75,6 @@ def scaling(
     weak: Annotated[
         bool, typer.Option("--weak", help="Scale the problems with the number of nodes.")
     ] = False,
-    skew: Annotated[
-        float, typer.Option(help="Exponent of Zipf's law of sparse columns.", min=0, max=4)
-    ] = 0.0,
     straggler: Annotated[
         float, typer.Option(help="Slow-down factor of the last node.", min=1, max=1000)
     ] = 1.0,
@@ -92,7 +89,7 @@ def scaling(
     """Simulate kernels on several numbers of nodes, and measure MPI on this machine's cores."""
     free_files(plot, replace=replace)
     check_picture(plot, "--plot")
-    chosen_problems = problems(kernel or [], size, graph, skew, seed)
+    chosen_problems = problems(kernel or [], size, graph, seed)
     node_card, numbers = card(target, link, figures), counts(nodes)
     with progress_bar("simulating") as reached:
         points = sweep(
@@ -142,7 +139,7 @@ def _show_points(points: Sequence[Point], weak: bool) -> None:
     table(
         "simulated: " + ("problems grow with the nodes" if weak else "one problem on more nodes"),
         ["kernel", "nodes", "data-centric", "compute-centric", "one big node", what, "packets",
-         "imbalance", "busiest link", "frozen"],
+         "imbalance", "busiest link"],
         [
             [
                 p.kernel,
@@ -154,7 +151,6 @@ def _show_points(points: Sequence[Point], weak: bool) -> None:
                 f"{p.packets:,}",
                 f"{p.imbalance:.2f}",
                 f"{p.link:.0%}",
-                str(p.frozen),
             ]
             for p in points
         ],
@@ -199,9 +195,7 @@ def calibrate(
     )
 
 
-def problems(
-    names: Sequence[str], size: int, graph: str, skew: float, seed: int
-) -> tuple[KernelProblem, ...]:
+def problems(names: Sequence[str], size: int, graph: str, seed: int) -> tuple[KernelProblem, ...]:
     """Return the requested problems.
 
     Raises:
@@ -213,8 +207,7 @@ def problems(
     if graph not in GRAPHS:
         raise UsageError(f"--graph: expected one of {', '.join(GRAPHS)}, got {graph!r}")
     return tuple(
-        KernelProblem(name, size=size, graph=GRAPHS[graph], skew=skew, seed=seed)
-        for name in names or KERNELS
+        KernelProblem(name, size=size, graph=GRAPHS[graph], seed=seed) for name in names or KERNELS
     )
 
 

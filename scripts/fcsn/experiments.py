@@ -49,7 +49,6 @@ class Point:
         packets: packets on all links, data-centric.
         imbalance: busy time of the busiest kernel over the mean, data-centric; 0 if none was busy.
         link: fraction of the time that the busiest link was busy, data-centric.
-        frozen: maximum number of tasks that waited for remote data at a node.
     """
 
     kernel: str
@@ -60,7 +59,6 @@ class Point:
     packets: int
     imbalance: float
     link: float
-    frozen: int
 
     @property
     def speedup(self) -> float:
@@ -131,7 +129,6 @@ def _point(
         packets=data.packets,
         imbalance=max(kernels) / mean if mean else 0.0,
         link=max(data.link),
-        frozen=data.frozen,
     )
 
 

@@ -76,7 +76,6 @@ class KernelProblem:
         graph: graph of an aggregation or a graph network.
         columns: columns that an aggregation sums.
         hidden: columns between the two layers of a graph network.
-        skew: exponent of Zipf's law for the columns of a sparse matrix; 0 for uniform columns.
         seed: seed of the random sparse matrices.
         slice_bits: weights of a binary neuron that a node counts together.
         travels: what of a sparse product travels.
@@ -92,7 +91,6 @@ class KernelProblem:
     graph: GraphSize = GRAPHS["cora"]
     columns: int = 16
     hidden: int = 16
-    skew: float = 0.0
     seed: int = 0
     slice_bits: int = SLICE_BITS
     travels: Travels = Travels.OPERAND
@@ -291,7 +289,7 @@ def non_zeros(problem: KernelProblem, nodes: int) -> Array:
     """Count the non-zeros of a random sparse matrix by block of rows and block of columns.
 
     Args:
-        problem: sizes, density, skew and seed.
+        problem: sizes, density and seed.
         nodes: number of blocks of rows and of columns.
 
     Returns:
@@ -300,12 +298,7 @@ def non_zeros(problem: KernelProblem, nodes: int) -> Array:
     on_graph = _on_graph(problem)
     size = problem.graph.nodes if on_graph else problem.size
     total = problem.graph.edges if on_graph else round(problem.size**2 * problem.density)
-    popular = np.arange(1, size + 1, dtype=np.float64) ** -problem.skew
-    ends = np.cumsum([0, *_divided(size, nodes)])
-    # With more nodes than columns some blocks are empty, which reduceat() cannot express.
-    blocks = np.add.reduceat(popular, ends[:-1]) if nodes <= size else np.ones(nodes)
-    columns = blocks / blocks.sum()
-    # In a graph, popular nodes also have many links, so rows are as skewed as columns.
+    columns = np.array(_divided(size, nodes)) / size
     rows = columns if on_graph else np.full(nodes, 1 / nodes)
     shares = np.outer(rows, columns).ravel()
     counts = np.random.default_rng(problem.seed).multinomial(total, shares / shares.sum())

@@ -92,7 +92,7 @@ def test_what_is_measured_is_written_as_a_node(tmp_path):
 
 
 def test_rings_that_are_slower_than_one_node_are_told():
-    base = Point("gemm", 4, 2.0, 3.0, 1.0, packets=9, imbalance=1.0, link=0.5, frozen=0)
+    base = Point("gemm", 4, 2.0, 3.0, 1.0, packets=9, imbalance=1.0, link=0.5)
     fast, alone = replace(base, data_s=0.9), replace(base, nodes=1)
     assert slower([base, fast, alone]) == (base,)
     assert slower([base], weak=True) == ()  # one node would take 4 s
@@ -122,7 +122,7 @@ def test_a_binary_layer_costs_whole_words_of_a_card():
 def test_scaling_curves_are_told_apart(weak):
     pytest.importorskip("matplotlib")
     points = [
-        Point(kernel, n, 1 / n, 2 / n, 1.0, 1, 1.0, 0.5, 1)
+        Point(kernel, n, 1 / n, 2 / n, 1.0, 1, 1.0, 0.5)
         for kernel in ("gemm", "spmv", "bnn", "conv", "spgemm")
         for n in (1, 2, 64)
     ]

@@ -55,13 +55,10 @@ def test_weak_scaling_grows_the_work_with_the_nodes(kernel):
     assert grown == pytest.approx(8 * workload(problem, 8).operations, rel=0.02)
 
 
-def test_non_zeros_are_as_many_as_the_density_says_and_skew_gathers_them():
-    even, skewed = (
-        non_zeros(replace(SMALL, kernel="spmv", skew=s), 4).sum(axis=0) for s in (0.0, 1.0)
-    )
-    assert even.sum() == skewed.sum() == round(192**2 * 0.05)
-    assert even.max() < 1.15 * even.mean()
-    assert skewed[0] > 2 * skewed.mean()
+def test_non_zeros_are_as_many_as_the_density_says_and_even():
+    columns = non_zeros(replace(SMALL, kernel="spmv"), 4).sum(axis=0)
+    assert columns.sum() == round(192**2 * 0.05)
+    assert columns.max() < 1.15 * columns.mean()
 
 
 def test_each_number_travels_as_often_as_the_way_says():

@@ -190,7 +190,6 @@ class RingTrace:
         handler: fraction of the time that each node's handlers were busy; coordinator first.
         kernel: the same for its kernels.
         link: the same for its link.
-        frozen: maximum number of task packets that waited for remote data at one node.
         rows: seconds at which each row's last result was home; empty without rows.
     """
 
@@ -199,7 +198,6 @@ class RingTrace:
     handler: tuple[float, ...]
     kernel: tuple[float, ...]
     link: tuple[float, ...]
-    frozen: int = 0
     rows: tuple[float, ...] = field(default=())
 
 

@@ -10,7 +10,6 @@ another. Equal packets move together in trains; ``train`` 1 simulates each packe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -148,8 +147,6 @@ class _Simulation:
         self.links = [_Server() for _ in nodes]
         self.filling = [(0, 0.0) for _ in nodes]  # packets of the newest datagram; its departure
         self.packets = 0
-        self.frozen: Counter[int] = Counter()
-        self.most_frozen = 0
 
     # -- the data-centric model --------------------------------------------------------------
 
@@ -294,17 +291,13 @@ class _Simulation:
 
     def _compute(self, node: int, train: _Train, operations: float) -> Steps:
         """Fetch the remote data of a task, then run the kernel."""
-        count = train.packets or 1
         if train.flow.fetch:
-            self.frozen[node] += count
-            self.most_frozen = max(self.most_frozen, self.frozen[node])
             waits = [self.env.process(self._fetch(node, *f)) for f in train.flow.fetch]
             yield self.env.all_of(waits)
-            self.frozen[node] -= count
         streamed = max(train.packets, operations * train.flow.reads)
         yield from self._kernel(node, operations, streamed, train.flow.kind)
         still = train.job.open[train.stage]
-        still[node] -= count
+        still[node] -= train.packets or 1
         if not still[node]:
             train.job.ready[train.stage][node].succeed()
 
@@ -397,7 +390,6 @@ class _Simulation:
             handler=share(self.handlers),
             kernel=share(self.kernels),
             link=share(self.links),
-            frozen=self.most_frozen,
             rows=tuple(rows),
         )
 
