@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,7 +198,7 @@ class RingTrace:
     handler: tuple[float, ...]
     kernel: tuple[float, ...]
     link: tuple[float, ...]
-    rows: tuple[float, ...] = field(default=())
+    rows: tuple[float, ...] = ()
 
 
 def nothing(nodes: int) -> NDArray[np.float64]:
