@@ -4,6 +4,7 @@
     python -m scripts.fcsn scaling --figures fcsn --link 100G --nodes 1,4,8,16,64 --plot scaling.png
     python -m scripts.fcsn scaling --kernel gemm --mpi 2   # also measure MPI on this machine
     python -m scripts.fcsn speedups
+    python -m scripts.fcsn profile --claim SPMV            # where the simulated time goes
     python -m scripts.fcsn calibrate node.toml             # measure a process node here
     python -m scripts.fcsn networks --nodes 2,4            # VGG-11, ResNet-20, GCN ... on processes
     python -m scripts.fcsn binary wide.n3ic --nodes 2,4    # a binary model on processes
@@ -34,11 +35,12 @@ from scripts.fcsn.experiments import (
     NodeModel,
     Point,
     fcsn_card,
+    profiles,
     shrunk,
     slower,
     sweep,
 )
-from scripts.fcsn.mpi_baseline import Messages, MpiMeasurement, measure, on_cores
+from scripts.fcsn.mpi_baseline import MpiMeasurement, measure, on_cores
 from scripts.fcsn.picture import scaling_figure
 from scripts.fcsn.workloads import GRAPHS, KERNELS, KernelProblem, workload
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 _CLAIM_NODES = (4, 16)
 _CLAIM_RANKS = 16
+_EDGES = (2_000_000, 8_000_000)
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace existing files.")]
@@ -76,9 +79,6 @@ def scaling(
     weak: Annotated[
         bool, typer.Option("--weak", help="Scale the problems with the number of nodes.")
     ] = False,
-    skew: Annotated[
-        float, typer.Option(help="Exponent of Zipf's law of sparse columns.", min=0, max=4)
-    ] = 0.0,
     straggler: Annotated[
         float, typer.Option(help="Slow-down factor of the last node.", min=1, max=1000)
     ] = 1.0,
@@ -93,7 +93,7 @@ def scaling(
     """Simulate kernels on several numbers of nodes, and measure MPI on this machine's cores."""
     free_files(plot, replace=replace)
     check_picture(plot, "--plot")
-    chosen_problems = problems(kernel or [], size, graph, skew, seed)
+    chosen_problems = problems(kernel or [], size, graph, seed)
     node_card, numbers = card(target, link, figures), counts(nodes)
     with progress_bar("simulating") as reached:
         points = sweep(
@@ -143,7 +143,7 @@ def _show_points(points: Sequence[Point], weak: bool) -> None:
     table(
         "simulated: " + ("problems grow with the nodes" if weak else "one problem on more nodes"),
         ["kernel", "nodes", "data-centric", "compute-centric", "one big node", what, "packets",
-         "imbalance", "busiest link", "frozen"],
+         "imbalance", "busiest link"],
         [
             [
                 p.kernel,
@@ -155,7 +155,6 @@ def _show_points(points: Sequence[Point], weak: bool) -> None:
                 f"{p.packets:,}",
                 f"{p.imbalance:.2f}",
                 f"{p.link:.0%}",
-                str(p.frozen),
             ]
             for p in points
         ],
@@ -200,9 +199,7 @@ def calibrate(
     )
 
 
-def problems(
-    names: Sequence[str], size: int, graph: str, skew: float, seed: int
-) -> tuple[KernelProblem, ...]:
+def problems(names: Sequence[str], size: int, graph: str, seed: int) -> tuple[KernelProblem, ...]:
     """Return the requested problems.
 
     Raises:
@@ -214,8 +211,7 @@ def problems(
     if graph not in GRAPHS:
         raise UsageError(f"--graph: expected one of {', '.join(GRAPHS)}, got {graph!r}")
     return tuple(
-        KernelProblem(name, size=size, graph=GRAPHS[graph], skew=skew, seed=seed)
-        for name in names or KERNELS
+        KernelProblem(name, size=size, graph=GRAPHS[graph], seed=seed) for name in names or KERNELS
     )
 
 
@@ -243,24 +239,34 @@ def speedups(json: JsonFlag = False) -> None:
 
     One core and messages between two cores are measured here; 16 cores are estimated from them.
     """
-    small = [shrunk(c.problem) for c in CLAIMS]
+    small = tuple(dict.fromkeys(shrunk(c.problem, most) for most in _EDGES for c in CLAIMS))
     with spinner("measuring MPI on one core and on two"):
-        alone = measure(small, 1).kernels
+        runs = measure(small, 1).kernels
         both = measure(small[:1], 2)
+    alone = {problem: run.processor for problem, run in zip(small, runs, strict=True)}
     if both.messages is None:
         raise MissingDependencyError("two ranks of MPI did not start")
     with progress_bar("simulating") as reached:
         simulated = sweep([c.problem for c in CLAIMS], _CLAIM_NODES, fcsn_card(), progress=reached)
     rows, claims = [], []
     for i, claim in enumerate(CLAIMS):
-        # Work is proportional to edges, so a shrunk graph's time is scaled to the claim's graph.
-        part = claim.problem.graph.edges / small[i].graph.edges
-        core = alone[i].processor * part
-        base = _sixteen(claim.problem, core, both.messages)
+        few, more = (shrunk(claim.problem, most) for most in _EDGES)
+        core, part = alone[few], more.graph.edges - few.graph.edges
+        if part:  # what another edge takes, times the edges that were left out
+            left_out = claim.problem.graph.edges - few.graph.edges
+            core += (alone[more] - core) / part * left_out
+        work = workload(claim.problem, _CLAIM_RANKS)
+        computing, messages = on_cores(work, core, _CLAIM_RANKS, both.messages)
+        base = computing + messages
         points = simulated[i * len(_CLAIM_NODES) : (i + 1) * len(_CLAIM_NODES)]
         ours = [(base / p.data_s, base / p.compute_s) for p in points]
         rows.append(
-            [claim.name, _time(core) + ("" if part == 1 else " (scaled)"), _time(base)]
+            [
+                claim.name,
+                _time(core) + (" (scaled)" if part else ""),
+                _time(base),
+                f"{messages / base:.0%}",
+            ]
             + [f"{x:.2f}" if x else "" for x in (claim.speedup, claim.compute)]
             + [f"{x:.2f}" for pair in ours for x in pair]
         )
@@ -268,8 +274,9 @@ def speedups(json: JsonFlag = False) -> None:
             {
                 "name": claim.name,
                 "core_s": core,
-                "core_kind": "measured" if part == 1 else "estimated",
+                "core_kind": "estimated" if part else "measured",
                 "mpi16_s": base,
+                "mpi16_messages_s": messages,
                 "fcsn": {"data": claim.speedup, "compute": claim.compute or None},
                 "ours": {p.nodes: {"data": d, "compute": c}
                          for p, (d, c) in zip(points, ours, strict=True)},
@@ -280,12 +287,43 @@ def speedups(json: JsonFlag = False) -> None:
         return
     table(
         "speed-ups over MPI on 16 cores: FCsN measured, ours simulated over estimated",
-        ["", "one core", "16 cores, estimated", "FCsN: tasks", "barriers",
+        ["", "one core", "16 cores, estimated", "messages", "FCsN: tasks", "barriers",
          *(f"ours, {n} nodes: {w}" for n in _CLAIM_NODES for w in ("tasks", "barriers"))],
         rows,
     )  # fmt: skip
     print_note(f"messages between two ranks: {both.messages.latency * 1e6:.2f} us, "
          f"{both.messages.bytes_per_s / 1e9:.1f} GB/s ({both.library})")  # fmt: skip
+
+
+def profile(
+    claim: Annotated[
+        list[str] | None, typer.Option(help="Row of the speed-ups. Repeatable; default: all.")
+    ] = None,
+    nodes: Annotated[str, typer.Option("--nodes", "-n", help="Numbers of nodes.")] = "4,16",
+    json: JsonFlag = False,
+) -> None:
+    """Say where the time of FCsN's card goes, for each way to distribute a sparse product."""
+    known = [c.name for c in CLAIMS]
+    for name in claim or ():
+        if name not in known:
+            raise UsageError(f"--claim: expected one of {', '.join(known)}, got {name!r}")
+    numbers, chosen = counts(nodes), [c for c in CLAIMS if not claim or c.name in claim]
+    with spinner("simulating"):
+        found = [p for c in chosen for n in numbers for p in profiles(c, n)]
+    if json:
+        print_json({"kind": "simulated", "profiles": [asdict(p) for p in found]})
+        return
+    table(
+        "simulated: how long the busiest part was busy, and the least time of each resource",
+        ["", "nodes", "travels", "time", "link", "packets", "kernel", "least: link", "elements",
+         "multiplications", "hops", "MPI that FCsN's speed-up asks for"],
+        [
+            [p.name, str(p.nodes), p.way, _time(p.seconds)]
+            + [f"{x:.0%}" for x in (p.link, p.handler, p.kernel)]
+            + [_time(x) for x in (p.link_s, p.elements_s, p.macs_s, p.hops_s, p.asked_s)]
+            for p in found
+        ],
+    )  # fmt: skip
 
 
 def networks(
@@ -362,10 +400,6 @@ def _show(runs: Sequence[NetworkMeasurement], *, json: bool, loss: float = 0.0) 
     )
 
 
-def _sixteen(problem: KernelProblem, alone: float, messages: Messages) -> float:
-    return on_cores(workload(problem, _CLAIM_RANKS), alone, _CLAIM_RANKS, messages)
-
-
 def _time(seconds: float) -> str:
     if seconds < 1e-3:
         return f"{seconds * 1e6:,.1f} us"
@@ -375,7 +409,7 @@ def _time(seconds: float) -> str:
 def main() -> None:
     """Run the command line; a mistake ends it with one line."""
     app = typer.Typer(help="FCsN's kernels on a simulated ring.", no_args_is_help=True)
-    for command in (scaling, speedups, calibrate, networks, binary):
+    for command in (scaling, speedups, profile, calibrate, networks, binary):
         app.command()(command)
     try:
         app()

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.systems.cluster.figures import NodeFigures, figures_of
 from n3ic.systems.cluster.nodes import like_coordinator
-from n3ic.systems.cluster.simulation.components import RingTrace, SimNode, sim_nodes
+from n3ic.systems.cluster.protocol import PACKET_BYTES
+from n3ic.systems.cluster.simulation.components import MAC, RingTrace, SimNode, sim_nodes
 from n3ic.systems.cluster.simulation.engine import simulate
-from scripts.fcsn.workloads import GRAPHS, KernelProblem, workload
+from scripts.fcsn.workloads import GRAPHS, SPARSE, KernelProblem, Travels, workload
 
 FCSN = Path(__file__).with_name("fcsn.toml")
 
@@ -48,7 +49,6 @@ class Point:
         packets: packets on all links, data-centric.
         imbalance: busy time of the busiest kernel over the mean, data-centric; 0 if none was busy.
         link: fraction of the time that the busiest link was busy, data-centric.
-        frozen: maximum number of tasks that waited for remote data at a node.
     """
 
     kernel: str
@@ -59,7 +59,6 @@ class Point:
     packets: int
     imbalance: float
     link: float
-    frozen: int
 
     @property
     def speedup(self) -> float:
@@ -130,7 +129,6 @@ def _point(
         packets=data.packets,
         imbalance=max(kernels) / mean if mean else 0.0,
         link=max(data.link),
-        frozen=data.frozen,
     )
 
 
@@ -169,18 +167,92 @@ only an average. It gives no layer sizes of MLP and graph networks; ours are the
 :class:`KernelProblem`."""
 
 
+@dataclass(frozen=True)
+class Profile:
+    """Where the simulated time of a kernel goes, and the least that each resource allows.
+
+    Attributes:
+        name: name of the claim.
+        nodes: number of nodes.
+        way: what travels in a sparse product, ``tasks`` for another kernel, or ``barriers``.
+        seconds: simulated seconds.
+        link: fraction of the time that the busiest link was busy, frames included.
+        handler: the same of the packet handlers.
+        kernel: the same of the kernels.
+        link_s: seconds of the packets alone at the rate of the link, mean of all links.
+        elements_s: seconds of the sparse elements that a node reads.
+        macs_s: seconds of the multiplications of a node.
+        hops_s: seconds of one turn round the ring for each stage that communicates.
+        asked_s: seconds on MPI that FCsN's speed-up asks for at this time.
+    """
+
+    name: str
+    nodes: int
+    way: str
+    seconds: float
+    link: float
+    handler: float
+    kernel: float
+    link_s: float
+    elements_s: float
+    macs_s: float
+    hops_s: float
+    asked_s: float
+
+
+def profiles(claim: Claim, count: int) -> Iterator[Profile]:
+    """Simulate each way of a claim's kernel on FCsN's card.
+
+    Args:
+        claim: kernel and sizes.
+        count: number of nodes.
+
+    Yields:
+        Tasks for each thing that may travel, then barriers.
+    """
+    nodes, sparse = fcsn_card().nodes(count), claim.problem.kernel in SPARSE
+    card = nodes[-1]
+    hop = card.latency + card.forward + card.classify + card.packet
+    for way in [*(Travels if sparse else ["tasks"]), "barriers"]:
+        travels = way if isinstance(way, Travels) else Travels.OPERAND
+        work = workload(replace(claim.problem, travels=travels), count)
+        barrier = way == "barriers"
+        trace = simulate(work, nodes, barrier=barrier)
+        turns = sum(
+            bool(
+                (s.gathered.any() or s.halo.any())
+                if barrier
+                else any(f.packets or f.fetch for f in s.flows)
+            )
+            for s in work.stages
+        )
+        links = trace.packets * PACKET_BYTES / (count + 1)
+        yield Profile(
+            name=claim.name,
+            nodes=count,
+            way=str(way),
+            seconds=trace.seconds,
+            link=max(trace.link),
+            handler=max(trace.handler),
+            kernel=max(trace.kernel),
+            link_s=links * 8 / card.link_bps,
+            elements_s=sum(float(s.streamed.max()) for s in work.stages) * card.stream,
+            macs_s=sum(float(s.local.max()) for s in work.stages) / card.rates[MAC],
+            hops_s=turns * count * hop,
+            asked_s=trace.seconds * (claim.compute if barrier else claim.speedup),
+        )
+
+
 def fcsn_card() -> NodeModel:
     """Return FCsN's card with links of 100 Gb/s."""
     return NodeModel("netfpga", "100G", figures_of(FCSN))
 
 
-def shrunk(problem: KernelProblem) -> KernelProblem:
-    """Shrink a graph until its edges fit this machine: same features, fewer nodes and edges."""
-    g, most = problem.graph, 2_000_000
-    if problem.kernel != "gnn" or g.edges <= most:
-        return problem
-    # Nodes shrink with the edges, so the mean degree stays that of the graph.
-    share = most / g.edges
-    return replace(
-        problem, graph=replace(g, nodes=round(g.nodes * share), edges=round(g.edges * share))
-    )
+def shrunk(problem: KernelProblem, most: int) -> KernelProblem:
+    """Leave out edges of a graph network until ``most`` remain.
+
+    All nodes stay: with fewer, their features would fit a cache, and an edge take a fifth of its
+    time.
+    """
+    g = problem.graph
+    return replace(problem, graph=replace(g, edges=min(g.edges, most)))

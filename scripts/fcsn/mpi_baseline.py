@@ -163,31 +163,29 @@ def _mpiexec(ranks: int) -> list[str]:
     return ["mpiexec", "-n", str(ranks), *binding, *root]
 
 
-def on_cores(work: Workload, alone: float, ranks: int, messages: Messages) -> float:
-    """Estimate the seconds of a kernel on more cores, each as fast as the measured one.
+def on_cores(work: Workload, alone: float, ranks: int, messages: Messages) -> tuple[float, float]:
+    """Estimate a kernel on more cores, each as fast as the measured one.
 
-    The operations of each stage are divided as the workload says. Data is exchanged by the ring
-    algorithm of ``MPI_Allgather``, with two barriers per stage. Cores do not slow each other down,
-    so the estimate is a bound in MPI's favour.
+    The operations of each stage are divided as the workload says. Data is exchanged by recursive
+    doubling, and a barrier stands behind each exchange and each computation. Cores do not slow each
+    other down, so the estimate is a bound in MPI's favour.
 
     Args:
         work: the kernel on ``ranks`` nodes.
         alone: measured seconds on one core.
         ranks: number of cores.
         messages: measured messages between two ranks.
+
+    Returns:
+        Seconds of computation, and of messages and barriers.
     """
-    seconds, whole = 0.0, work.operations
-    for stage in work.stages:
-        seconds += alone * float(stage.local.max()) / whole if whole else 0.0
-        if ranks == 1:
-            continue
-        if stage.gathered.any():
-            # In the ring algorithm every rank passes on one part per step, n - 1 times.
-            each = messages.latency + float(stage.gathered.max()) / messages.bytes_per_s
-            seconds += (ranks - 1) * each
-        if stage.halo.any():
-            seconds += 2 * (messages.latency + float(stage.halo.max()) / messages.bytes_per_s)
-        if stage.local.any():
-            # A barrier by dissemination takes log2(n) messages; a stage has two barriers.
-            seconds += 2 * ceil(log2(ranks)) * messages.latency
-    return seconds
+    whole, steps = work.operations, ceil(log2(ranks))
+    computing = sum(float(stage.local.max()) for stage in work.stages) / whole * alone
+    bytes_sent, latencies = 0.0, 0
+    for stage in work.stages if ranks > 1 else ():
+        # A part doubles with each step, until all others have arrived.
+        bytes_sent += (ranks - 1) * float(stage.gathered.max()) + 2 * float(stage.halo.max())
+        exchanges = steps * int(stage.gathered.any()) + 2 * int(stage.halo.any())
+        # A barrier by dissemination takes log2(n) messages, too.
+        latencies += exchanges + steps * (bool(exchanges) + int(stage.local.any()))
+    return computing, latencies * messages.latency + bytes_sent / messages.bytes_per_s

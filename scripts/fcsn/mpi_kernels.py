@@ -79,11 +79,7 @@ def sparse_matrix(problem: KernelProblem) -> Any:
     size = problem.graph.nodes if on_graph else problem.size
     total = problem.graph.edges if on_graph else round(problem.size**2 * problem.density)
     rng = np.random.default_rng(problem.seed)
-    popular = np.arange(1, size + 1, dtype=np.float64) ** -problem.skew
-    ends = np.cumsum(popular / popular.sum())
-    columns = np.searchsorted(ends, rng.random(total)).clip(max=size - 1)
-    rows = np.searchsorted(ends, rng.random(total)).clip(max=size - 1) if on_graph else None
-    rows = rng.integers(0, size, total) if rows is None else rows
+    rows, columns = rng.integers(0, size, (2, total))
     values = rng.integers(1, _MOST, total, endpoint=True).astype(np.float32)
     return scipy.sparse.csr_matrix((values, (rows, columns)), shape=(size, size))
 

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Neural-network kernels on a ring: the tasks that each node spawns and the work that it does.
 
-Data is distributed as in FCsN (Guo et al., section IV-C). In dense and sparse products, the
-right-hand matrix is the data, divided by columns, and the left-hand matrix becomes tasks, so that
-no two nodes write the same output. In a sparse matrix-vector product the vector is divided, and
-partial results go to the owners of the rows. A convolution is divided by rows, and RDMA fetches
-halos.
+Data is distributed as in FCsN (Guo et al., section IV-C). In dense products, the right-hand matrix
+is the data, divided by columns, and the left-hand matrix becomes tasks, so that no two nodes write
+the same output. In sparse products, one of :class:`Travels`. A convolution is divided by rows, and
+RDMA fetches halos.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import cbrt, sqrt
+from enum import StrEnum
+from math import cbrt, ceil, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,19 @@ GRAPHS: Mapping[str, GraphSize] = {
 """The graphs of FCsN's figure 7c, with the counts of PyTorch Geometric's documentation."""
 
 
+class Travels(StrEnum):
+    """What of a sparse product travels round the ring."""
+
+    OPERAND = "operand"
+    """Rows of the operand, to all nodes; each holds the matrix's rows of its results."""
+    REQUESTED = "requested"
+    """Rows of the operand, to each node that asks for them by RDMA; it holds the same."""
+    SUMS = "sums"
+    """Partial results, to their owners; each node holds the matrix's columns of its operand."""
+    NONZEROS = "nonzeros"
+    """Non-zeros, to the owner of the operand's row; then partial results. FCsN recommends it."""
+
+
 @dataclass(frozen=True)
 class KernelProblem:
     """A kernel and its sizes.
@@ -63,9 +76,9 @@ class KernelProblem:
         graph: graph of an aggregation or a graph network.
         columns: columns that an aggregation sums.
         hidden: columns between the two layers of a graph network.
-        skew: exponent of Zipf's law for the columns of a sparse matrix; 0 for uniform columns.
         seed: seed of the random sparse matrices.
         slice_bits: weights of a binary neuron that a node counts together.
+        travels: what of a sparse product travels.
     """
 
     kernel: str
@@ -78,9 +91,9 @@ class KernelProblem:
     graph: GraphSize = GRAPHS["cora"]
     columns: int = 16
     hidden: int = 16
-    skew: float = 0.0
     seed: int = 0
     slice_bits: int = SLICE_BITS
+    travels: Travels = Travels.OPERAND
 
     def grown(self, nodes: int) -> KernelProblem:
         """Return a problem with ``nodes`` times the work, for weak scaling."""
@@ -154,66 +167,72 @@ def _dense(name: str, rows: int, spawned: Sequence[float], columns: int, nodes: 
 
 
 def _spmv(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
-    """Send non-zeros to the owner of the vector's element, partial results to the row's owner."""
-    counts = non_zeros(problem, nodes)
-    rows = problem.size / nodes
-    tasks, back = [], []
-    for i in range(nodes):
-        for j in range(nodes):
-            if counts[i, j]:
-                there = -(-int(counts[i, j]) // NONZEROS_PER_PACKET)
-                tasks.append(PacketTrain(i + 1, there, ((j + 1, float(counts[i, j])),)))
-                # A block has at most one partial sum per row, and no more than it has non-zeros.
-                sums = min(float(counts[i, j]), rows)
-                if i != j:
-                    packets = -(-int(sums) // ELEMENTS)
-                    back.append(PacketTrain(j + 1, packets, ((i + 1, sums),)))
-    local = np.array([0.0, *counts.sum(axis=1)])
-    gathered = _even(nodes, problem.size / nodes * ELEMENT_BYTES)
-    none = nothing(nodes)
-    return (
-        Stage(
-            "spmv", tuple(tasks), _none(nodes), local, local / NONZEROS_PER_PACKET, gathered, none
-        ),
-        Stage("spmv sums", tuple(back), _none(nodes), none, none, none, none),
-    )
+    return _sparse(problem, 1, nodes)
 
 
 def _spgemm(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
-    row = problem.size * problem.density  # non-zeros of a row of the right matrix
-    counts = non_zeros(problem, nodes)
-    gathered = counts.sum(axis=1) * 2 * ELEMENT_BYTES
-    return (_sparse("spgemm", counts.sum(axis=1), row, nodes, gathered),)
+    # The columns of a row of the right matrix are its non-zeros, with a column's number each.
+    return _sparse(problem, problem.size * problem.density, nodes, words=2)
 
 
 def _aggregation(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
-    return (_aggregate(problem, problem.columns, nodes),)
-
-
-def _aggregate(problem: KernelProblem, columns: int, nodes: int) -> Stage:
-    """Send edges round; each node sums its columns of all rows."""
-    edges = non_zeros(problem, nodes).sum(axis=1)
-    gathered = np.full(nodes, problem.graph.nodes / nodes * columns * ELEMENT_BYTES)
-    return _sparse("aggregation", edges, columns, nodes, gathered, whole=True)
+    return _sparse(problem, problem.columns, nodes)
 
 
 def _sparse(
-    name: str, spawned: Array, columns: float, nodes: int, gathered: Array, *, whole: bool = False
-) -> Stage:
-    """Make a sparse product with distributed columns; ``whole`` columns cannot be divided."""
-    owned = _divided(int(columns), nodes) if whole else [columns / nodes] * nodes
-    flows = tuple(
-        PacketTrain(
-            i,
-            -(-int(mine) // NONZEROS_PER_PACKET),
-            tuple((j, float(mine * c)) for j, c in enumerate(owned, 1) if c),
-        )
-        for i, mine in enumerate(spawned, 1)
-        if mine
-    )
-    local = np.array([0.0, *(spawned * columns)])
-    streamed, gathered = np.array([[0.0, *spawned / NONZEROS_PER_PACKET], [0.0, *gathered]])
-    return Stage(name, flows, _none(nodes), local, streamed, gathered, nothing(nodes))
+    problem: KernelProblem, columns: float, nodes: int, words: int = 1
+) -> tuple[Stage, ...]:
+    """Make a product of a sparse matrix and an operand with ``columns`` numbers in a row.
+
+    At the start each node has its rows of the operand, at the end its rows of the result.
+
+    Args:
+        problem: sizes, and what travels.
+        columns: numbers in a row of the operand.
+        nodes: number of nodes.
+        words: words of a number in a packet.
+    """
+    counts = non_zeros(problem, nodes)
+    rows = (problem.graph.nodes if _on_graph(problem) else problem.size) / nodes
+    flows: list[PacketTrain] = []
+    sums: list[PacketTrain] = []
+
+    def packets(operand_rows: float) -> int:
+        return ceil(operand_rows * columns * words / ELEMENTS)
+
+    for j in range(1, nodes + 1):  # a node with rows of the operand
+        # Operations by the node that has the rows of the result.
+        work = {i: n * columns for i, n in enumerate(counts[:, j - 1].tolist(), 1) if n}
+        held = PacketTrain(j, 0, (), reads=1 / columns / NONZEROS_PER_PACKET)
+        others = tuple((i, n) for i, n in work.items() if i != j)
+        if problem.travels is Travels.OPERAND:
+            own = ((j, work[j]),) if j in work else ()
+            flows += [replace(held, work=own), replace(held, packets=packets(rows), work=others)]
+            continue
+        if problem.travels is Travels.SUMS:
+            flows.append(replace(held, work=((j, sum(work.values())),)))
+        for i, operations in work.items():
+            elements = operations / columns
+            if problem.travels is Travels.NONZEROS:
+                there = ceil(elements / NONZEROS_PER_PACKET)
+                flows.append(PacketTrain(i, there, ((j, operations),)))
+            elif problem.travels is Travels.REQUESTED:
+                # Rows of the operand in which random non-zeros are.
+                needed = packets(rows * -np.expm1(-elements / rows))
+                fetch = ((j, needed),) if i != j else ()
+                flows.append(replace(held, origin=i, work=((i, operations),), fetch=fetch))
+                continue
+            if i != j:  # a block has at most one sum per row, and no more than it has non-zeros
+                most = min(elements, rows)
+                sums.append(PacketTrain(j, packets(most), ((i, most * columns),)))
+    local = np.array([0.0, *counts.sum(axis=1) * columns])
+    streamed = local / columns / NONZEROS_PER_PACKET
+    gathered, none = _even(nodes, rows * columns * words * ELEMENT_BYTES), nothing(nodes)
+    tasks = tuple(f for f in flows if f.work)
+    stage = Stage(problem.kernel, tasks, _none(nodes), local, streamed, gathered, none)
+    if not sums:
+        return (stage,)
+    return stage, Stage("sums", tuple(sums), _none(nodes), none, none, none, none)
 
 
 def _conv2d(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
@@ -239,31 +258,17 @@ def _conv2d(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
 def _graph_network(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     """Make two layers of graph convolution, each a product with weights and an aggregation.
 
-    The first product is local, because each node has the features of its rows and all weights. Its
-    result goes to the owners of its columns, which aggregate it.
+    The products are local, because each node has the features of its rows and all weights.
     """
-    g, hidden = problem.graph, problem.hidden
-    rows, columns = g.nodes / nodes, _divided(hidden, nodes)
-    flows = [PacketTrain(i, 0, ((i, rows * g.features * hidden),)) for i in range(1, nodes + 1)]
-    trains = [
-        PacketTrain(i, max(1, round(rows * c / ELEMENTS)), ((j, 0.0),))
-        for i in range(1, nodes + 1)
-        for j, c in enumerate(columns, 1)
-        if c
-    ]
-    none = nothing(nodes)
-    product = _even(nodes, rows * g.features * hidden)
-    first = Stage("features", tuple(flows), _none(nodes), product, none, none, none)
-    moved = Stage("columns", tuple(trains), _none(nodes), none, none, none, none)
-    second = _dense("weights", g.nodes, [float(c) for c in columns], g.classes, nodes)
-    second = replace(second, local=_even(nodes, rows * hidden * g.classes), gathered=none)
-    return (
-        first,
-        moved,
-        _aggregate(problem, hidden, nodes),
-        second,
-        _aggregate(problem, g.classes, nodes),
-    )
+    g, stages = problem.graph, list[Stage]()
+    for inputs, outputs in ((g.features, problem.hidden), (problem.hidden, g.classes)):
+        work = g.nodes / nodes * inputs * outputs
+        flows = tuple(PacketTrain(i, 0, ((i, work),)) for i in range(1, nodes + 1))
+        none = nothing(nodes)
+        local = _even(nodes, work)
+        stages.append(Stage("weights", flows, _none(nodes), local, none, none, none))
+        stages += _sparse(problem, outputs, nodes)
+    return tuple(stages)
 
 
 KERNELS: Mapping[str, Callable[[KernelProblem, int], tuple[Stage, ...]]] = {
@@ -276,31 +281,32 @@ KERNELS: Mapping[str, Callable[[KernelProblem, int], tuple[Stage, ...]]] = {
     "mlp": _mlp,
     "gnn": _graph_network,
 }
+SPARSE = ("spmv", "spgemm", "aggregation", "gnn")
+"""Kernels with a sparse product."""
 
 
 def non_zeros(problem: KernelProblem, nodes: int) -> Array:
     """Count the non-zeros of a random sparse matrix by block of rows and block of columns.
 
     Args:
-        problem: sizes, density, skew and seed.
+        problem: sizes, density and seed.
         nodes: number of blocks of rows and of columns.
 
     Returns:
         float64 array of shape ``(nodes, nodes)`` of whole numbers.
     """
-    on_graph = problem.kernel in ("aggregation", "gnn")
+    on_graph = _on_graph(problem)
     size = problem.graph.nodes if on_graph else problem.size
     total = problem.graph.edges if on_graph else round(problem.size**2 * problem.density)
-    popular = np.arange(1, size + 1, dtype=np.float64) ** -problem.skew
-    ends = np.cumsum([0, *_divided(size, nodes)])
-    # With more nodes than columns some blocks are empty, which reduceat() cannot express.
-    blocks = np.add.reduceat(popular, ends[:-1]) if nodes <= size else np.ones(nodes)
-    columns = blocks / blocks.sum()
-    # In a graph, popular nodes also have many links, so rows are as skewed as columns.
+    columns = np.array(_divided(size, nodes)) / size
     rows = columns if on_graph else np.full(nodes, 1 / nodes)
     shares = np.outer(rows, columns).ravel()
     counts = np.random.default_rng(problem.seed).multinomial(total, shares / shares.sum())
     return counts.reshape(nodes, nodes).astype(np.float64)
+
+
+def _on_graph(problem: KernelProblem) -> bool:
+    return problem.kernel in ("aggregation", "gnn")
 
 
 def _divided(size: int, nodes: int) -> list[int]:

@@ -99,8 +99,10 @@ def test_without_mpi_the_error_says_what_to_install(monkeypatch):
 def test_more_cores_divide_the_work_and_add_messages():
     messages = Messages(1e-6, 5e9)
     problem = KernelProblem("gemm", size=256)
-    times = [on_cores(workload(problem, p), 1.0, p, messages) for p in (1, 2, 16)]
+    times = [sum(on_cores(workload(problem, p), 1.0, p, messages)) for p in (1, 2, 16)]
     assert times[0] == pytest.approx(1.0)
     assert times[0] > times[1] > times[2] > 1 / 16
-    slow = on_cores(workload(problem, 16), 1.0, 16, Messages(1e-3, 1e6))
-    assert slow > times[0] / 16 + 15 * 1e-3
+    computing, waiting = on_cores(workload(problem, 16), 1.0, 16, Messages(1e-3, 1e6))
+    assert computing == pytest.approx(1 / 16)
+    # an exchange by doubling and two barriers, 4 messages each; 15 parts of the right matrix
+    assert waiting == pytest.approx(12e-3 + 15 * 256 * 256 / 16 * 4 / 1e6)

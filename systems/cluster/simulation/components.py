@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +126,8 @@ class PacketTrain:
         kind: kind of operation.
         fetch: packets of data that the work needs from other nodes; the tasks are frozen until the
             data has arrived.
+        reads: packets of elements that an operation reads in the memory of its node; 0 if the
+            packets bring the elements.
     """
 
     origin: int
@@ -133,6 +135,7 @@ class PacketTrain:
     work: tuple[tuple[int, float], ...]
     kind: str = MAC
     fetch: tuple[tuple[int, int], ...] = ()
+    reads: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +190,6 @@ class RingTrace:
         handler: fraction of the time that each node's handlers were busy; coordinator first.
         kernel: the same for its kernels.
         link: the same for its link.
-        frozen: maximum number of task packets that waited for remote data at one node.
         rows: seconds at which each row's last result was home; empty without rows.
     """
 
@@ -196,8 +198,7 @@ class RingTrace:
     handler: tuple[float, ...]
     kernel: tuple[float, ...]
     link: tuple[float, ...]
-    frozen: int = 0
-    rows: tuple[float, ...] = field(default=())
+    rows: tuple[float, ...] = ()
 
 
 def nothing(nodes: int) -> NDArray[np.float64]:

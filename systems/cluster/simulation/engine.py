@@ -10,13 +10,12 @@ another. Equal packets move together in trains; ``train`` 1 simulates each packe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from n3ic.systems.cluster.costs import EMPTY_BYTES
-from n3ic.systems.cluster.protocol import MAX_PACKETS, PACKET_BYTES
+from n3ic.systems.cluster.protocol import BODY_BYTES, MAX_PACKETS, PACKET_BYTES
 from n3ic.systems.cluster.simulation.components import (
     PacketTrain,
     RingTrace,
@@ -148,8 +147,6 @@ class _Simulation:
         self.links = [_Server() for _ in nodes]
         self.filling = [(0, 0.0) for _ in nodes]  # packets of the newest datagram; its departure
         self.packets = 0
-        self.frozen: Counter[int] = Counter()
-        self.most_frozen = 0
 
     # -- the data-centric model --------------------------------------------------------------
 
@@ -268,7 +265,10 @@ class _Simulation:
                 self.filling[node] = (self.filling[node][0], end)
                 yield self.env.timeout(end - self.env.now)
             self.packets += packets
-            end = self.links[node].enter(self.env.now, wire_seconds(packets, grams, sender))
+            wire = wire_seconds(packets, grams, sender)
+            end = self.links[node].enter(self.env.now, wire)
+            if grams and not sender.serial:  # a card fills a datagram while its link is busy
+                self.filling[node] = (self.filling[node][0], end - wire)
             yield self.env.timeout(end - self.env.now + sender.latency)
             busy = packets * receiver.packet + grams * receiver.datagram
             end = self.handlers[after].enter(self.env.now, busy)
@@ -291,16 +291,13 @@ class _Simulation:
 
     def _compute(self, node: int, train: _Train, operations: float) -> Steps:
         """Fetch the remote data of a task, then run the kernel."""
-        count = train.packets or 1
         if train.flow.fetch:
-            self.frozen[node] += count
-            self.most_frozen = max(self.most_frozen, self.frozen[node])
             waits = [self.env.process(self._fetch(node, *f)) for f in train.flow.fetch]
             yield self.env.all_of(waits)
-            self.frozen[node] -= count
-        yield from self._kernel(node, operations, train.packets, train.flow.kind)
+        streamed = max(train.packets, operations * train.flow.reads)
+        yield from self._kernel(node, operations, streamed, train.flow.kind)
         still = train.job.open[train.stage]
-        still[node] -= count
+        still[node] -= train.packets or 1
         if not still[node]:
             train.job.ready[train.stage][node].succeed()
 
@@ -325,12 +322,14 @@ class _Simulation:
     # -- the compute-centric model -----------------------------------------------------------
 
     def by_barriers(self, workload: Workload) -> RingTrace:
-        """Run stage by stage: exchange, barrier, compute, barrier."""
+        """Run stage by stage: exchange and compute, each with a barrier behind it."""
         for stage in workload.stages:
-            self._all(self._exchange(i, stage) for i in range(1, len(self.nodes)))
-            self._barrier()
-            self._all(self._local(i, stage) for i in range(1, len(self.nodes)))
-            self._barrier()
+            if stage.gathered.any() or stage.halo.any():
+                self._all(self._exchange(i, stage) for i in range(1, len(self.nodes)))
+                self._barrier()
+            if stage.local.any():
+                self._all(self._local(i, stage) for i in range(1, len(self.nodes)))
+                self._barrier()
             self._all(
                 self._send(i, int(stage.results[i]), 0)
                 for i in range(1, len(self.nodes))
@@ -346,17 +345,21 @@ class _Simulation:
     def _exchange(self, node: int, stage: Stage) -> Steps:
         """Send a node's data to all other nodes, or to its neighbours."""
         count = len(self.nodes) - 1
-        packets = -(-int(stage.gathered[node]) // PACKET_BYTES)
-        for size, _ in _trains(packets, max(self.train, -(-packets // _PIECES))) if packets else ():
-            at = node
-            # Each part goes once round the ring, as in the ring algorithm of MPI_Allgather.
-            for _ in range(count - 1):
-                to = at % count + 1
-                yield from self._send(at, size, to)
-                at = to
-        halo = -(-int(stage.halo[node]) // PACKET_BYTES)
-        for to in {node % count + 1, (node - 2) % count + 1} - {node} if halo else ():
-            yield from self._send(node, halo, to)
+        packets = -(-int(stage.gathered[node]) // BODY_BYTES)
+        # Each part goes once round the ring, as in the ring algorithm of MPI_Allgather.
+        others = [(node + hop) % count + 1 for hop in range(count - 1)]
+        pieces = _trains(packets, max(self.train, -(-packets // _PIECES))) if packets else ()
+        ways = [self._tour(node, size, others) for size, _ in pieces]
+        halo = -(-int(stage.halo[node]) // BODY_BYTES)
+        neighbours = {node % count + 1, (node - 2) % count + 1} - {node} if halo else ()
+        ways += [self._send(node, halo, to) for to in neighbours]
+        yield self.env.all_of([self.env.process(way) for way in ways])
+
+    def _tour(self, at: int, packets: int, targets: Sequence[int]) -> Steps:
+        """Send packets from node to node."""
+        for target in targets:
+            yield from self._send(at, packets, target)
+            at = target
 
     def _local(self, node: int, stage: Stage) -> Steps:
         if stage.local[node]:
@@ -387,7 +390,6 @@ class _Simulation:
             handler=share(self.handlers),
             kernel=share(self.kernels),
             link=share(self.links),
-            frozen=self.most_frozen,
             rows=tuple(rows),
         )
 
