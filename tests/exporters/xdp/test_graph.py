@@ -14,7 +14,7 @@ import pytest
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.xdp.exporter import EXPORTER
 from n3ic.exporters.xdp.graph import structure
-from n3ic.exporters.xdp.graph.decode import decode_directory, graph_difference
+from n3ic.exporters.xdp.graph.decode import decode_directory
 from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
 from n3ic.exporters.xdp.network.rows import bits_of
@@ -27,7 +27,6 @@ from n3ic.families.trees.random_models import random_trees
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
 from n3ic.model.family import family
-from n3ic.model.graph.builder import GraphBuilder
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.passes import unchanged
 from n3ic.model.random_models import random_model
@@ -357,35 +356,6 @@ def test_a_changed_bit_of_the_value_is_found(tmp_path, name):
         (tmp_path / NETWORK).write_bytes(damaged)
         with pytest.raises(VerifyError, match=r"answer/network\.bin: "):
             decode_directory(tmp_path, model)
-
-
-def test_of_trees_that_differ_the_first_one_is_named():
-    spec = InputSpec((Field.binary("a", 4),))
-
-    def sums(of_tree):
-        builder = GraphBuilder(spec)
-        one, two, three = (builder.constant(of_tree + n) for n in range(3))
-        trees = [builder.choose(0, one, two), builder.choose(1, builder.choose(2, one, two), three)]
-        return builder.build([builder.offset(builder.total(trees), c) for c in (0, 1)])
-
-    assert graph_difference(sums(5), sums(5)) == ""
-    difference = graph_difference(sums(5), sums(50))
-    assert re.fullmatch(
-        r"class 0: a tree of the model is another one: \w+ \d+ of depth 1", difference
-    )
-
-
-def test_a_tree_more_or_less_is_a_difference():
-    spec = InputSpec((Field.binary("a", 4),))
-
-    def trees(count):
-        builder = GraphBuilder(spec)
-        none, some = builder.constant(0), builder.constant(9)
-        total = builder.total([builder.choose(bit, none, some) for bit in range(count)])
-        return builder.build([total, builder.offset(total, 1)])
-
-    assert graph_difference(trees(2), trees(3)) == "class 0: a tree of the model is another one"
-    assert "is another one: " in graph_difference(trees(3), trees(2))
 
 
 # --- in the kernel -------------------------------------------------------------------------------
