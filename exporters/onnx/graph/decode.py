@@ -102,7 +102,6 @@ class _Reader:
         self.columns: dict[str, list[_Column]] = {
             "bits": [("bit", i) for i in range(self.spec.n_bits)]
         }
-        self.tables: dict[str, set[int]] = {}  # the entries of each table that look-ups read
         self.arithmetic: set[Arithmetic] = set()
         self.where = ""
 
@@ -116,9 +115,6 @@ class _Reader:
             self.where = f"{self.file}, node {model_proto.node_text(node)[:80]!r}"
             self._visit(node)
         self.where = self.file
-        for name, read in self.tables.items():
-            if read != {*range(self.tensors[name].size)}:
-                raise self._wrong(f"look-ups read other entries than {name} has")
         if len(self.arithmetic) > 1:
             raise self._wrong("log-adds or roundings of several kinds")
         scores = [self._value(column) for column in self.columns.get("scores", ())]
@@ -209,24 +205,20 @@ class _Reader:
         if source not in self.tensors:
             raise self._wrong(f"{source!r} is no table")
         table = [number for _, number in self._read(source)]
-        columns = self._read(at)
-        if columns and columns[0][0] == "within":
-            return [self._more(table, *column) for column in columns]
-        return [self._lookup(source, table, *column) for column in columns]
+        return [
+            self._more(table, *rest) if kind == "within" else self._lookup(table, kind, *rest)
+            for kind, *rest in self._read(at)
+        ]
 
-    def _lookup(self, source: str, table: list[int], kind: str, *rest: int) -> _Column:
+    def _lookup(self, table: list[int], kind: str, *rest: int) -> _Column:
         if kind != "bin":
             raise self._wrong(f"looks up a {kind}")
         field, start = rest
         end = start + self.spec.fields[field].width + 1
-        self.tables.setdefault(source, set()).update(range(start, end))
         return self._made(Lookup(field, tuple(table[start:end])))
 
-    def _more(self, table: list[int], kind: str, *rest: int) -> _Column:
+    def _more(self, table: list[int], a: int, b: int, reach: int) -> _Column:
         """What a log-add adds to the larger operand."""
-        if kind != "within":
-            raise self._wrong(f"looks up a {kind}")
-        a, b, reach = rest
         if reach != len(table) - 1 or table[-1] or not isinstance(self.own, Logarithms):
             raise self._wrong("is no look-up of a log-add")
         try:

@@ -358,6 +358,20 @@ def test_a_changed_bit_of_the_value_is_found(tmp_path, name):
             decode_directory(tmp_path, model)
 
 
+def test_a_value_behind_the_last_is_not_read(tmp_path):
+    model = MODELS["look-ups"]
+    made = structure_of([model], bits=True)
+    data, start = bytearray(value_bytes(made, model)), layout(made).offset("entries")
+    entries = np.frombuffer(data, "<u4", offset=start).reshape(-1, 2)
+    node = int(np.flatnonzero(entries[:, 1] & 255)[0])  # a leaf's lowest byte is 0
+    behind = -(-model.input.n_bits // 4) * 4 + len(made.counted)
+    entries[node, 0] = behind
+    (tmp_path / NETWORK).parent.mkdir()
+    (tmp_path / NETWORK).write_bytes(data)
+    with pytest.raises(VerifyError, match=f"entry {node} reads a value that does not exist"):
+        decode_directory(tmp_path, model)
+
+
 # --- in the kernel -------------------------------------------------------------------------------
 
 
