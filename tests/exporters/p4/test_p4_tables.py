@@ -501,6 +501,8 @@ ENTRIES = "are not selected by its index"
         ("p4-netfpga", r"t0_v0 (= \(\w+\.t0_v0 &)", r"t1_v0 \1", "is not selected by a bit"),
         ("p4-netfpga", r"^ +.*t0_v0 = \(\w+\.t0_v0 &.*$", "", ENTRIES),
         ("p4-netfpga", r"(t0_v0 >> )6", r"\g<1>3", ENTRIES),
+        # The lower half is longer, by a digit that the upper half has at its place.
+        ("p4-netfpga", r"(t0_v0 = \(12w0x)(\w{3} & .* \(12w0x..)(\w)", r"\1\3\2\3", ENTRIES),
     ],
 )
 def test_a_program_that_wires_its_tables_otherwise_is_told(
