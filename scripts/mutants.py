@@ -110,6 +110,7 @@ TESTS = (
     "tests/targets/test_*.py",
     "tests/util/test_display.py",
     "tests/exporters/**/test_*decod*.py",
+    "tests/exporters/**/test_*graph*.py",
     "tests/kernel/test_*.py",
     "tests/exporters/onnx/test_*.py",
     "tests/exporters/**/test_*spn*.py",
