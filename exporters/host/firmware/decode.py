@@ -204,8 +204,7 @@ def _graph(text: str, arrays: dict[str, NDArray[np.int64]], model: Classifier) -
         numbers("score_of"),
     )
     graph = graph_in(program, model.input, _arithmetic(text, numbers("log_add"), model))
-    half = 1 << (int(_one(_VALUE, text, "type of values")) - 1)
-    if any(low < -half or high >= half for low, high in graph.bounds):
+    if not graph.fits(int(_one(_VALUE, text, "type of values"))):
         raise VerifyError(f"{_FILE}: a value exceeds the type of values")
     return graph
 
