@@ -60,6 +60,13 @@ def test_a_step_is_what_a_threshold_of_at_most_that_rate_finds():
         assert y == curve.tpr[curve.fpr <= x + 1e-12].max() == curve.found_at(x + 1e-12)
 
 
+def test_steps_are_the_rates_up_to_points_at_equal_distances_of_a_logarithmic_axis():
+    negatives = 2000
+    grid = np.geomspace(1 / negatives, 1, 20) * (1 + 1e-9)
+    x, _ = roc_curve(*rows(300, negatives)).steps(20)
+    assert np.allclose(x, np.unique(np.floor(grid * negatives)) / negatives)
+
+
 def test_400_points_are_drawn_if_nothing_else_is_said():
     curve = roc_curve(*rows(300, 2000))
     for one, other in ((curve.steps(), curve.steps(400)), (curve.band(), curve.band(points=400))):
