@@ -47,7 +47,8 @@ class RocCurve:
         """The curve from a false positive rate of 1/negatives on, for plotting as steps.
 
         Args:
-            points: largest number, 2 or more; points closest together on a logarithmic axis are left out.
+            points: largest number, 2 or more; points closest together on a logarithmic axis are
+                left out.
 
         Returns:
             False positive rates from 1/negatives to 1, and the largest true positive rate up to
