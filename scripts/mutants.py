@@ -110,6 +110,7 @@ TESTS = (
     "tests/targets/test_*.py",
     "tests/util/test_display.py",
     "tests/exporters/**/test_*decod*.py",
+    "tests/exporters/**/test_*graph*.py",
     "tests/kernel/test_*.py",
     "tests/exporters/onnx/test_*.py",
     "tests/exporters/**/test_*spn*.py",
@@ -133,7 +134,9 @@ TEXT_COMPARED_BY = tuple(
 )
 # Arguments of speed, or of a check that cannot fail: no result depends on them.
 UNMUTATED_ARGUMENTS = {"strict", "copy", "maxsize", "stacklevel"}
+# Calls whose arguments have no order, in the graphs of a model too.
 COMMUTATIVE = {"min", "max", "gcd", "lcm", "np.minimum", "np.maximum", "np.array_equal"}
+COMMUTATIVE |= {"Add", "LogAdd", "Times"}
 # Imported once, before the first process is forked.
 WARM = (
     *("hypothesis", "jinja2", "numpy", "pyarrow.parquet", "rich.console", "safetensors.numpy"),
@@ -290,7 +293,7 @@ def _places(
         if field in ("annotation", "returns", "decorator_list", "exc", "cause", "msg"):
             continue  # types, and the text of an error
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            if not isinstance(child, ast.AST) or _is_prose(child):
+            if not isinstance(child, ast.AST) or _is_prose(child) or _is_any_size(node, child):
                 continue
             if isinstance(child, ast.stmt):
                 lines = _head(child)
@@ -307,6 +310,12 @@ def _is_prose(node: ast.AST) -> bool:
         or (isinstance(node, ast.keyword) and node.arg in UNMUTATED_ARGUMENTS)
         or (isinstance(node, ast.Call) and ast.unparse(node.func) in ("cast", "TypeVar"))
     )
+
+
+def _is_any_size(node: ast.AST, child: ast.AST) -> bool:
+    """Whether a child is the -1 of a ``reshape``, which any negative number is to numpy."""
+    reshapes = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".reshape")
+    return reshapes and ast.unparse(child) == "-1"
 
 
 def _head(node: ast.stmt) -> tuple[int, int]:

@@ -21,6 +21,7 @@ def f(a: int | None, b: int) -> int:
     if a and not b < LIMIT:
         raise ValueError(f"{a + 1} words of errors are not")
     zip(a, b, strict=True)
+    Add(a, b).reshape(-1)
     return max(a[1:], b)
 '''
 
@@ -36,11 +37,11 @@ def test_each_operator_constant_and_value_is_changed_in_turn():
         (7, "f", "b < LIMIT", "b <= LIMIT"),
         (7, "f", "b < LIMIT", "b >= LIMIT"),
         (9, "f", "zip(a, b, strict=True)", "zip(b, a, strict=True)"),
-        (10, "f", "return max(a[1:], b)", "return None"),
-        (10, "f", "max", "min"),
-        (10, "f", "1:", ":"),
-        (10, "f", "1", "2"),
-        (10, "f", "1", "0"),
+        (11, "f", "return max(a[1:], b)", "return None"),
+        (11, "f", "max", "min"),
+        (11, "f", "1:", ":"),
+        (11, "f", "1", "2"),
+        (11, "f", "1", "0"),
     ]
 
 

@@ -55,11 +55,9 @@ def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
     cuts = [tuple(words.take(width if kind else 0)) for _, kind, width, _ in rows]
     layers = []
     for i, (inputs, outputs, masked, _) in enumerate(shapes):
-        where = f"{artefact}, layer {i}"
-        weights = unpack_bitwise(words.rows(outputs, -(-inputs // 32)), inputs, 1, where)
-        mask = None
-        if masked:
-            mask = unpack_bitwise(words.rows(outputs, -(-inputs // 32)), inputs, 0, where)
+        where, width = f"{artefact}, layer {i}", -(-inputs // 32)
+        weights = unpack_bitwise(words.rows(outputs, width), inputs, 1, where)
+        mask = unpack_bitwise(words.rows(outputs, width), inputs, 0, where) if masked else None
         limits = words.rows(outputs, 1)[:, 0].view(np.int32).astype(np.int64)
         layers.append(DecodedLayer(weights, limits, mask))
     pairs = [words.take(2) for _ in range(n_features)]

@@ -52,15 +52,16 @@ def preorder(
     out = Preorder([], [], [], [])
     for root in roots:
         start = len(out.bits)
-        stack = [(root, -1)]  # what comes next, and the node whose one side it is
+        # What comes next, and the node whose one side it is.
+        stack: list[tuple[int, int | None]] = [(root, None)]
         while stack:
             place, above = stack.pop()
-            if above >= 0:
+            if above is not None:
                 out.zero_sizes[above] = len(out.bits) - above - 1
             if place < 0:
                 out.leaves.append(~place)
                 continue
-            stack += [(one[place], len(out.bits)), (zero[place], -1)]
+            stack += [(one[place], len(out.bits)), (zero[place], None)]
             out.bits.append(bits[place])
             out.zero_sizes.append(0)
         out.sizes.append(len(out.bits) - start)

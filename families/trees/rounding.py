@@ -86,7 +86,7 @@ class TreesRounder:
         half = 1 << self.leaf_bits - 1
         values, base = grown.values, grown.base
         if len(of_class) == self._sums == 1:  # the sign of a single tree's leaf is its class
-            values, base = values + base[1], np.zeros(2)
+            values, base = values + base[1], np.zeros_like(base)
         step = float(np.quantile(np.abs(values[np.unique(reached)]), _QUANTILE)) / half or 1.0
         # An integer stands for the middle of its interval, so that no value rounds to neither sign.
         integers = np.clip(np.floor(values[stops] / step), -half, half - 1).astype(np.int64)
@@ -145,7 +145,7 @@ class TreesRounder:
         if not len(of_class):  # a model has a tree at least
             laid, leaves = laid._replace(sizes=[0]), np.zeros((1, len(self.classes)), np.int64)
         if self._sums == 1:
-            leaves, bias = leaves[:, 1:], bias[1:] - bias[0]
+            leaves, bias = leaves[:, 1:], bias[1:]  # the first class's is 0
         model = TreesModel(
             input=self.rows.spec,
             sizes=np.array(laid.sizes),

@@ -228,9 +228,8 @@ def share_bound(share: float, rows: int, alarm: float) -> float:
     if rows * -log(p) < -log(alarm):
         return 1 + 1 / max(rows, 1)
     low, high = p, 1.0
-    for _ in range(50):
-        q = (low + high) / 2
-        entropy = q * log(q / p) + ((1 - q) * log((1 - q) / (1 - p)) if q < 1 else 0.0)
+    while low < (q := (low + high) / 2) < high:
+        entropy = q * log(q / p) + (1 - q) * log((1 - q) / (1 - p))
         low, high = (q, high) if entropy < need else (low, q)
     return high
 

@@ -47,13 +47,14 @@ class RocCurve:
         """The curve from a false positive rate of 1/negatives on, for plotting as steps.
 
         Args:
-            points: largest number; points closest together on a logarithmic axis are left out.
+            points: largest number, 2 or more; points closest together on a logarithmic axis are
+                left out.
 
         Returns:
             False positive rates from 1/negatives to 1, and the largest true positive rate up to
             each, float64 arrays of one shape.
         """
-        grid = np.geomspace(self.least, 1.0, max(points, 2))
+        grid = np.geomspace(self.least, 1.0, points)
         # The factor keeps a rate that equals a point of the grid on its left, despite rounding.
         at = np.unique(np.searchsorted(self.fpr, grid * (1 + 1e-12), side="right") - 1)
         return np.maximum(self.fpr[at], self.least), self.tpr[at]
@@ -71,7 +72,7 @@ class RocCurve:
 
         Args:
             level: the probability, between 0 and 1.
-            points: largest number of points.
+            points: largest number of points, 2 or more.
 
         Returns:
             False positive rates from 1/negatives to 1, rising, and the lowest and highest true
@@ -82,7 +83,7 @@ class RocCurve:
         low, high = share_interval(np.rint(self.tpr * self.positives), self.positives, each)
         for ends in (left, right, low, high):  # with no or all rows called positive, 0 or 1 is sure
             ends[0], ends[-1] = 0.0, 1.0
-        grid = np.geomspace(self.least, 1.0, max(points, 2))
+        grid = np.geomspace(self.least, 1.0, points)
         # Below: the last rectangle that ends left of a rate; above: the first that begins right.
         under = np.searchsorted(right, grid, side="right") - 1
         over = np.searchsorted(left, grid, side="left")

@@ -97,8 +97,8 @@ class ScaleHistogram:
 
 def _cell(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Cells of the histogram of positive values; cell 0 is for zero."""
-    cells = np.rint((np.log2(np.maximum(values, 1e-9)) + 1) * _STEPS).astype(np.int64)
-    return np.asarray(np.clip(cells, 0, _CELLS - 1), dtype=np.int64)
+    cells = np.rint((np.log2(values) + 1) * _STEPS).astype(np.int64)
+    return np.asarray(np.minimum(cells, _CELLS - 1), dtype=np.int64)
 
 
 def _fit(above: NDArray[np.float64], known: Quantiles, factor: float) -> float:

@@ -208,7 +208,7 @@ def _radiotap(frame: bytes) -> tuple[int, int]:
         if not more:
             break
     if frame[4] & 1:  # a time stamp, aligned
-        at = (at + 7) // 8 * 8 + 8
+        at += -at % 8 + 8
     return size, frame[at] if frame[4] & 2 and at < size else 0
 
 

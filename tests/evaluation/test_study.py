@@ -59,6 +59,16 @@ def test_a_result_is_printed_as_tables_or_as_one_json_document(capsys):
     assert repr(counts) == "<Counts flows of <a|b>>" and "&lt;a|b&gt;" in counts._repr_html_()
 
 
+def test_a_view_ends_with_the_commands_if_there_are_any():
+    class Plain(Counts):
+        @property
+        def commands(self):
+            return {}
+
+    assert [table.title for table in Counts(3, "a").view().tables] == ["by name", "commands"]
+    assert [table.title for table in Plain(3, "a").view().tables] == ["by name"]
+
+
 def test_a_result_is_written_in_the_format_of_the_suffix(tmp_path):
     counts = Counts(3, "a|b")
     page, table, data = (tmp_path / f"x{suffix}" for suffix in (".md", ".csv", ".json"))

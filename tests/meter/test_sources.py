@@ -16,7 +16,7 @@ from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.packet import LINK_ETHERNET, parse
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.source import meter_source
-from n3ic.meter.sources import NAMES, SourceTable, with_sources
+from n3ic.meter.sources import NAMES, SourceTable, table_bytes, with_sources
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import catalogue_of
 from n3ic.model.meter_spec import MeterSpec, SourceFeature, Sources
@@ -219,3 +219,8 @@ def test_what_cannot_be_is_refused(make, words):
     with pytest.raises(ModelError) as refused:
         make()
     assert words in str(refused.value)
+
+
+def test_a_table_that_no_feature_reads_takes_no_bytes():
+    assert table_bytes(Sources()) == 0
+    assert table_bytes(with_sources(standard_spec(packets=1)).sources) > 0

@@ -96,9 +96,9 @@ def _fields(
     features = arrays["field_feature"].tolist() if "field_feature" in arrays else range(len(forms))
     clamps = arrays["field_clamp"].tolist() if "field_clamp" in arrays else [0] * len(forms)
     names, own = model.input.features, model.input.fields
-    if not 0 < len(forms) == len(features) == len(clamps) <= len(own):
+    if not len(forms) == len(features) == len(clamps) <= len(own):
         raise VerifyError(f"{_FILE}: the arrays of fields do not belong together")
-    if max(features) >= len(names):
+    if any(feature >= len(names) for feature in features):
         raise VerifyError(f"{_FILE}: a field reads feature {max(features)} of {len(names)}")
     left = [
         arrays[f"cuts_{width}"].tolist() if f"cuts_{width}" in arrays else [] for width in _CUTS
@@ -204,8 +204,7 @@ def _graph(text: str, arrays: dict[str, NDArray[np.int64]], model: Classifier) -
         numbers("score_of"),
     )
     graph = graph_in(program, model.input, _arithmetic(text, numbers("log_add"), model))
-    half = 1 << (int(_one(_VALUE, text, "type of values")) - 1)
-    if any(low < -half or high >= half for low, high in graph.bounds):
+    if not graph.fits(int(_one(_VALUE, text, "type of values"))):
         raise VerifyError(f"{_FILE}: a value exceeds the type of values")
     return graph
 

@@ -59,9 +59,7 @@ def decode_source(text: str, model: Classifier) -> DecodedGraph:
     _check_parts(constants, spec)
     graph = _graph(text, constants, model)
     # No graph has values of more than 64 bits.
-    if constants.type("spn_value") != "int64_t" and any(
-        low < -(1 << 31) or high >= 1 << 31 for low, high in graph.bounds
-    ):
+    if constants.type("spn_value") != "int64_t" and not graph.fits(32):
         raise wrong("a value exceeds the type of values")
     shunt, digest = constants.size("SHUNT"), constants.defined("DIGEST")
     return DecodedGraph(FILE, graph, cuts, shunt, digest)

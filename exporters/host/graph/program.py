@@ -132,11 +132,7 @@ def program(graph: Graph) -> Program:
 
 def needs_64_bits(graph: Graph) -> bool:
     """Whether the C computes in 64 bits: for products, and where a value exceeds 32 bits."""
-    return (
-        isinstance(graph.arithmetic, FixedPoint)
-        or Scale in graph.kinds
-        or any(low < -(1 << 31) or high >= 1 << 31 for low, high in graph.bounds)
-    )
+    return isinstance(graph.arithmetic, FixedPoint) or Scale in graph.kinds or not graph.fits(32)
 
 
 class _Writer:

@@ -33,8 +33,6 @@ from n3ic.model.graph.operations import (
 from n3ic.model.inputs import InputSpec
 from n3ic.targets.decoded_graphs import DecodedGraph
 
-_HALF = {1: 1 << 31, 2: 1 << 63}
-
 
 def decode_words(artefact: str, words: Words, model: Classifier) -> DecodedGraph:
     """Decode the graph in the words of a weights file; see the README of an export.
@@ -81,7 +79,7 @@ class _Reader:
         if len(self.slots) != slots or any(slot >= slots for slot in self.slots):
             raise self._wrong(f"the steps set {len(self.slots)} values, not {slots}")
         read = [self._slot(slot, "scores") for slot in self._numbers(scores, classes, "scores")]
-        cuts = self._fields(fields, field)
+        cuts = self._fields(field)
         shunt = 0
         if header[1] == 2:
             (shunt,) = self._numbers(len(self.words) - 1, 1, "shunt")
@@ -91,8 +89,7 @@ class _Reader:
             graph = Graph(spec, tuple(self.steps), tuple(read), arithmetic)
         except ModelError as error:
             raise self._wrong(str(error)) from error
-        half = _HALF[self._width]
-        if any(low < -half or high >= half for low, high in graph.bounds):
+        if not graph.fits(32 * self._width):
             raise self._wrong(f"a value exceeds {32 * self._width} bits")
         digest = struct.pack("<8I", *header[8:16]).hex()
         return DecodedGraph(self.artefact, graph, cuts, shunt, digest)
@@ -110,12 +107,8 @@ class _Reader:
     def _values(self, start: int, count: int, where: str) -> list[int]:
         """Read values, in two's complement, the lower half first."""
         numbers = self._numbers(start, self._width * count, where)
-        lows, highs = numbers[:: self._width], [0] * count
-        if self._width == 2:
-            highs = numbers[1::2]
-        half = _HALF[self._width]
-        read = [low + (high << 32) for low, high in zip(lows, highs, strict=True)]
-        return [value - 2 * half if value >= half else value for value in read]
+        values: list[int] = np.array(numbers, "<u4").view(f"<i{4 * self._width}").tolist()
+        return values
 
     def _arithmetic(self, size: int, start: int, fraction: int) -> Arithmetic | None:
         try:
@@ -284,7 +277,7 @@ class _Reader:
                 made[at] = self._made(Constant(value - (1 << 30)))
         return made[root]
 
-    def _fields(self, count: int, start: int) -> tuple[tuple[int, ...], ...]:
+    def _fields(self, start: int) -> tuple[tuple[int, ...], ...]:
         """The cuts of each field, after a check of the fields' other words."""
         cuts = []
         spec = self.spec
@@ -297,6 +290,4 @@ class _Reader:
             ):  # fmt: skip
                 raise self._wrong(f"{where}: not {field.feature} as the model reads it")
             cuts.append(tuple(self._numbers(first, width, where)) if ordered else ())
-        if count != len(spec.fields):
-            raise self._wrong(f"{count} input fields, the model has {len(spec.fields)}")
         return tuple(cuts)

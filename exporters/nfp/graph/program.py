@@ -146,9 +146,7 @@ def compiled(graph: Graph) -> GraphProgram:
 
 
 def _needs_64_bits(graph: Graph) -> bool:
-    return bool(graph.kinds & {Times, Scale, Round}) or any(
-        low < -(1 << 31) or high >= 1 << 31 for low, high in graph.bounds
-    )
+    return bool(graph.kinds & {Times, Scale, Round}) or not graph.fits(32)
 
 
 class _Writer:

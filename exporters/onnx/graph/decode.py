@@ -102,7 +102,6 @@ class _Reader:
         self.columns: dict[str, list[_Column]] = {
             "bits": [("bit", i) for i in range(self.spec.n_bits)]
         }
-        self.tables: dict[str, set[int]] = {}  # the entries of each table that look-ups read
         self.arithmetic: set[Arithmetic] = set()
         self.where = ""
 
@@ -116,9 +115,6 @@ class _Reader:
             self.where = f"{self.file}, node {model_proto.node_text(node)[:80]!r}"
             self._visit(node)
         self.where = self.file
-        for name, read in self.tables.items():
-            if read != {*range(self.tensors[name].size)}:
-                raise self._wrong(f"entries of {name} that no bin reaches")
         if len(self.arithmetic) > 1:
             raise self._wrong("log-adds or roundings of several kinds")
         scores = [self._value(column) for column in self.columns.get("scores", ())]
@@ -145,7 +141,7 @@ class _Reader:
 
     def _visit(self, node: Any) -> None:
         attributes = {a.name: a.i for a in node.attribute}
-        if node.domain or len(node.output) != 1:
+        if node.domain:
             raise self._wrong()
         op, names = node.op_type, list(node.input)
         if op == "Cast" and len(names) == 1:
@@ -191,11 +187,10 @@ class _Reader:
 
     def _bins(self) -> list[_Column]:
         """The set bits of each field."""
-        member = self.tensors.get("bits_of_fields", np.zeros(0))
         own = np.zeros((self.spec.n_bits, len(self.spec.fields)))
         for i, start in enumerate(self.spec.offsets):
             own[start : start + self.spec.fields[i].width, i] = 1
-        if member.shape != own.shape or (member != own).any():
+        if not np.array_equal(self.tensors.get("bits_of_fields", ()), own):
             raise self._wrong("counts other bits than those of each field")
         return [("bin", i, 0) for i in range(len(self.spec.fields))]
 
@@ -207,27 +202,23 @@ class _Reader:
             return [columns[k] for _, k in places]
         if axis:
             raise self._wrong()
-        table = [number for _, number in self._read(source)] if source in self.tensors else []
-        columns = self._read(at)
-        if columns and columns[0][0] == "within":
-            return [self._more(table, *column) for column in columns]
-        return [self._lookup(source, table, *column) for column in columns]
+        if source not in self.tensors:
+            raise self._wrong(f"{source!r} is no table")
+        table = [number for _, number in self._read(source)]
+        return [
+            self._more(table, *rest) if kind == "within" else self._lookup(table, kind, *rest)
+            for kind, *rest in self._read(at)
+        ]
 
-    def _lookup(self, source: str, table: list[int], kind: str, *rest: int) -> _Column:
+    def _lookup(self, table: list[int], kind: str, *rest: int) -> _Column:
         if kind != "bin":
             raise self._wrong(f"looks up a {kind}")
         field, start = rest
-        size = self.spec.fields[field].width + 1
-        if not 0 <= start <= len(table) - size:
-            raise self._wrong(f"no {size} entries from {start} on")
-        self.tables.setdefault(source, set()).update(range(start, start + size))
-        return self._made(Lookup(field, tuple(table[start : start + size])))
+        end = start + self.spec.fields[field].width + 1
+        return self._made(Lookup(field, tuple(table[start:end])))
 
-    def _more(self, table: list[int], kind: str, *rest: int) -> _Column:
+    def _more(self, table: list[int], a: int, b: int, reach: int) -> _Column:
         """What a log-add adds to the larger operand."""
-        if kind != "within":
-            raise self._wrong(f"looks up a {kind}")
-        a, b, reach = rest
         if reach != len(table) - 1 or table[-1] or not isinstance(self.own, Logarithms):
             raise self._wrong("is no look-up of a log-add")
         try:

@@ -15,7 +15,7 @@ from typing import Any
 from n3ic.errors import ExportError, ModelError, VerifyError
 from n3ic.exporters.p4.decoding import DecodedEntry, loaded, tutorial_entries
 from n3ic.exporters.p4.graph.trees import forest_tables
-from n3ic.exporters.p4.shared.decoding import digest_of_numbers
+from n3ic.exporters.p4.shared.decoding import digest_of_numbers, signature_of, signed
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.builder import GraphBuilder
@@ -49,7 +49,6 @@ _TOTAL = re.compile(
 )
 _ASSIGNMENT = re.compile(r"\bmeta\.(?:k\d+|t\d+_s\d+|score\d+)\s*=")
 _OFFSETS = re.compile(r"^ +action add_offsets\((.*)\) \{$", re.MULTILINE)
-_SET_MODEL = re.compile(r'@name\("\.set_(model_again|model)_(\w{1,80})"\)')
 _ENTRY_TABLE = re.compile(r"t(\d{1,5})")
 _KEYED = {"table", "match", "priority", "action_name", "action_params"}
 _DEFAULT = {"table", "default_action", "action_name", "action_params"}
@@ -104,22 +103,17 @@ def program_keys(source: str) -> ProgramKeys:
         raise _wrong("tables are not numbered in order, with an action each")
     if not {*tables.values()} <= bits.keys():
         raise _wrong("a table is looked up by a key that is not made")
-    leaves = sorted((int(t), int(s)) for t, s, parameter in _KEPT.findall(source) if s == parameter)
+    kept = sorted(tuple(map(int, numbers)) for numbers in _KEPT.findall(source))
     fields = sorted((t, s) for t, own in columns.items() for _, s in own)
-    if leaves != fields or len(_KEPT.findall(source)) != len(leaves):
+    if kept != [(t, s, s) for t, s in fields]:
         raise _wrong("an action does not keep the leaves of its own table")
     statements = sum(len(form.findall(source)) for form in (_KEY, _KEPT, _ADD, _TOTAL))
     if len(_ASSIGNMENT.findall(source)) != statements:
         raise _wrong("a key, a leaf or a score is set by a statement of another form")
-    signatures = _SET_MODEL.findall(source)
-    if sorted(name for name, _ in signatures) != ["model", "model_again"] or len(
-        {text for _, text in signatures}
-    ) != 1:  # fmt: skip
-        raise _wrong("the model's number is not set by two matching actions")
     return ProgramKeys(
         tuple(KeyedTable(k, bits[k], columns[t]) for t, k in tables.items()),
         _scores(source, {f"t{t}_s{s}" for t, s in fields}),
-        signatures[0][1],
+        signature_of(source),
     )
 
 
@@ -284,8 +278,7 @@ def _graph(
     """The graph of all tables."""
     builder = GraphBuilder(spec)
     scores = []
-    for c, offset in enumerate(offsets):
-        start = offset - (offset >> 31 << 32)  # two's complement: bit 31 is worth -2^31
+    for c, start in enumerate(offsets):
         values = []
         for t in sorted(program.scores[c]):
             table = program.tables[t]
@@ -295,8 +288,7 @@ def _graph(
             rows = [(e.key or 0, e.mask or 0, _data(artefact, e, table)[column] - excess)
                     for e in leaves[t]]  # fmt: skip
             values.append(_value(f"{artefact}: t{t}", builder, table.bits, rows))
-        start -= (start + (1 << 31)) >> 32 << 32  # sums wrap, and the score's start is 32 bits
-        scores.append(builder.offset(builder.total(values), start))
+        scores.append(builder.offset(builder.total(values), signed(start)))
     return builder.build(scores)
 
 
@@ -366,11 +358,12 @@ def _tree(
         one = 1 << j
         if mask & one or not all(row[1] & one for row in rows):
             continue
-        zeros = [row for row in rows if not row[0] & one]
-        if 0 < len(zeros) < len(rows) and list(rows[: len(zeros)]) == zeros:
+        sides = [row[0] & one for row in rows]
+        if sides == sorted(sides) and {*sides} == {0, one}:
+            split = sides.index(one)
             parts = (
                 _tree(where, builder, bits, part, (value | into, mask | one))
-                for part, into in ((zeros, 0), (rows[len(zeros) :], one))
+                for part, into in ((rows[:split], 0), (rows[split:], one))
             )
             return builder.choose(bit, *parts)
     raise VerifyError(f"{where}: the entries behind {value:#x}&&&{mask:#x} are not those of a tree")

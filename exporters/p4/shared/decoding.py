@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
 from n3ic.model.bits import Bits
@@ -17,11 +19,13 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import DecodedLayer
 
+NumberT = TypeVar("NumberT", int, NDArray[np.int64])
 # Kind ("weights", "mask" or "limit"), layer, neuron.
 Place = tuple[str, int, int]
 _MASK = re.compile(
     r"^const bit<(\d{1,9})> L(\d{1,9})_MASK(\d{1,9}) = (\d{1,9})w0x([0-9a-f]+);$", re.MULTILINE
 )
+_SET_MODEL = re.compile(r'@name\("\.set_(model_again|model)_(\w{1,80})"\)')
 
 
 def check_popcount_masks(source: str, counted: Sequence[tuple[int, int]]) -> None:
@@ -81,7 +85,7 @@ def decoded_layers(
         masks = [take("mask", index, j, width) for j in range(neurons)] if masked else None
         limits = np.array([take("limit", index, j, 32) for j in range(neurons)], dtype=np.int64)
         if index == len(model.hidden):
-            limits -= (limits >> 31) << 32  # biases: two's complement, bit 31 is worth -2^31
+            limits = signed(limits)
         mask = None if masks is None else _rows(masks, width)
         layers.append(DecodedLayer(_rows(rows, width), limits, mask))
     if unused:
@@ -90,6 +94,24 @@ def decoded_layers(
             f"{artefact}: the network has no {kind} of layer {layer}, neuron {neuron}"
         )
     return tuple(layers)
+
+
+def signature_of(source: str) -> str:
+    """The suffix of the two actions of a v1model program that set the model's number.
+
+    Raises:
+        VerifyError: there are other such actions.
+    """
+    actions = _SET_MODEL.findall(source)
+    signatures = {signature for _, signature in actions}
+    if sorted(name for name, _ in actions) != ["model", "model_again"] or len(signatures) > 1:
+        raise VerifyError("n3ic.p4: the model's number is not set by two matching actions")
+    return str(signatures.pop())
+
+
+def signed(number: NumberT) -> NumberT:
+    """The number that 32 bits are in two's complement, of a number or of each of an array."""
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def digest_of_numbers(numbers: Sequence[int], model: Classifier) -> str:

@@ -178,8 +178,6 @@ class _Reader:
                 by = self._number(name, match[2])
                 return self._made(Offset(self._operand(name, match[1]), by))
             return self._made(Add(*(self._operand(name, match[k]) for k in (1, 2))))
-        if re.fullmatch(_LITERAL, text):
-            return self._made(Constant(self._number(name, text)))
         if match := _LOOKUP.fullmatch(text):
             return self._made(self._lookup(name, match[1], match[2]))
         raise self._wrong(f"{name} is of another form")
@@ -197,11 +195,11 @@ class _Reader:
         if shape != "P":
             raise self._wrong(f"{name} is no look-up")
         spec = self.input
-        at = max(i for i, start in enumerate(spec.offsets) if start <= min(added))
-        start, width = spec.offsets[at], spec.fields[at].width
-        if spec.fields[at].kind != "thermometer" or max(added) >= start + width:
+        at = max(i for i, start in enumerate(spec.offsets) if start <= next(iter(added)))
+        bits = range(spec.offsets[at], spec.offsets[at] + spec.fields[at].width)
+        if spec.fields[at].kind != "thermometer" or not added.keys() <= {*bits}:
             raise self._wrong(f"{name} looks up by several fields")
         table = [self._number(name, first)]
-        for k in range(width):
-            table.append(table[-1] + added.get(start + k, 0))
+        for bit in bits:
+            table.append(table[-1] + added.get(bit, 0))
         return Lookup(at, tuple(table))

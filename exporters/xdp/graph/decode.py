@@ -7,21 +7,21 @@ by the number of a field's set bits together are a look-up.
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.errors import ExportError, ModelError, VerifyError
+from n3ic.errors import ModelError, VerifyError
 from n3ic.exporters.xdp.decode import NETWORK, read_value
 from n3ic.exporters.xdp.network.sums import Structure
 from n3ic.model.classifier import Classifier
 from n3ic.model.family import graph_of
 from n3ic.model.graph.builder import GraphBuilder
 from n3ic.model.graph.operations import Graph
+from n3ic.targets.decoded_graphs import DecodedGraph, compared
 from n3ic.targets.decoding import Decoded
-from n3ic.targets.forest import Forest, forest_in
+from n3ic.targets.forest import forest_of
 
 _GROUP = 4  # packed bits are read in groups of so many, the last one filled up
 
@@ -37,37 +37,17 @@ def decode_directory(directory: Path, model: Classifier) -> tuple[Decoded, ...]:
         graph = _Reader(structure, value, model).graph()
     except ModelError as error:
         raise VerifyError(f"{NETWORK}: {error}") from error
-    if difference := graph_difference(graph_of(model), graph):
-        raise VerifyError(f"{NETWORK}: {difference}")
     shunt = int.from_bytes(value["shunt"], "little")
-    if shunt != model.shunt:
-        raise VerifyError(f"{NETWORK}: shunts margins below {shunt}, the model below {model.shunt}")
-    digest = value["model"].hex()
-    if digest != model.digest:
-        raise VerifyError(f"{NETWORK}: of model {digest}, the model is {model.digest}")
-    return (Decoded(NETWORK, (), digest=digest, shunt=shunt),)
+    decoded = DecodedGraph(NETWORK, graph, None, shunt, value["model"].hex())
+    return (compared(model, decoded, _as_trees(graph_of(model))),)
 
 
-def graph_difference(own: Graph, other: Graph) -> str:
-    """Describe where a graph differs from the model's, as sums of trees; empty if nowhere."""
-    builder = GraphBuilder(own.input)  # of both, so that equal trees are equal values
-    try:
-        wanted, read = (forest_in(builder, graph) for graph in (own, other))
-    except ExportError as error:
-        return str(error)
-    for c, (a, b) in enumerate(zip(wanted.sums, read.sums, strict=True)):
-        if a.start != b.start:
-            return f"class {c} starts at {b.start:,}, the model's at {a.start:,}"
-        lacking = Counter(a.trees) - Counter(b.trees)
-        if lacking or Counter(b.trees) - Counter(a.trees):
-            text = f": {_tree(wanted, min(lacking))}" if lacking else ""
-            return f"class {c}: a tree of the model is another one{text}"
-    return ""
-
-
-def _tree(forest: Forest, tree: int) -> str:
-    depth = forest.depth(tree, {})
-    return f"{type(forest.builder.steps[tree]).__name__.lower()} {tree} of depth {depth}"
+def _as_trees(graph: Graph) -> Graph:
+    """A graph as the sums of trees that are written."""
+    forest = forest_of(graph)
+    builder = forest.builder
+    pairs = [(builder.total(each.trees), each.start) for each in forest.sums]
+    return builder.build([builder.offset(total, start) for total, start in pairs])
 
 
 class _Reader:

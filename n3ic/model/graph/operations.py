@@ -381,6 +381,11 @@ class Graph:
             bounds.append(bounds_of(step, [bounds[k] for k in operands(step)], self.arithmetic))
         return tuple(bounds)
 
+    def fits(self, bits: int) -> bool:
+        """Whether every value is a number of so many bits in two's complement, for all inputs."""
+        half = 1 << (bits - 1)
+        return all(-half <= low and high < half for low, high in self.bounds)
+
     @property
     def largest_margin(self) -> int:
         """Bound of the margins: a class's highest score less the least that its best rival has."""

@@ -137,15 +137,9 @@ def test_words_are_read_back(name: str) -> None:
     assert sum(build(model).sections.values()) == build(model).size
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "small",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("log", "fixed", "bits", "votes")),
-    ],
-)
-def test_every_flipped_bit_is_found(name: str) -> None:
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["small", "log", "fixed", "bits", "votes"])
+def test_every_flipped_bit_is_found(name: str, step: int) -> None:
     model: Classifier = {
         "small": replace(graph_model(5, operations=2, depth=2), input=InputSpec(MIXED.fields[:2])),
         "log": graph_model(4, "log", operations=8, cuts=4),
@@ -154,7 +148,7 @@ def test_every_flipped_bit_is_found(name: str) -> None:
         "bits": graph_model(9, operations=1, depth=1, bits=3, classes=2, cuts=4),
     }[name].with_shunt(3)
     words = build(model).words
-    for at in range(32 * len(words)):
+    for at in range(0, 32 * len(words), step):
         damaged = words.copy()
         damaged[at // 32] ^= np.uint32(1 << at % 32)
         assert difference(damaged, model), build(model).explain(at // 32)

@@ -90,6 +90,21 @@ def test_another_operator_is_found(tmp_path: Path, name: str) -> None:
     assert difference(path, proto, model) == ""
 
 
+def test_another_attribute_or_domain_of_a_node_is_found(tmp_path: Path) -> None:
+    model, path = MODELS["integers"](), tmp_path / "model.onnx"
+    proto = build(model, graph_of(model), features=False)
+    proto.opset_import.add(domain="other", version=1)
+    assert difference(path, proto, model) == ""
+    for node in proto.graph.node:
+        node.domain = "other"
+        assert difference(path, proto, model), node.output[0]
+        node.domain = ""
+        for attribute in node.attribute:
+            attribute.i += 1
+            assert difference(path, proto, model), (node.output[0], attribute.name)
+            attribute.i -= 1
+
+
 def reader_of(model: Classifier) -> _Reader:
     """A reader that knows two numbers, and each with more added."""
     reader = _Reader("file", {}, model)

@@ -21,7 +21,7 @@ from n3ic.exporters.p4.decoding import (
     popcount_field,
 )
 from n3ic.exporters.p4.exporter import EXPORTER as P4
-from n3ic.exporters.p4.shared.decoding import digest_of_numbers
+from n3ic.exporters.p4.shared.decoding import digest_of_numbers, signed
 from n3ic.exporters.p4.shared.target import compile_switch
 from n3ic.exporters.p4_netfpga.decoding import decode_program, model_numbers, shunting_of
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
@@ -244,14 +244,22 @@ def test_a_digest_is_told_by_its_first_eight_digits() -> None:
     assert digest_of_numbers([start, 5], model) == "00000005"
 
 
-def test_the_line_of_a_command_that_n3ic_does_not_write_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "what"), [("commands.txt", "command"), ("p4runtime-1.txtpb", "line")]
+)
+def test_the_line_that_n3ic_does_not_write_is_named(name: str, what: str, tmp_path: Path) -> None:
     model = drawn()
     out = written(P4, model, tmp_path)
-    lines = (out / "commands.txt").read_text().split("\n")
+    lines = (out / name).read_text().split("\n")
     lines[4] += " "
-    (out / "commands.txt").write_text("\n".join(lines))
-    message = "commands.txt, line 5: not a command that n3ic writes there"
-    assert complaint(P4, model, out) == message
+    (out / name).write_text("\n".join(lines))
+    assert complaint(P4, model, out) == f"{name}, line 5: not a {what} that n3ic writes there"
+
+
+@pytest.mark.parametrize("number", [-(2**31), 1 - 2**31, -1, 0, 1, 2**31 - 1])
+def test_a_number_of_32_bits_has_a_sign(number: int) -> None:
+    assert signed(number % 2**32) == number
+    assert signed(np.array([number % 2**32, 7])).tolist() == [number, 7]
 
 
 @pytest.mark.parametrize("change", [{"default_action": False}, {"priority": 1}])

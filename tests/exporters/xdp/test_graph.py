@@ -14,7 +14,7 @@ import pytest
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.xdp.exporter import EXPORTER
 from n3ic.exporters.xdp.graph import structure
-from n3ic.exporters.xdp.graph.decode import decode_directory, graph_difference
+from n3ic.exporters.xdp.graph.decode import decode_directory
 from n3ic.exporters.xdp.network.host import HostNetwork
 from n3ic.exporters.xdp.network.kernel_run import BpfNetwork
 from n3ic.exporters.xdp.network.rows import bits_of
@@ -27,7 +27,6 @@ from n3ic.families.trees.random_models import random_trees
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import pack
 from n3ic.model.family import family
-from n3ic.model.graph.builder import GraphBuilder
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.passes import unchanged
 from n3ic.model.random_models import random_model
@@ -359,33 +358,18 @@ def test_a_changed_bit_of_the_value_is_found(tmp_path, name):
             decode_directory(tmp_path, model)
 
 
-def test_of_trees_that_differ_the_first_one_is_named():
-    spec = InputSpec((Field.binary("a", 4),))
-
-    def sums(of_tree):
-        builder = GraphBuilder(spec)
-        one, two, three = (builder.constant(of_tree + n) for n in range(3))
-        trees = [builder.choose(0, one, two), builder.choose(1, builder.choose(2, one, two), three)]
-        return builder.build([builder.offset(builder.total(trees), c) for c in (0, 1)])
-
-    assert graph_difference(sums(5), sums(5)) == ""
-    difference = graph_difference(sums(5), sums(50))
-    assert re.fullmatch(
-        r"class 0: a tree of the model is another one: \w+ \d+ of depth 1", difference
-    )
-
-
-def test_a_tree_more_or_less_is_a_difference():
-    spec = InputSpec((Field.binary("a", 4),))
-
-    def trees(count):
-        builder = GraphBuilder(spec)
-        none, some = builder.constant(0), builder.constant(9)
-        total = builder.total([builder.choose(bit, none, some) for bit in range(count)])
-        return builder.build([total, builder.offset(total, 1)])
-
-    assert graph_difference(trees(2), trees(3)) == "class 0: a tree of the model is another one"
-    assert "is another one: " in graph_difference(trees(3), trees(2))
+def test_a_value_behind_the_last_is_not_read(tmp_path):
+    model = MODELS["look-ups"]
+    made = structure_of([model], bits=True)
+    data, start = bytearray(value_bytes(made, model)), layout(made).offset("entries")
+    entries = np.frombuffer(data, "<u4", offset=start).reshape(-1, 2)
+    node = int(np.flatnonzero(entries[:, 1] & 255)[0])  # a leaf's lowest byte is 0
+    behind = -(-model.input.n_bits // 4) * 4 + len(made.counted)
+    entries[node, 0] = behind
+    (tmp_path / NETWORK).parent.mkdir()
+    (tmp_path / NETWORK).write_bytes(data)
+    with pytest.raises(VerifyError, match=f"entry {node} reads a value that does not exist"):
+        decode_directory(tmp_path, model)
 
 
 # --- in the kernel -------------------------------------------------------------------------------

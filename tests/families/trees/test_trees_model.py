@@ -171,6 +171,13 @@ def test_an_input_passes_no_edge_of_trees_that_are_leaves():
     assert _Walk(leaf).edges_of(np.zeros(5, dtype=bool)).tolist() == []
 
 
+def test_a_model_cannot_be_changed():
+    model = random_trees(np.random.default_rng(0))
+    for array in (model.sizes, model.bits, model.zero_sizes, model.leaves, model.bias):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:1] = 0
+
+
 def test_the_largest_trees_are_models(monkeypatch):
     """16,384 trees, sums of 30 bits, and as many levels as a tree may have."""
     leaves = np.zeros((1 << 14, 1), dtype=np.int64)

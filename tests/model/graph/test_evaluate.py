@@ -229,3 +229,12 @@ def test_values_fill_64_bits_and_no_more():
     for step, read in ((Offset(0, -most - 1), (-1, 5)), (Offset(0, most), (-5, 1))):
         with pytest.raises(ModelError, match="beyond 64 bits"):
             bounds_of(step, [read], None)
+
+
+@pytest.mark.parametrize("bits", [8, 32])
+def test_values_fit_twos_complement_up_to_both_ends(bits):
+    half = 1 << (bits - 1)
+    spec = InputSpec((Field.binary("x", 1),))
+    for low, high, fits in ((-half, half - 1, True), (-half - 1, 0, False), (0, half, False)):
+        steps = (Constant(0), Constant(low), Constant(high))
+        assert Graph(spec, steps, (0, 0)).fits(bits) is fits

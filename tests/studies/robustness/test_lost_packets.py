@@ -67,7 +67,7 @@ def test_a_metered_table_says_its_flows_a_day(capture, tmp_path):
     records = np.concatenate([r for r, _ in meter_capture(capture, SPEC)])
     seconds = np.ptp(records["first"].astype(np.int64)) * SPEC.tick_ns / 1e9
     flows_per_day = flows_a_day(flows(10), out)
-    assert flows_per_day == pytest.approx(len(records) / seconds * 86_400, rel=1e-3)
+    assert flows_per_day == pytest.approx(len(records) / seconds * 86_400, rel=1e-7)
 
 
 def test_a_column_of_times_says_it_and_without_times_nothing_is_known():

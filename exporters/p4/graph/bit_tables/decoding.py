@@ -8,7 +8,7 @@ count of digits, so that a hostile program cannot make int() slow.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.decoding import DecodedEntry, loaded
-from n3ic.exporters.p4.shared.decoding import digest_of_numbers
+from n3ic.exporters.p4.shared.decoding import digest_of_numbers, signature_of, signed
 from n3ic.model.classifier import Classifier
-from n3ic.model.graph.operations import MAX_SELECT_BITS
 from n3ic.targets.decoded_graphs import DecodedGraph, graph_of_tables
 
 _PROGRAM = "n3ic.p4"
@@ -38,7 +37,7 @@ _TOTAL = (
     r"(?:\(\(bit<32>\) {meta}\.(t\d{{1,5}}_s\d{{1,5}})\) \+ )?(\w{{1,20}});$"
 )
 _ACTION = re.compile(r"^ +action t(\d{1,5})_entry\((.*)\) \{$", re.MULTILINE)
-_PARAMETER = re.compile(r"bit<(\d)> entry(\d{1,5})")
+_PARAMETER = re.compile(r"bit<\d> entry(\d{1,5})")
 _OFFSETS = re.compile(r"^ +action add_offsets\((.*)\) \{$", re.MULTILINE)
 _KEPT = re.compile(
     r"^ +meta\.t(\d{1,5})_s(\d{1,5}) = \(bit<\d{1,2}>\) entry(\d{1,5});$", re.MULTILINE
@@ -47,8 +46,6 @@ _KEYED = re.compile(
     r"^ +table t(\d{1,5}) \{\n +key = \{ meta\.t(\d{1,5})_index: exact; \}$", re.MULTILINE
 )
 _TABLE = re.compile(r"t(\d{1,5})")
-_SET_MODEL = re.compile(r'@name\("\.set_(model_again|model)_(\w{1,80})"\)')
-_READINGS = ["model", "model_again"]
 
 
 @dataclass(frozen=True)
@@ -106,8 +103,6 @@ def _matches(pattern: str, meta: str, source: str) -> list[tuple[str, ...]]:
 def _index(terms: str, meta: str, table: int) -> tuple[int, ...]:
     """Read the input bits of an index from its terms."""
     parts = terms.split(" | ")
-    if len(parts) > MAX_SELECT_BITS:
-        raise VerifyError(f"{_PROGRAM}: the index of table {table} has {len(parts)} bits")
     bits = []
     for j, part in enumerate(parts):
         match = re.fullmatch(_BIT.format(meta=meta), part)
@@ -129,13 +124,13 @@ class ProgramWiring:
 
     Attributes:
         wiring: indices and sums.
-        columns: for each table, width and sum of each parameter of its action.
+        columns: for each table, the sum of each parameter of its action.
         offsets: names of the parameters of the action that adds the offsets.
         signature: suffix of the actions that set the model's number.
     """
 
     wiring: Wiring
-    columns: Mapping[int, tuple[tuple[int, int], ...]]
+    columns: Mapping[int, tuple[int, ...]]
     offsets: tuple[str, ...]
     signature: str
 
@@ -148,26 +143,21 @@ def program_wiring(source: str, meta: str) -> ProgramWiring:
     """
     wiring = wiring_of(source, meta)
     columns = {
-        int(table): tuple((int(width), int(s)) for width, s in _PARAMETER.findall(text))
+        int(table): tuple(map(int, _PARAMETER.findall(text)))
         for table, text in _ACTION.findall(source)
     }
-    written = {(t, s) for t, s, parameter in _KEPT.findall(source) if s == parameter}
+    kept = sorted(tuple(map(int, numbers)) for numbers in _KEPT.findall(source))
     tables = range(len(wiring.bits))
-    expected = {(str(t), str(s)) for t, each in columns.items() for _, s in each}
-    stores = len(_KEPT.findall(source))
-    if sorted(columns) != list(tables) or written != expected or stores != len(written):
+    expected = sorted((t, s, s) for t, each in columns.items() for s in each)
+    if sorted(columns) != list(tables) or kept != expected:
         raise VerifyError(f"{_PROGRAM}: an action does not keep the entries of its own table")
     if _KEYED.findall(source) != [(str(t), str(t)) for t in tables]:
         raise VerifyError(f"{_PROGRAM}: a table is not looked up by its own index")
-    model_actions = _SET_MODEL.findall(source)
-    names, numbers = [name for name, _ in model_actions], {text for _, text in model_actions}
-    if sorted(names) != _READINGS or len(numbers) != 1:
-        raise VerifyError(f"{_PROGRAM}: the model's number is not set by two matching actions")
     offsets = [names.split(", ") for names in _OFFSETS.findall(source)]
     if len(offsets) != 1:
         raise VerifyError(f"{_PROGRAM}: {len(offsets)} actions add the offsets")
     named = tuple(text.removeprefix("bit<32> ") for text in offsets[0])
-    return ProgramWiring(wiring, columns, named, model_actions[0][1])
+    return ProgramWiring(wiring, columns, named, signature_of(source))
 
 
 def decode_entries(
@@ -209,8 +199,9 @@ def decode_entries(
             raise VerifyError(f"{artefact}: {entry.table} has two entries of index {entry.key}")
         else:
             values[int(place[1]), entry.key] = entry.data
-    table_entries, excess = _entries(artefact, program, values, sums)
-    bias = biases(artefact, program.wiring, offsets, excess, model, sums)
+    table_entries = _entries(artefact, program, values, sums)
+    fields = {f"t{t}_s{s}" for t, each in program.columns.items() for s in each}
+    bias = biases(artefact, program.wiring, offsets, fields, model, sums)
     tables = list(zip(program.wiring.bits, table_entries, strict=True))
     graph = graph_of_tables(artefact, model.input, tables, bias)
     digest = digest_of_numbers(contents.numbers, model)
@@ -222,33 +213,32 @@ def _entries(
     program: ProgramWiring,
     values: Mapping[tuple[int, int], tuple[int, ...]],
     sums: int,
-) -> tuple[tuple[NDArray[np.int64], ...], Mapping[str, int]]:
-    """Undo the excess of each entry; return the excess of each field too."""
+) -> list[NDArray[np.int64]]:
+    """The entries of each table, with the excess that makes them positive; offsets take it back."""
     unused = dict(values)
-    tables, excess = [], {}
+    tables = []
     for t, bits in enumerate(program.wiring.bits):
         entries = np.zeros((1 << len(bits), sums), dtype=np.int64)
         for key in range(len(entries)):
             data = unused.pop((t, key), None)
             if data is None or len(data) != len(program.columns[t]):
                 raise VerifyError(f"{artefact}: table t{t} lacks the entry of index {key}")
-            for value, (width, s) in zip(data, program.columns[t], strict=True):
+            for value, s in zip(data, program.columns[t], strict=True):
                 if s >= sums:
                     raise VerifyError(f"{artefact}: table t{t} has entries of sum {s}")
-                excess[f"t{t}_s{s}"] = 1 << (width - 1)
-                entries[key, s] = value - excess[f"t{t}_s{s}"]
+                entries[key, s] = value
         tables.append(entries)
     if unused:
         t, key = next(iter(unused))
         raise VerifyError(f"{artefact}: table t{t} has no index {key}")
-    return tuple(tables), excess
+    return tables
 
 
 def biases(
     artefact: str,
     wiring: Wiring,
     offsets: Mapping[str, int],
-    excess: Mapping[str, int],
+    fields: Collection[str],
     model: Classifier,
     sums: int,
 ) -> NDArray[np.int64]:
@@ -258,7 +248,7 @@ def biases(
         artefact: name of the artefact, for errors.
         wiring: indices and sums.
         offsets: 32-bit offsets, by their names in the program.
-        excess: amount that makes the entries of each field non-negative.
+        fields: the fields ``tT_sS`` of all entries.
         model: the model, which gives the number of classes.
         sums: number of sums.
 
@@ -268,13 +258,11 @@ def biases(
     first = len(model.classes) - sums
     if first and (wiring.added.get(0), wiring.offsets.get(0)) != (frozenset(), "0"):
         raise VerifyError(f"{artefact}: the score of the first of two classes is not 0")
-    own = {s: frozenset(f for f in excess if f.endswith(f"_s{s}")) for s in range(sums)}
+    own = {s: frozenset(f for f in fields if f.endswith(f"_s{s}")) for s in range(sums)}
     out = []
     for s in range(sums):
         score = first + s
         if wiring.added.get(score) != own[s] or wiring.offsets.get(score) not in offsets:
             raise VerifyError(f"{artefact}: score {score} is not the sum of its entries")
-        value = offsets[wiring.offsets[score]]
-        signed = value - (value >> 31 << 32)  # two's complement: bit 31 is worth -2^31
-        out.append(signed + sum(excess[field] for field in own[s]))
+        out.append(signed(offsets[wiring.offsets[score]]))
     return np.array(out, dtype=np.int64)

@@ -77,7 +77,6 @@ def decode_program(
             raise VerifyError(f"{_NAME}: {into} is not selected by a bit of an index")
         selected.setdefault(into, []).append((*parts.groups(), shift))
     entries = [np.zeros((1 << len(bits), sums), dtype=np.int64) for bits in wiring.bits]
-    excess = {}
     for (table, s), (size, low, high) in words.items():
         width, length = widths[table, s], len(wiring.bits[table])
         # The highest bit of the index selects one of two halves, and each lower bit halves again.
@@ -90,10 +89,9 @@ def decode_program(
             raise VerifyError(
                 f"{_NAME}: the entries of table {table} are not selected by its index"
             )
-        excess[f"t{table}_s{s}"] = 1 << (width - 1)
         word = high << size | low
         for i in range(1 << length):
-            entries[table][i, s] = (word >> (i * width)) % (1 << width) - (1 << (width - 1))
+            entries[table][i, s] = (word >> (i * width)) % (1 << width)
     if selected:
         raise VerifyError(f"{_NAME}: {next(iter(selected))} has no entries")
     offsets = {
@@ -101,7 +99,8 @@ def decode_program(
         for text in wiring.offsets.values()
         if _OFFSET.fullmatch(text)
     }
-    bias = biases(_NAME, wiring, offsets, excess, model, sums)
+    fields = {f"t{table}_s{s}" for table, s in words}
+    bias = biases(_NAME, wiring, offsets, fields, model, sums)
     graph = graph_of_tables(_NAME, model.input, list(zip(wiring.bits, entries, strict=True)), bias)
     shunt = shunting_of(source, shunt_port)
     digest = digest_of_numbers(model_numbers(source), model)
