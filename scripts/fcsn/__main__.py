@@ -359,6 +359,7 @@ def binary(
     nodes: Annotated[str, typer.Option("--nodes", "-n", help="Numbers of nodes.")] = "2",
     split: Annotated[str, typer.Option(help="Split of the layers, as of cluster run.")] = "output",
     rows: Annotated[int, typer.Option(help="Rows of a run.", min=2)] = 8192,
+    loss: Annotated[float, typer.Option(help="Share of datagrams to drop.", min=0, max=0.9)] = 0.0,
     json: JsonFlag = False,
 ) -> None:
     """Measure a binary model on rings of processes, beside one process."""
@@ -368,8 +369,8 @@ def binary(
     network, runs = networks_of(model), []
     for count in counts(nodes):
         with spinner(f"{model} on {count} nodes"):
-            runs.append(measure_model(network, split, count, rows))
-    _show(runs, json=json)
+            runs.append(measure_model(network, split, count, rows, loss=loss))
+    _show(runs, json=json, loss=loss)
 
 
 def _show(runs: Sequence[NetworkMeasurement], *, json: bool, loss: float = 0.0) -> None:

@@ -258,7 +258,9 @@ def measure_network(
     return replace(measurement, ranks_s=ranks, claim=CASES[name].claim)
 
 
-def measure_model(model: BinaryModel, splits: str, nodes: int, rows: int) -> NetworkMeasurement:
+def measure_model(
+    model: BinaryModel, splits: str, nodes: int, rows: int, *, loss: float = 0.0
+) -> NetworkMeasurement:
     """Measure a binary model, evenly divided, on a ring of processes here.
 
     Args:
@@ -266,6 +268,7 @@ def measure_model(model: BinaryModel, splits: str, nodes: int, rows: int) -> Net
         splits: the split of all layers, or of each, separated by commas.
         nodes: number of nodes.
         rows: rows of a run, random.
+        loss: share of the datagrams that every process drops on purpose.
 
     Raises:
         VerifyError: a score differs.
@@ -277,7 +280,8 @@ def measure_model(model: BinaryModel, splits: str, nodes: int, rows: int) -> Net
     words = pack(np.random.default_rng(0).random((rows, model.input.n_bits)) < 0.5)
     one = prediction.load_into_kernel(model) or model
     shape = "-".join(map(str, model.shape))
-    options = RingOptions(timing=LinkTiming(limit=_LIMIT_S))
+    faults = FaultInjection(loss, 1)
+    options = RingOptions(timing=LinkTiming(limit=_LIMIT_S), faults=faults)
     with workers(nodes) as client, ring_on(client, work, options) as running:
         return compare_with_one(shape, running.session, one, words, running.process_ids())
 
