@@ -46,6 +46,13 @@ def difference(path: Path, proto: object, model: Classifier) -> str:
     return ""
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_graph_is_read_back(tmp_path: Path, name: str) -> None:
+    model = MODELS[name]().with_shunt(1)
+    proto = build(model, graph_of(model), features=True)
+    assert difference(tmp_path / "model.onnx", proto, model) == ""
+
+
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", MODELS)
 def test_every_changed_constant_is_found(tmp_path: Path, name: str) -> None:
