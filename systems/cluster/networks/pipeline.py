@@ -184,8 +184,9 @@ def measured_seconds(network: IntegerNetwork) -> list[float]:
         from threadpoolctl import threadpool_limits
     with threadpool_limits(1):  # as in a node
         seconds = _measured(network, _ITEMS)
-        several = min(TILE_ROWS, int(_TILE_S / sum(seconds)))
-        return _measured(network, several) if several > _ITEMS else seconds
+        if _ITEMS * sum(seconds) < _TILE_S:
+            seconds = _measured(network, TILE_ROWS)
+        return seconds
 
 
 def _measured(network: IntegerNetwork, items: int) -> list[float]:

@@ -22,6 +22,7 @@ from n3ic.systems.card.netfpga.compile import image_of
 from n3ic.systems.card.parser import parse_card, read_card
 from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.planner import plan_card
+from n3ic.systems.card.tasks.counters.task import KIND
 from tests.support import small_cards as cards
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
@@ -103,6 +104,28 @@ def test_a_card_with_firewalls_is_exported_and_checked(target: str, tmp_path: Pa
     assert exported.check.inferences >= 3
 
 
+COUNTERS = '[[tenants.tasks]]\nname = "seen"\nkind = "counters"\n'
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_counts_are_read_on_the_host(tmp_path: Path) -> None:
+    plan = plan_of(write(tmp_path, "host", flow='"seen", "wall", "net"', task=COUNTERS))
+    export_card(plan, tmp_path / "card", verify=False)
+    card = software_card(plan, "host")
+    running = CardLibrary(tmp_path / "card", shape_of(card)).open(0)
+    seen = [*card.packet_tasks].index("soc/seen")
+    reference = KIND.state()
+    for n, request in enumerate(r for r in traffic(card, 40) if card.graphs[r.graph].uid == 4000):
+        reference.run(bytearray(request.frame))
+        assert running.submit(request.frame, n * 10**9) == CallStatus.OK
+        running.wait()
+    counts = [reference.read(address) for address in range(512)]
+    assert len({*counts}) > 2
+    assert [running.read_task(seen, address) for address in range(512)] == counts
+    assert running.read_task([*card.packet_tasks].index("soc/wall"), 0) == 0  # counts nothing
+    assert running.read_task(99, 0) == 0
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_a_table_changes_on_the_host(tmp_path: Path) -> None:
     path = write(tmp_path, "host")
@@ -136,8 +159,7 @@ def test_a_table_changes_on_the_host(tmp_path: Path) -> None:
 
 
 def test_a_task_without_a_table_takes_none(tmp_path: Path) -> None:
-    seen = '[[tenants.tasks]]\nname = "seen"\nkind = "counters"\n'
-    path = write(tmp_path, "host", flow='"seen", "wall", "net"', task=seen)
+    path = write(tmp_path, "host", flow='"seen", "wall", "net"', task=COUNTERS)
     plan = plan_of(path)
     export_card(plan, tmp_path / "card", verify=False)
     card = software_card(plan, "host")
