@@ -382,7 +382,13 @@ def _show(runs: Sequence[NetworkMeasurement], *, json: bool, loss: float = 0.0) 
         "measured: equal scores on a ring and in one process; times one process",
         [
             *("network", "nodes", "one process", "ring", "MPI ranks"),
-            *("ring", "as many processes without a ring", "a core each", "FCsN's cards"),
+            *(
+                "ring",
+                "as many processes without a ring",
+                "a core each",
+                "coordinator, us an item",
+                "FCsN's cards",
+            ),
         ],
         [
             [
@@ -394,6 +400,7 @@ def _show(runs: Sequence[NetworkMeasurement], *, json: bool, loss: float = 0.0) 
                 f"{run.speedup:.2f}",
                 f"{run.ceiling:.2f}",
                 f"{run.processor_speedup:.2f}",
+                f"{1e6 * run.coordinator_s / run.items:,.1f}",
                 run.claim,
             ]
             for run in runs

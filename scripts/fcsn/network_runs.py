@@ -106,6 +106,7 @@ class NetworkMeasurement:
         one_processor_s: processor seconds of one process, median.
         busiest_processor_s: processor seconds of the ring's busiest process, median: what bounds
             the ring where each process has a core.
+        coordinator_s: processor seconds of the coordinator's process, median.
         ranks_s: seconds of as many MPI ranks, with the same parts: the fastest run; None if they
             were not measured.
         claim: FCsN's speed-ups of such networks.
@@ -120,6 +121,7 @@ class NetworkMeasurement:
     ceiling: float
     one_processor_s: float
     busiest_processor_s: float
+    coordinator_s: float
     ranks_s: float | None = None
     claim: str = ""
 
@@ -154,12 +156,12 @@ def compare_with_one(
     everyone = [os.getpid(), *processes.values()]
     ring.scores(items[:2])  # the first row prepares the kernels
     one.scores(items[:2])
-    one_s, ring_s, one_processor, busiest, ceilings = [], [], [], [], []
+    one_s, ring_s, one_processor, spent_by, ceilings = [], [], [], [], []
     for _ in range(_REPEATS):
         before, began = _processor(everyone), time.perf_counter()
         scores = ring.scores(items)
         ring_s.append(time.perf_counter() - began)
-        busiest.append(max(b - a for a, b in zip(before, _processor(everyone), strict=True)))
+        spent_by.append([b - a for a, b in zip(before, _processor(everyone), strict=True)])
         began, spent = time.perf_counter(), time.process_time()
         expected = one.scores(items)
         one_s.append(time.perf_counter() - began)
@@ -177,7 +179,8 @@ def compare_with_one(
         statistics.median(a / b for a, b in zip(one_s, ring_s, strict=True)),
         statistics.median(ceilings),
         statistics.median(one_processor),
-        statistics.median(busiest),
+        statistics.median(map(max, spent_by)),
+        statistics.median(each[0] for each in spent_by),
     )
 
 
