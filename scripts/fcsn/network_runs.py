@@ -184,6 +184,30 @@ def compare_with_one(
     )
 
 
+@dataclass(frozen=True)
+class InTiles:
+    """A network in one process, some items at a time: faster where all do not fit its caches."""
+
+    network: IntegerNetwork
+    rows: int
+
+    def scores(self, items: NDArray[Any]) -> NDArray[np.int32]:
+        """Compute items."""
+        starts = range(0, len(items), self.rows)
+        return np.concatenate([self.network.scores(items[at : at + self.rows]) for at in starts])
+
+
+def _faster(ways: Iterable[Session], items: NDArray[Any]) -> Session:
+    """The faster of some ways to compute items."""
+
+    def seconds(way: Session) -> float:
+        began = time.perf_counter()
+        way.scores(items)
+        return time.perf_counter() - began
+
+    return min(ways, key=lambda way: min(seconds(way) for _ in range(2)))
+
+
 def _together(compute: Callable[[], object], processes: int) -> float:
     """Seconds until so many copies of this process have computed the same (POSIX)."""
     began, children = time.perf_counter(), []
@@ -249,7 +273,8 @@ def measure_network(
         threadpool_limits(1),
         network_ring(network, pipeline=parts, options=options) as running,
     ):
-        measurement = compare_with_one(name, running.session, network, items, running.process_ids())
+        one = _faster((network, InTiles(network, parts.rows)), items)
+        measurement = compare_with_one(name, running.session, one, items, running.process_ids())
     ranks = None
     if mpi:
         parted = {"ends": parts.ends, "replicas": parts.replicas, "rows": parts.rows}

@@ -332,14 +332,19 @@ class RowSession(CoordinatorSession, Generic[Row]):
     def compute(self, rows: NDArray[Any]) -> NDArray[Row]:
         """Compute rows in this process, as the ring does."""
 
-    def submit_rows(self, rows: NDArray[Any]) -> Future[NDArray[Row]]:
-        """Send rows that the caller has checked."""
+    def submit_rows(self, rows: NDArray[Any], *, copied: bool = True) -> Future[NDArray[Row]]:
+        """Send rows that the caller has checked.
+
+        Args:
+            rows: the rows.
+            copied: whether to copy them, because the caller may change its array meanwhile.
+        """
         batch = _Batch(len(rows), self._width, self._kind)
         if not len(rows):
             batch.future.set_result(batch.results)
             return batch.future
 
-        own = rows.copy()  # the caller may change its array meanwhile
+        own = rows.copy() if copied else rows
 
         def done(first: int, results: NDArray[Any]) -> None:
             if not self.accept_results(own[first : first + len(results)], results):
@@ -425,7 +430,10 @@ class Session(RowSession[np.int32]):
             ModelError: The inputs are not packed inputs of this model.
             ClusterError: The session has already failed.
         """
-        return self.submit_rows(checked_words(np.asarray(words), self._bits, "packed inputs"))
+        return self.submit_rows(self._checked(words))
+
+    def _checked(self, words: ArrayLike) -> Words:
+        return checked_words(np.asarray(words), self._bits, "packed inputs")
 
     def compute(self, rows: Words) -> Scores:
         """Compute the model's scores in this process."""
@@ -433,7 +441,7 @@ class Session(RowSession[np.int32]):
 
     def scores(self, words: ArrayLike) -> Scores:
         """Compute the scores of packed inputs; see :meth:`submit`."""
-        return self.submit(words).result()
+        return self.submit_rows(self._checked(words), copied=False).result()
 
 
 class GemmSession(RowSession[np.int64]):

@@ -76,7 +76,10 @@ class NetworkSession(RowSession[np.int32]):
             ModelError: the items are no inputs of the network.
             ClusterError: the session has already failed.
         """
-        return self.submit_rows(self._given.pack([checked_items(self._network, items)]))
+        return self.submit_rows(self._packed(items))
+
+    def _packed(self, items: ArrayLike) -> NDArray[np.uint8]:
+        return self._given.pack([checked_items(self._network, items)])
 
     def compute(self, rows: NDArray[Any]) -> NDArray[np.int32]:
         """Compute bytes of items in this process."""
@@ -85,7 +88,7 @@ class NetworkSession(RowSession[np.int32]):
 
     def scores(self, items: ArrayLike) -> NDArray[np.int32]:
         """Compute items: those of :meth:`IntegerNetwork.scores`, bit for bit."""
-        scores = self.submit(items).result()
+        scores = self.submit_rows(self._packed(items), copied=False).result()
         return scores.reshape(len(scores), *self._network.values[-1].shape)
 
 
