@@ -309,9 +309,9 @@ def profile(
             raise UsageError(f"--claim: expected one of {', '.join(known)}, got {name!r}")
     numbers, chosen = counts(nodes), [c for c in CLAIMS if not claim or c.name in claim]
     with spinner("simulating"):
-        found = [p for c in chosen for n in numbers for p in profiles(c, n)]
+        simulated = [p for c in chosen for n in numbers for p in profiles(c, n)]
     if json:
-        print_json({"kind": "simulated", "profiles": [asdict(p) for p in found]})
+        print_json({"kind": "simulated", "profiles": [asdict(p) for p in simulated]})
         return
     table(
         "simulated: how long the busiest part was busy, and the least time of each resource",
@@ -321,7 +321,7 @@ def profile(
             [p.name, str(p.nodes), p.way, _time(p.seconds)]
             + [f"{x:.0%}" for x in (p.link, p.handler, p.kernel)]
             + [_time(x) for x in (p.link_s, p.elements_s, p.macs_s, p.hops_s, p.asked_s)]
-            for p in found
+            for p in simulated
         ],
     )  # fmt: skip
 

@@ -84,7 +84,7 @@ def test_a_network_in_parts_has_the_scores_of_one_process():
 
     network = compiled("mlp")
     ends = [0, 2, len(network.steps)]
-    request = {"network": "mlp", "ends": ends, "rows": 7, "items": 20, "repeats": 1}
+    request = {"network": "mlp", "ends": ends, "replicas": [], "rows": 7, "items": 20, "repeats": 1}
     answer = baseline.run_ranks("mpi_networks", request, 2)
     assert answer["scores"] == scores_digest(network.scores(random_items(network, 20)))
     assert len(answer["seconds"]) == 1

@@ -238,3 +238,11 @@ def test_values_fit_twos_complement_up_to_both_ends(bits):
     for low, high, fits in ((-half, half - 1, True), (-half - 1, 0, False), (0, half, False)):
         steps = (Constant(0), Constant(low), Constant(high))
         assert Graph(spec, steps, (0, 0)).fits(bits) is fits
+
+
+def test_rows_beyond_a_block_have_their_scores():
+    model = graph_model(1, operations=4, depth=2)
+    graph = model.ask(GraphBuilder)
+    few = np.array(pack(np.random.default_rng(0).random((7, model.input.n_bits)) < 0.5))
+    many = np.tile(few, (1200, 1))  # 8,400 rows, more than two blocks hold
+    assert np.array_equal(scores(graph, many), np.tile(scores(graph, few), (1200, 1)))
