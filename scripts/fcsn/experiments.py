@@ -10,7 +10,7 @@ from pathlib import Path
 from n3ic.systems.cluster.figures import NodeFigures, figures_of
 from n3ic.systems.cluster.nodes import like_coordinator
 from n3ic.systems.cluster.protocol import PACKET_BYTES
-from n3ic.systems.cluster.simulation.components import MAC, RingTrace, SimNode, sim_nodes
+from n3ic.systems.cluster.simulation.components import MAC, RingTrace, SimNode, Stage, sim_nodes
 from n3ic.systems.cluster.simulation.engine import simulate
 from scripts.fcsn.workloads import GRAPHS, SPARSE, KernelProblem, Travels, workload
 
@@ -200,6 +200,13 @@ class Profile:
     asked_s: float
 
 
+def _communicates(stage: Stage, *, barrier: bool) -> bool:
+    """Whether anything travels in a stage, by exchanges with barriers or by tasks."""
+    if barrier:
+        return bool(stage.gathered.any() or stage.halo.any())
+    return any(flow.packets or flow.fetch for flow in stage.flows)
+
+
 def profiles(claim: Claim, count: int) -> Iterator[Profile]:
     """Simulate each way of a claim's kernel on FCsN's card.
 
@@ -218,14 +225,7 @@ def profiles(claim: Claim, count: int) -> Iterator[Profile]:
         work = workload(replace(claim.problem, travels=travels), count)
         barrier = way == "barriers"
         trace = simulate(work, nodes, barrier=barrier)
-        turns = sum(
-            bool(
-                (s.gathered.any() or s.halo.any())
-                if barrier
-                else any(f.packets or f.fetch for f in s.flows)
-            )
-            for s in work.stages
-        )
+        turns = sum(_communicates(stage, barrier=barrier) for stage in work.stages)
         links = trace.packets * PACKET_BYTES / (count + 1)
         yield Profile(
             name=claim.name,

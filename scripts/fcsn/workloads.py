@@ -203,14 +203,14 @@ def _sparse(
     for j in range(1, nodes + 1):  # a node with rows of the operand
         # Operations by the node that has the rows of the result.
         work = {i: n * columns for i, n in enumerate(counts[:, j - 1].tolist(), 1) if n}
-        held = PacketTrain(j, 0, (), reads=1 / columns / NONZEROS_PER_PACKET)
+        here = PacketTrain(j, 0, (), reads=1 / columns / NONZEROS_PER_PACKET)
         others = tuple((i, n) for i, n in work.items() if i != j)
         if problem.travels is Travels.OPERAND:
             own = ((j, work[j]),) if j in work else ()
-            flows += [replace(held, work=own), replace(held, packets=packets(rows), work=others)]
+            flows += [replace(here, work=own), replace(here, packets=packets(rows), work=others)]
             continue
         if problem.travels is Travels.SUMS:
-            flows.append(replace(held, work=((j, sum(work.values())),)))
+            flows.append(replace(here, work=((j, sum(work.values())),)))
         for i, operations in work.items():
             elements = operations / columns
             if problem.travels is Travels.NONZEROS:
@@ -220,7 +220,7 @@ def _sparse(
                 # Rows of the operand in which random non-zeros are.
                 needed = packets(rows * -np.expm1(-elements / rows))
                 fetch = ((j, needed),) if i != j else ()
-                flows.append(replace(held, origin=i, work=((i, operations),), fetch=fetch))
+                flows.append(replace(here, origin=i, work=((i, operations),), fetch=fetch))
                 continue
             if i != j:  # a block has at most one sum per row, and no more than it has non-zeros
                 most = min(elements, rows)

@@ -16,7 +16,7 @@ from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.gathering import Gathering
-from n3ic.systems.cluster.memory import TileMemory, shared_with
+from n3ic.systems.cluster.memory import TileMemory, place_in, shared_with
 from n3ic.systems.cluster.node import ROW_SLOTS, ArrayPart, status_packet
 from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement, Share
 from n3ic.systems.cluster.protocol import (
@@ -67,9 +67,7 @@ class NextLayer:
                 destination=turn,
                 lap=lap,
                 tile_bytes=tile_bytes,
-                shared=None
-                if self.memory is None
-                else self.memory.numbers(row, TaskId.BITS, self.array),
+                shared=place_in(self.memory, row, TaskId.BITS, self.array),
             )
         )
 
@@ -134,7 +132,7 @@ class Activation:
             row=row,
             start=self.start,
             tile_bytes=tile_bytes,
-            shared=None if self.memory is None else self.memory.numbers(row, DataId.SCORES),
+            shared=place_in(self.memory, row, DataId.SCORES),
         )
 
 
@@ -257,7 +255,7 @@ class InputShare(ArrayPart):
         self._weights = counting(connections)
         self._words = words
         self._pad = pad_mask(connections.n_inputs)
-        self._memory = memory
+        self.memory = memory
         self._rows = _InputWords(array, start // WORD_BITS, words, memory)
 
     def clear(self) -> None:
@@ -279,16 +277,14 @@ class InputShare(ArrayPart):
         if (words & ~self._pad).any():
             raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
         offset = self.start // WORD_BITS
-        place = None
-        if packet.shared and self._memory is not None:
-            place = self._memory.numbers(packet.row, TaskId.SUMS, self.array, offset)
+        memory = self.memory if packet.shared else None
         return sums_packets(
             self._weights.results(words, f"layer {self.array}"),
             array=self.array,
             row=packet.row,
             offset=offset,
             tile_bytes=packet.tile_bytes,
-            shared=place,
+            shared=place_in(memory, packet.row, TaskId.SUMS, self.array, offset),
         )
 
     @property
@@ -320,7 +316,7 @@ class Reducer(ArrayPart):
         super().__init__(firing.array, firing.start, firing.start + neurons)
         self._parts = {offset: i for i, offset in enumerate(parts)}
         self._firing = firing
-        self._memory = memory
+        self.memory = memory
         self._rows: dict[int, tuple[NDArray[np.int32], NDArray[np.bool_]]] = {}
 
     def clear(self) -> None:
@@ -358,7 +354,7 @@ class Reducer(ArrayPart):
     def _sums(self, packet: TaskPacket) -> NDArray[Any]:
         if not packet.shared:
             return packet.sums
-        memory = shared_with(self._memory, packet)
+        memory = shared_with(self.memory, packet)
         sums = memory.numbers(packet.row, TaskId.SUMS, self.array, packet.offset)
         return sums[: packet.rows, packet.start : packet.end]
 

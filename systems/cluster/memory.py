@@ -159,6 +159,21 @@ def shared_with(memory: TileMemory | None, packet: TaskPacket) -> TileMemory:
     return memory
 
 
+def place_in(
+    memory: TileMemory | None, row: int, task: TaskId | DataId, array: int = 0, offset: int = 0
+) -> NDArray[Any] | None:
+    """Return where a sender writes numbers; None if packets carry them.
+
+    Args:
+        memory: memory that the nodes share, or None.
+        row: as :meth:`TileMemory.numbers` takes it, like the others.
+        task: the packets that tell of the numbers.
+        array: number of the layer or part.
+        offset: the first input word of the part that was counted, for popcounts.
+    """
+    return None if memory is None else memory.numbers(row, task, array, offset)
+
+
 def scores_in(memory: TileMemory | None, packet: TaskPacket) -> NDArray[np.int32]:
     """Return the scores that a packet carries or tells of, of shape ``(rows, classes)``.
 

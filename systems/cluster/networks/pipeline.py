@@ -23,6 +23,7 @@ from n3ic.systems.cluster.memory import (
     SharedArray,
     TileLayout,
     TileMemory,
+    place_in,
     scores_array,
     scores_in,
     shared_with,
@@ -326,7 +327,7 @@ class NetworkPart(ArrayPart):
                 array=self.array,
                 row=packet.row,
                 tile_bytes=packet.tile_bytes,
-                shared=None if memory is None else memory.numbers(packet.row, DataId.SCORES),
+                shared=place_in(memory, packet.row, DataId.SCORES),
             )
         return activation_tiles(
             self._gives.pack(results),
@@ -334,7 +335,7 @@ class NetworkPart(ArrayPart):
             row=packet.row,
             node=self._pipeline.taker(self.array + 1, packet.row),
             tile_bytes=packet.tile_bytes,
-            shared=_input_of(memory, self.array + 1, packet.row),
+            shared=place_in(memory, packet.row, TaskId.ACTIVATIONS, self.array + 1),
         )
 
     def _octets(self, packet: Tile, memory: TileMemory | None) -> NDArray[np.uint8] | None:
@@ -343,11 +344,6 @@ class NetworkPart(ArrayPart):
             return self._rows.add_words(packet.row, packet.start, packet.activations)
         place = memory.numbers(packet.row, TaskId.ACTIVATIONS, self.array)[: packet.rows]
         return self._rows.add_placed(packet.row, packet.start, packet.end - packet.start, place)
-
-
-def _input_of(memory: TileMemory | None, part: int, row: int) -> NDArray[np.uint8] | None:
-    """Where a part reads the rows of a tag; None if tiles carry them."""
-    return None if memory is None else memory.numbers(row, TaskId.ACTIVATIONS, part)
 
 
 def network_tiles(network: IntegerNetwork, pipeline: NetworkPipeline) -> TileLayout:
@@ -400,7 +396,7 @@ class NetworkFlow(TaggedRows[np.int32]):
                 node=self._pipeline.taker(0, tag),
                 tile_bytes=self._tile_bytes,
                 lap=True,
-                shared=_input_of(self._memory, 0, tag),
+                shared=place_in(self._memory, tag, TaskId.ACTIVATIONS),
             )
         )
 
